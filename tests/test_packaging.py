@@ -41,7 +41,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
         "ldlm_monitor/playback/demo.jsonl.gz",
         "ldlm_monitor/report/advice.yml",
         "ldlm_monitor/report/page.css",
-        "ldlm_monitor/analysis/charts/chart.css",
+        "ldlm_monitor/analysis/chart.css",
     }
     assert {*wanted, *others} <= set(held)
     links = [name for name in wanted if held[name] & 0o170000 == 0o120000]

@@ -99,5 +99,5 @@ def test_the_page_names_the_process(train) -> None:
         started = int(stat.read().rpartition(")")[2].split()[19])
     page = (training.out / "heartbeat_rank0").read_bytes()
     magic, told, _, ticks, namespace, *_ = IDENTITY.unpack(page[: IDENTITY.size])
-    assert (magic, told, ticks) == (b"ldlmhb01", pid, started)
+    assert (magic, told, ticks) == (b"ldlmhb02", pid, started)
     assert namespace == os.stat(f"/proc/{pid}/ns/pid").st_ino

@@ -1,15 +1,13 @@
 """Charts: nothing that matters is lost in them, and no text becomes markup."""
 
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.analysis.charts import Figure, FigureMark, bucketed, svg, write
-from ldlm_monitor.analysis.charts.chart import BUCKETS, axis_of
-from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.analysis.charts import Figure, FigureMark, axis_of, svg
+from ldlm_monitor.analysis.compare.output import BUCKETS, bucketed
 
 FINITE = st.floats(-1e12, 1e12) | st.floats(allow_nan=False, allow_infinity=False)
 
@@ -89,20 +87,10 @@ def test_on_a_logarithmic_axis_equal_ratios_are_equally_far_apart() -> None:
 
 def test_names_and_marks_are_text() -> None:
     line = bucketed("<b>&", [0, 1], [1.0, 2.0])
-    chart = Figure(
-        title='"<i>', lines=[line, line], marks=[FigureMark(1, "</svg><script>", "incident")]
-    )
+    chart = Figure(title='"<i>', lines=[line, line], marks=[FigureMark(1, "</svg><script>", "bad")])
     root = parsed(chart)
     assert not list(root.iter("script"))
     assert "</svg><script>" in titles(root)
-
-
-def test_matplotlib_that_is_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(UsageError, match=r"pip install 'ldlm-monitor\[plots\]'"):
-        write([Figure(title="x", lines=[])], tmp_path / "a.png", "--plot")
 
 
 @pytest.mark.parametrize("first", [0, 8659, 1_000_000])

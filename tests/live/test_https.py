@@ -85,7 +85,7 @@ def test_attach_shows_a_token_trusts_an_authority_and_commands(
         assert time.monotonic() < deadline
         threading.Event().wait(0.1)
     (nan,) = [each for each in remote.snapshot().alerts if each.name == "NonFiniteLoss"]
-    remote.acknowledge(nan, "ada", "known")
+    remote.send("acks", {"alert": nan.name, "labels": nan.labels, "by": "ada", "comment": "known"})
     assert [ack["by"] for ack in remote.held_back()["acks"]] == ["ada"]
     remote.stop()
     user = {"username": "prometheus", "password_file": secret("password", PASSWORD)}

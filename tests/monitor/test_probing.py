@@ -327,13 +327,10 @@ def page(folder: Path, rank: int) -> written.HeartbeatPage:
     identity = written.Identity(
         pid=os.getpid(),
         stack_signal=0,
-        start_ticks=start_ticks(),
+        started=start_ticks(),
         pid_namespace=pid_namespace(),
-        created=NOW,
         rank=rank,
-        world_size=2,
         host=b"elsewhere",
-        run=b"run_a",
         stack_file=b"",
         recorder_socket=b"",
     )
@@ -342,10 +339,7 @@ def page(folder: Path, rank: int) -> written.HeartbeatPage:
 
 def beat(step: int, second: float, phase: bytes = b"train") -> written.Beat:
     at = NOW + second
-    running = b"running"
-    return written.Beat(
-        step=step, batch=step, steps=step, time=at, phase_since=at, phase=phase, status=running
-    )
+    return written.Beat(step=step, time=at, phase_since=at, phase=phase, status=b"running")
 
 
 def heard(monitor: Monitor, host: Asked, seconds: Sequence[float]) -> list[list[Heartbeat]]:

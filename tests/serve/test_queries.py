@@ -108,7 +108,6 @@ def test_a_log_is_filtered_and_searched(site, log: Path) -> None:
         ("/api/v1/logs?path=x&level=loud", 400, "level"),
         ("/api/v1/series?run=r1", 400, "quantity"),
         ("/api/v1/series?run=r1&quantity=nothing", 404, "no curve"),
-        ("/api/v1/logs?path=" + "x" * 9000, 414, "characters"),
     ],
 )
 def test_what_cannot_be_answered_is_said(site, path: str, status: int, word: str) -> None:

@@ -12,17 +12,17 @@ import pytest
 FOLLOWER = """
 import sqlite3, sys, time
 from pathlib import Path
-from pydantic import TypeAdapter
-from ldlm_monitor.source import FilePosition, Follower
+sys.path.append(sys.argv[3])
+from kept_positions import positions_from_json, positions_to_json
+from ldlm_monitor.source import Follower
 
-POSITIONS = TypeAdapter(list[FilePosition])
 log, state = Path(sys.argv[1]), sqlite3.connect(sys.argv[2], isolation_level=None)
 state.execute("PRAGMA journal_mode=WAL")
 state.execute("CREATE TABLE IF NOT EXISTS records (text TEXT)")
 state.execute("CREATE TABLE IF NOT EXISTS kept (positions TEXT)")
 rows = state.execute("SELECT positions FROM kept").fetchall()
 follower = Follower()
-follower.add(log, resume=POSITIONS.validate_json(rows[0][0]) if rows else [])
+follower.add(log, resume=positions_from_json(rows[0][0]) if rows else [])
 print("following", flush=True)
 while True:
     records = [
@@ -34,7 +34,7 @@ while True:
     state.execute("BEGIN")
     state.executemany("INSERT INTO records VALUES (?)", records)
     state.execute("DELETE FROM kept")
-    state.execute("INSERT INTO kept VALUES (?)", [POSITIONS.dump_json(follower.positions())])
+    state.execute("INSERT INTO kept VALUES (?)", [positions_to_json(follower.positions())])
     state.execute("COMMIT")
 """
 BANNER = b"#" * 1500 + b"\n"
@@ -82,7 +82,14 @@ class Killed:
     def restart(self) -> None:
         self.kill()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", FOLLOWER, str(self.log), str(self.state)],
+            [
+                sys.executable,
+                "-c",
+                FOLLOWER,
+                str(self.log),
+                str(self.state),
+                str(Path(__file__).parent),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )

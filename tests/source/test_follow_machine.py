@@ -25,13 +25,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from pydantic import TypeAdapter
+from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source import FilePosition, Follower
+from ldlm_monitor.source import Follower
 from ldlm_monitor.source.registry import RECALL_SECONDS, RETIRED_SECONDS
 
-POSITIONS = TypeAdapter(list[FilePosition])
 WHOLE = re.compile(rb"<(\d+)\|x*>")
 BANNER = b"#" * 1500 + b"\n"
 ENDS = [b"\n", b"\r\n", b"\r"]
@@ -99,7 +98,7 @@ class Writers(RuleBasedStateMachine):
         paths = [self.log]
         if self.all_names:
             paths += [self.folder / f"train.log.{number}" for number in range(1, 30)]
-        positions = POSITIONS.validate_json(kept)
+        positions = positions_from_json(kept)
         for path in paths:
             resume = [position for position in positions if position.path == str(path)]
             self.follower.add(path, resume=resume)
@@ -266,7 +265,7 @@ class Writers(RuleBasedStateMachine):
     def commit(self) -> None:
         """Keep the positions together with all that was delivered before them."""
         positions = self.follower.positions()
-        self.committed = (len(self.chunks), POSITIONS.dump_json(positions).decode())
+        self.committed = (len(self.chunks), positions_to_json(positions))
         inodes = {position.inode for position in positions}
         for life in [*self.old, *([] if self.life.writer.closed else [self.life])]:
             life.kept = life.seen and life.inode in inodes

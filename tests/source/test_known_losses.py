@@ -5,12 +5,11 @@ Each fails today, strictly: whoever mends the follower turns it green and takes 
 
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from kept_positions import positions_from_json, positions_to_json
 
-from ldlm_monitor.source import FilePosition, Follower
+from ldlm_monitor.source import Follower
 from ldlm_monitor.source.registry import RETIRED_SECONDS
 
-POSITIONS = TypeAdapter(list[FilePosition])
 BANNER = b"#" * 1500 + b"\n"
 
 
@@ -48,7 +47,7 @@ class Restarted:
     def restart(self) -> None:
         self.follower.close()
         self.follower = Follower()
-        positions = POSITIONS.validate_json(self.kept)
+        positions = positions_from_json(self.kept)
         for path in (self.log, self.rotated):
             self.follower.add(path, resume=[each for each in positions if each.path == str(path)])
 
@@ -56,7 +55,7 @@ class Restarted:
         for _ in range(3):
             for chunk in self.follower.read(None, self.now, 2**20):
                 self.came += [] if chunk.peek else chunk.data.splitlines()
-        self.kept = POSITIONS.dump_json(self.follower.positions()).decode()
+        self.kept = positions_to_json(self.follower.positions())
 
 
 def test_a_restart_goes_on_where_the_file_was_read_last_under_any_name(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from screens import Shown, read
+from screens import NOW, Shown, read
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.view import Snapshot
@@ -37,6 +37,8 @@ def shown(read_all: Snapshot, tmp_path: Path) -> Iterator[Shown]:
     """What a screen is opened on; `snapshot` may be replaced."""
     silences = Silences(tmp_path / "silences.sqlite")
     shown = Shown(read_all, silences)
-    shown.source = LocalSource(lambda: shown.snapshot, silences, "train_logs/*.log")
+    shown.source = LocalSource(
+        lambda: shown.snapshot, silences, "train_logs/*.log", clock=lambda: NOW
+    )
     yield shown
     silences.close()

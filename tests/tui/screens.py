@@ -1,7 +1,7 @@
 """Drives the real app without a terminal, and reads what it shows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from textual.pilot import Pilot
@@ -12,6 +12,7 @@ from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify import Silences
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.tui.app import MonitorApp
+from ldlm_monitor.tui.draw import Line
 
 PATIENCE = 200
 NOW = 1_795_250_120.0
@@ -30,6 +31,11 @@ def read(pattern: str, run: str | None = None) -> Snapshot:
     for _ in replay.transitions():
         pass
     return replay.snapshot()
+
+
+def plain_text(lines: Iterable[Line]) -> str:
+    """The lines without their styles."""
+    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
 
 
 def text_of(app: MonitorApp) -> str:
@@ -77,9 +83,10 @@ def on_screen(
     *,
     size: tuple[int, int] = (120, 36),
     ascii_only: bool = False,
+    clock: Callable[[], float] = lambda: NOW,
 ) -> int | None:
     """Open the screen, do the steps, close it; its exit code."""
-    app = MonitorApp(source, ascii_only=ascii_only, clock=lambda: NOW)
+    app = MonitorApp(source, ascii_only=ascii_only, clock=clock)
 
     async def drive() -> None:
         async with app.run_test(size=size) as pilot:

@@ -1,9 +1,9 @@
 """An incident stands in the timeline with its cause, before the event that caused it."""
 
-from screens import Screen, Shown, on_screen
+from screens import Screen, Shown, on_screen, plain_text
 
 from ldlm_monitor.tui import timeline
-from ldlm_monitor.tui.draw import UNICODE, plain_text
+from ldlm_monitor.tui.draw import UNICODE
 
 RUN = "train_20261121_083515"
 

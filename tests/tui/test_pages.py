@@ -212,6 +212,41 @@ def test_who_reads_is_not_moved_by_what_is_appended(shown: Shown) -> None:
     on_screen(shown.source, steps)
 
 
+def test_a_long_log_is_read_on_where_the_cursor_goes(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("".join(f"step {step} loss 2.5\n" for step in range(1, 1501)))
+    snapshot = read(str(log))
+    silences = Silences(tmp_path / "silences.sqlite")
+
+    async def steps(screen: Screen) -> None:
+        await screen.press("4")
+        await screen.until("following", "step 1500 loss")
+        page = screen.app.query_one(LogPage)
+
+        def here() -> int | None:
+            return page.lines[page.rows.cursor].line.line
+
+        await screen.press("home")
+        first = 1500 - len(page.lines) + 1
+        while (line := here()) != 1:
+            assert f"step {line} loss" in screen.text
+            before = line
+            await screen.press("k")
+            assert here() == before - 1
+            await screen.press("home")
+        assert first > 1
+        await screen.press("end", "j", "j")
+        assert 1 < (here() or 0) < 1500
+        while here() != 1500:
+            before = here() or 0
+            await screen.press("end")
+            assert (here() or 0) > before
+        assert "step 1500 loss" in screen.text
+
+    on_screen(LocalSource(lambda: snapshot, silences, "a.log"), steps)
+    silences.close()
+
+
 def test_files_of_a_run_are_merged_by_time(tmp_path: Path) -> None:
     """A line without a time stays behind the line before it."""
     rows = '{{"step": {step}, "loss": 2.5, "time": {time}}}\n'

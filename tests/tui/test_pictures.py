@@ -12,7 +12,7 @@ from screens import NOW, Shown, read
 from textual.pilot import Pilot
 
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.model.queries import Played
+from ldlm_monitor.model.queries import Played, PlayerCommand
 from ldlm_monitor.notify import Silences
 from ldlm_monitor.tui.app import MonitorApp
 
@@ -172,13 +172,7 @@ class _At:
     def played(self) -> Played:
         return self._played
 
-    def toggle(self) -> None: ...
-
-    def change_speed(self, by: int) -> None: ...
-
-    def seek_alert(self) -> None: ...
-
-    def rewind(self) -> None: ...
+    def steer(self, command: PlayerCommand) -> None: ...
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=lambda size: f"{size[0]}x{size[1]}")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from screens import Screen, Shown, on_screen
+from screens import Screen, Shown, on_screen, plain_text
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.local_source import LocalSource
@@ -14,7 +14,7 @@ from ldlm_monitor.notify import Silences
 from ldlm_monitor.playback import Playback, Showing, of_logs
 from ldlm_monitor.tui.app import MonitorApp
 from ldlm_monitor.tui.bars import player_line
-from ldlm_monitor.tui.draw import ASCII, UNICODE, Glyphs, plain_text, width_of
+from ldlm_monitor.tui.draw import ASCII, UNICODE, Glyphs, width_of
 
 PLAYED = Played(start=1000.0, end=4600.0, at=2800.0, runs=1, speed=10.0, is_playing=True)
 

@@ -1,5 +1,6 @@
 """`attach`: the same screen over a real server on a real port."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -81,7 +82,7 @@ def test_an_attached_screen_shows_jumps_and_commands(shown: Shown, remote: Remot
         await screen.press("enter")
         await screen.until("Traceback (most recent call last)")
 
-    on_screen(remote, steps, size=(140, 36))
+    on_screen(remote, steps, size=(140, 36), clock=time.time)  # the daemon's
     kept = shown.silences.listing(NOW)
     assert [len(kept["acks"]), len(kept["silences"])] == [1, 1]
 

@@ -64,10 +64,6 @@ class Column:
         self.times.extend(times)
         self.values.extend(values)
 
-    def since(self, step: int) -> Column:
-        """The part from a step on."""
-        return self.part(bisect_left(self.steps, step), len(self))
-
     def between(self, start: float, end: float) -> Column:
         """The part from one time to another (Unix seconds)."""
         return self.part(bisect_left(self.times, start), bisect_right(self.times, end))

@@ -1,8 +1,8 @@
 """The accelerator: values copied from it behind the training, and what its driver says of it.
 
 Nothing here waits for a device. The values of a step are stacked there and copied to
-pinned memory on the stream that made them; an event later shows that they arrived. The
-driver (NVML) is asked every few seconds, in a thread of its own. PyTorch is never
+pinned memory on the stream that made them; the memory shows that they arrived. The driver
+(NVML) is asked every few seconds, in a thread of its own. PyTorch is never
 imported: it is the one that made the tensors.
 """
 
@@ -29,31 +29,25 @@ anything."""
 
 
 class Copy:
-    """Values of one step under way to the host."""
+    """Values of one step under way to the host.
 
-    __slots__ = ("_cells", "_event", "_free", "_slot", "count")
+    The memory itself shows that they came: to ask the driver costs the loop a call, and from
+    another thread would spoil a CUDA graph that is captured meanwhile.
+    """
 
-    def __init__(self, cells: Any, count: int, event: Any, slot: int, free: list[int]) -> None:
-        self.count = count
+    __slots__ = ("_cells", "_count", "_free", "_slot")
+
+    def __init__(self, cells: Any, count: int, slot: int, free: list[int]) -> None:
         self._cells = cells
-        self._event = event
+        self._count = count
         self._slot = slot
         self._free = free
 
     def read(self) -> list[float] | None:
-        """The values, None while they are under way. For the thread that trains."""
-        return self._take() if self._event.query() else None
-
-    def peek(self) -> list[float] | None:
-        """The same for another thread: it asks the memory alone.
-
-        A question to the driver from there would spoil a CUDA graph that is captured
-        meanwhile.
-        """
-        words = (ctypes.c_uint32 * self.count).from_address(self._cells.data_ptr())
-        return None if _UNWRITTEN in tuple(words) else self._take()
-
-    def _take(self) -> list[float]:
+        """The values, None while they are under way."""
+        words = (ctypes.c_uint32 * self._count).from_address(self._cells.data_ptr())
+        if _UNWRITTEN in tuple(words):
+            return None
         values: list[float] = self._cells.tolist()
         self._free.append(self._slot)
         return values
@@ -65,12 +59,9 @@ class DeviceCopies:
     def __init__(self, device: Any) -> None:
         torch = sys.modules["torch"]
         self._torch = torch
-        self._module: Any = getattr(torch, device.type, None)
-        self._device = device
         pin = device.type != "cpu"
         self._ring = torch.empty(SLOTS, WIDTH, dtype=torch.float32, pin_memory=pin)
         self._free = list(range(SLOTS))
-        self._events: list[Any] = [None] * SLOTS
         self._views: dict[tuple[int, int], Any] = {}
 
     def start(self, tensors: Sequence[Any]) -> Copy | None:
@@ -87,7 +78,7 @@ class DeviceCopies:
             ctypes.memmove(cells.data_ptr(), _BLANK, 4 * count)
             stacked = self._torch.stack(flat) if count > 1 else flat[0].reshape(1)
             cells.copy_(stacked, non_blocking=True)
-            return Copy(cells, count, self._mark(slot), slot, self._free)
+            return Copy(cells, count, slot, self._free)
         except BaseException:
             self._free.append(slot)
             raise
@@ -97,20 +88,6 @@ class DeviceCopies:
         if view is None:
             view = self._views[slot, count] = self._ring[slot, :count]
         return view
-
-    def _mark(self, slot: int) -> Any:
-        """An event behind the copy.
-
-        Each slot keeps its event: to destroy one is a call to the driver, which the other
-        thread must not make.
-        """
-        if self._events[slot] is None:
-            self._events[slot] = self._module.Event()
-        if hasattr(self._module, "current_stream"):
-            self._events[slot].record(self._module.current_stream(self._device))
-        else:  # MPS has one stream
-            self._events[slot].record()
-        return self._events[slot]
 
 
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH

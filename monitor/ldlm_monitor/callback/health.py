@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
-from ldlm_monitor.callback.device import leave_uncompiled
+from ldlm_monitor.callback.device import is_tensor, leave_uncompiled
 from ldlm_monitor.callback.rank import Launch
 from ldlm_monitor.callback.session import Options, Session
 from ldlm_monitor.callback.steps import Steps
@@ -253,10 +253,12 @@ class Adapter:
         self._parts = 0
 
     def _add(self, values: Mapping[str, Any]) -> None:
-        """Add the losses of a part of a step, on their device."""
+        """Add those tensors of a part of a step that have one element, on their device."""
         self._parts += 1
         for name, value in values.items():
-            self._sums[name] = value if name not in self._sums else self._sums[name] + value
+            if is_tensor(value) and value.numel() == 1:
+                part = value.detach()
+                self._sums[name] = part if name not in self._sums else self._sums[name] + part
 
     def _summed(self, scale: float) -> dict[str, Any]:
         """The sums since the last step, scaled."""

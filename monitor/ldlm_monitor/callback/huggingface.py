@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ldlm_monitor.callback.device import is_tensor
 from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless
 
 if TYPE_CHECKING:
@@ -106,12 +105,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
             items = output.items() if hasattr(output, "items") else ()
             # A loss over the tokens of the whole step comes in parts; others are means.
             self._is_summed = named.get("num_items_in_batch") is not None
-            losses = {
-                str(name): value.detach()
-                for name, value in items
-                if "loss" in str(name) and is_tensor(value) and value.numel() == 1
-            }
-            self._add(losses)
+            self._add({str(name): value for name, value in items if "loss" in str(name)})
         except Exception:  # noqa: BLE001 the model's forward must not fail for us
             self._sums = {}
 

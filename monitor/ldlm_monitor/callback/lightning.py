@@ -10,7 +10,6 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ldlm_monitor.callback.device import is_tensor
 from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless
 
 if TYPE_CHECKING:
@@ -56,11 +55,13 @@ class HealthLightningCallback(Adapter, Callback):
         health = self._health
         if health is None:
             return
-        self._add(_losses(outputs, trainer.accumulate_grad_batches))
+        self._add(outputs if isinstance(outputs, dict) else {"loss": outputs})
         if trainer.global_step == self._step:
             return
         self._step = trainer.global_step
         means = self._summed(1 / self._parts)
+        if "loss" in means:  # it came back divided by the accumulation
+            means["loss"] *= trainer.accumulate_grad_batches
         rate = trainer.optimizers[0].param_groups[0]["lr"] if trainer.optimizers else None
         health.on_step(self._step, lr=rate, batch=batch_idx, epoch=trainer.current_epoch, **means)
 
@@ -87,13 +88,3 @@ class HealthLightningCallback(Adapter, Callback):
 
     on_train_batch_start = on_validation_end = on_train_end = Adapter._leave
     """Whatever was done between batches is over; after the last, a checkpoint may follow."""
-
-
-def _losses(outputs: Any, parts: int) -> dict[str, Any]:
-    """A batch's scalars. Its loss came back divided by the accumulation."""
-    values = outputs if isinstance(outputs, dict) else {"loss": outputs}
-    return {
-        name: value.detach() * (parts if name == "loss" else 1)
-        for name, value in values.items()
-        if is_tensor(value) and value.numel() == 1
-    }

@@ -15,34 +15,29 @@ reads the page.
 from __future__ import annotations
 
 import errno
-import math
 import mmap
 import os
 import socket
 import struct
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 SIZE = 4096
 """A page of memory: the smallest unit that is mapped."""
-MAGIC = b"ldlmhb01"
+MAGIC = b"ldlmhb02"
 BEAT_AT = 1024
-IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
-"""Magic, pid, stack signal (0: none), start of the process (clock ticks after boot, field
-22 of /proc/PID/stat), inode of its pid namespace, creation (Unix seconds), rank, world
-size (-1: unknown), host, run, name of the stack file beside this one, path of the flight
-recorder's socket."""
-BEAT = struct.Struct("<Qqqqdddd32s16sQ")
+IDENTITY = struct.Struct("<8sIIQQi64s64s108s")
+"""Magic, `Identity`."""
+BEAT = struct.Struct("<Qqdd32s16sQ")
 """Sequence, `Beat`, sequence."""
 _WORDS = struct.Struct("<32s16s")
-_WORDS_AT = 64
+_WORDS_AT = 32
 _LAST = BEAT.size // 8 - 1
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where a page that is allocated stays so: a store can't fail (as SIGBUS would)."""
-_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 _RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
@@ -71,7 +66,7 @@ class Launch:
         """Takes what is not given from the process group, if there is one, then the environment."""
         found_rank, found_world = _process_group()
         name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
-        number = _first(rank, found_rank, _number(_RANK), 0)
+        number = _first(rank, found_rank, _number(RANK_VARIABLES), 0)
         return cls(
             run=str(name)[:256],
             out=Path("saved", name) if out is None else Path(out),
@@ -85,35 +80,29 @@ class Launch:
 
 @dataclass(slots=True)
 class Beat:
-    """Where a rank is. Times are Unix seconds but for `monotonic`; NaN: not known.
-
-    `steps`: calls of `on_step`. `time` and `monotonic`: of this beat. `loss`: where it was
-    a number at hand. `status`: running, finished or failed.
-    """
+    """Where a rank is, at this `time`, in Unix seconds. `status`: running, finished or failed."""
 
     step: int = -1
-    batch: int = -1
-    steps: int = 0
     time: float = 0.0
-    monotonic: float = 0.0
     phase_since: float = 0.0
-    loss: float = math.nan
     phase: bytes = b"init"
     status: bytes = b"running"
 
 
 class Identity(NamedTuple):
-    """Who writes the page; see `IDENTITY`."""
+    """Who writes the page.
+
+    `stack_signal`: 0: none. `started`: clock ticks after boot, field 22 of /proc/PID/stat.
+    `pid_namespace`: its inode. `stack_file`: beside this one. `recorder_socket`: the path of
+    the flight recorder's.
+    """
 
     pid: int
     stack_signal: int
-    start_ticks: int
+    started: int
     pid_namespace: int
-    created: float
     rank: int
-    world_size: int
     host: bytes
-    run: bytes
     stack_file: bytes
     recorder_socket: bytes
 
@@ -123,13 +112,10 @@ class Identity(NamedTuple):
         return cls(
             pid=os.getpid(),
             stack_signal=stack_signal,
-            start_ticks=start_ticks(),
+            started=start_ticks(),
             pid_namespace=pid_namespace(),
-            created=time.time(),
             rank=launch.rank,
-            world_size=launch.world_size,
             host=launch.host.encode()[:64],
-            run=launch.run.encode()[:128],
             stack_file=stack_file.encode() if stack_signal else b"",
             recorder_socket=recorder.encode(),
         )
@@ -169,12 +155,8 @@ class HeartbeatPage:
         self._beats = number = self._beats + 1
         whole[0] = number
         whole[1] = beat.step
-        whole[2] = beat.batch
-        whole[3] = beat.steps
-        real[4] = beat.time
-        real[5] = beat.monotonic
-        real[6] = beat.phase_since
-        real[7] = beat.loss
+        real[2] = beat.time
+        real[3] = beat.phase_since
         if beat.phase is not self._phase or beat.status is not self._status:
             self._phase, self._status = beat.phase, beat.status
             _WORDS.pack_into(self._page, BEAT_AT + _WORDS_AT, beat.phase, beat.status)

@@ -30,8 +30,6 @@ READY_SECONDS = 1.0
 """How long the first files are waited for, where the disk is slow."""
 CLOSE_SECONDS = 2.0
 """Limit of each wait at the end: a dead disk must not hold a job beyond its grace period."""
-_SYNC_SECONDS = 1.0
-"""Where the page cannot be mapped, a write a second is what a network disk bears."""
 _TRACEBACK_LINES = 60
 """The frames of a training loop and its framework; the last lines matter most."""
 
@@ -71,7 +69,6 @@ class Session:
         self._exporter: Exporter | None = None
         self._recorder: FlightRecorder | None = None
         self._termination: Termination | None = None
-        self._synced_at = 0.0
         self._ended = False
         self._ready = threading.Event()
         self._rows = Rows(launch.rank, every, self._alarm)
@@ -197,11 +194,9 @@ class Session:
 
     def _idle(self) -> None:
         self.steps.settle_idle()
-        if time.monotonic() - self._synced_at >= _SYNC_SECONDS:
-            self._sync()
+        self._sync()
 
     def _sync(self) -> None:
-        self._synced_at = time.monotonic()
         with suppress(OSError):  # the rows' own writer says what is wrong with the disk
             if self._heartbeat is not None:
                 self._heartbeat.sync()

@@ -186,10 +186,10 @@ def register_stacks(path: Path, wanted: int) -> int:
     in a call that holds the GIL it does not run. A signal that has a handler is left alone,
     and `SECOND_CHOICE` is used instead. Raises `OSError`.
     """
-    caught = _caught()
+    mask = caught()
     spare = getattr(signal, "SIGRTMIN", None)
     for number in (wanted,) if spare is None else (wanted, int(spare) + SECOND_CHOICE):
-        is_free = signal.getsignal(number) is signal.SIG_DFL and not caught >> (number - 1) & 1
+        is_free = signal.getsignal(number) is signal.SIG_DFL and not mask >> (number - 1) & 1
         if is_free or number in _stack_files:
             break
     else:
@@ -203,10 +203,10 @@ def register_stacks(path: Path, wanted: int) -> int:
     return number
 
 
-def _caught() -> int:
+def caught(pid: int | str = "self") -> int:
     """The mask of signals for which some code, C too, has a handler (proc(5), SigCgt)."""
     try:
-        for line in Path("/proc/self/status").read_text(errors="replace").splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
             if line.startswith("SigCgt:"):
                 return int(line.split()[1], 16)
     except (OSError, ValueError):

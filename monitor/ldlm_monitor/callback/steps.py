@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 import time
@@ -56,6 +55,8 @@ class Steps:
         self.suspicious = False
         self.beat = Beat(phase_since=time.time())
         self.unread = 0
+        self._came_at = 0.0
+        self._was_finite = False
         self._put = put
         self._identity = identity
         self._every = every
@@ -83,25 +84,22 @@ class Steps:
             if kind is not float and value is not None and kind is not int:
                 on_device = snapshot(given)
                 break
-        if batch is not None:
-            beat.batch = batch if type(batch) is int else whole(batch, -1)
-        beat.step, beat.time, beat.monotonic = number, time.time(), time.monotonic()
-        beat.steps += 1
+        beat.step, beat.time, self._came_at = number, time.time(), time.monotonic()
         loss = given.get("loss")
+        was_finite, self._was_finite = self._was_finite, False
         if type(loss) is float:
-            if loss - loss != 0.0:  # NaN or infinite, found without a call
+            if loss - loss == 0.0:  # neither NaN nor infinite, found without a call
+                self._was_finite = True
+            else:
                 self.suspicious = True
-                if beat.loss - beat.loss == 0.0:
+                if was_finite:
                     self._hurry()
-            beat.loss = loss
-        else:
-            beat.loss = math.nan
         if self._is_outside:
             self._is_outside = False
             beat.phase, beat.phase_since = b"train", beat.time
         self.store_beat(beat)
         entry = (
-            number, beat.time, beat.monotonic, self._paused, self._data,
+            number, beat.time, self._came_at, self._paused, self._data,
             given, samples, tokens, batch,
         )  # fmt: skip
         if on_device or self._waiting:
@@ -153,38 +151,28 @@ class Steps:
         self._groups = parameter_groups(parameters)
         self._groups_every = max(int(every), 1)
 
-    def settle(self, *, wait: float = 0.0) -> None:
-        """Pass on the steps whose values came by now, or within `wait` seconds.
-
-        Not while a CUDA graph is captured: to ask for an event would spoil it.
-        """
-        if self._waiting and not is_capturing():
-            self._settle(Copy.read, wait)
-
-    def settle_idle(self) -> None:
-        """The same from another thread, where the loop has not come by for a while."""
-        if self._waiting and time.monotonic() - self.beat.monotonic >= _IDLE_SECONDS:
-            self._settle(Copy.peek, 0.0, self._hurry)
-
-    def _settle(
-        self,
-        read: Callable[[Copy], list[float] | None],
-        wait: float,
-        passed: Callable[[], None] = lambda: None,
-    ) -> None:
-        if not self._settling.acquire(blocking=False):
-            return
+    def settle(self, *, wait: float = 0.0) -> bool:
+        """Pass on the steps whose values came by now, or within `wait` seconds; whether any did."""
+        if not self._waiting or not self._settling.acquire(blocking=False):
+            return False
+        passed = False
         try:
             until = time.monotonic() + wait
             while self._waiting:
-                if self._arrived(read):
-                    passed()
+                if self._arrived():
+                    passed = True
                 elif time.monotonic() >= until:
                     break
                 else:
                     time.sleep(0.001)
         finally:
             self._settling.release()
+        return passed
+
+    def settle_idle(self) -> None:
+        """The same from another thread, where the loop has not come by for a while."""
+        if time.monotonic() - self._came_at >= _IDLE_SECONDS and self.settle():
+            self._hurry()
 
     def give_up(self) -> None:
         """Pass on the steps that wait, without the values that did not come."""
@@ -204,12 +192,12 @@ class Steps:
         else:
             self._put(entry)
 
-    def _arrived(self, read: Callable[[Copy], list[float] | None]) -> bool:
+    def _arrived(self) -> bool:
         """Pass on the oldest step if all of its values are there."""
         entry, copies = self._waiting[0]
         while copies:
             names, copy = copies[-1]
-            values = read(copy)
+            values = copy.read()
             if values is None:
                 return False
             entry[5].update(zip(names, values, strict=True))
@@ -250,7 +238,7 @@ class Steps:
         beat = self.beat
         beat.phase, beat.phase_since = phase.encode()[:32], since
         self._is_outside = phase not in STEP_PHASES
-        beat.time, beat.monotonic = time.time(), time.monotonic()
+        beat.time, self._came_at = time.time(), time.monotonic()
         self.store_beat(beat)
         if phase not in STEP_PHASES:
             now = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}

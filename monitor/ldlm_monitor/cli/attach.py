@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import ScreenFlags, settings
-from ldlm_monitor.cli.follow import has_terminal
-from ldlm_monitor.model.errors import ConfigError, UsageError
+from ldlm_monitor.cli.follow import require_terminal, show_screen
+from ldlm_monitor.model.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
@@ -47,26 +45,17 @@ def attach(
         Certificates (PEM) to trust instead of the system's.
     """
     is_served = "TEXTUAL_DRIVER" in os.environ  # as textual-serve sets it, see `web`
-    if not (is_served or has_terminal()):
-        raise UsageError(
-            "the screen needs a terminal",
-            where="attach",
-            remedy=f"try {url.rpartition('@')[2]}/api/v1/runs in scripts",
-        )
+    if not is_served:
+        require_terminal("attach", f"try {url.rpartition('@')[2]}/api/v1/runs in scripts")
     names = {"token_file": token_file, "password_file": password_file, "ca_file": ca_file}
     found = settings(flags, attach={**names, "username": username})
     from ldlm_monitor.tui.remote import RemoteSource
 
     source = RemoteSource(url, authorization=authorization(found.attach), tls=tls(found.attach))
     source.start()
-    from ldlm_monitor.tui.app import MonitorApp
-
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
     plain = True if found.ascii else False if is_served else None
-    app = MonitorApp(source, ascii_only=plain, ended=ended.is_set, bell=found.bell)
     try:
-        return app.run() or 0
+        return show_screen(source, ascii_only=plain, bell=found.bell)
     finally:
         source.stop()
 

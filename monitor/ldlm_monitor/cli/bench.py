@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
 from ldlm_monitor.model.errors import INTERRUPTED, UsageError
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
 _Switch = Parameter(negative="")
+_Positive = Parameter(validator=Number(gt=0))
 
 
 def bench(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     name: str | None = None,
-    steps: int | None = None,
-    seconds: float | None = None,
-    grace: float = 10.0,
+    steps: Annotated[int | None, _Positive] = None,
+    seconds: Annotated[float | None, _Positive] = None,
+    grace: Annotated[float, Parameter(validator=Number(gte=0))] = 10.0,
     also: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)] = (),
     out: Path | None = None,
     replace: Annotated[bool, _Switch] = False,
@@ -75,7 +77,7 @@ def bench(
         if not any(records_dir(found.state_dir).glob(f"*/{FILE}")):
             print(f"no record in {records_dir(found.state_dir)}", file=sys.stderr)
         return 0
-    _check(name, command, steps, seconds, grace)
+    _check(name, command)
     assert name is not None
     check_name(name)
     record = run(
@@ -98,26 +100,11 @@ def bench(
     return _code(record)
 
 
-def _check(
-    name: str | None,
-    command: tuple[str, ...],
-    steps: int | None,
-    seconds: float | None,
-    grace: float,
-) -> None:
+def _check(name: str | None, command: tuple[str, ...]) -> None:
     if not command:
-        raise UsageError(
-            "no command is given",
-            where="bench",
-            remedy="write it behind --, such as -- python t.py",
-        )
+        raise UsageError("no command is given", where="bench", remedy="write it behind --")
     if name is None:
         raise UsageError("is missing", where="--name", remedy="give the record a name")
-    for flag, limit in (("--steps", steps), ("--seconds", seconds)):
-        if limit is not None and not limit > 0:  # nor is NaN
-            raise UsageError("should be above 0", where=f"{flag} {limit}", remedy="or leave it out")
-    if not grace >= 0:
-        raise UsageError("should be 0 or more", where=f"--grace {grace}", remedy="or leave it out")
     program = shown_dash(command)[0]
     if shutil.which(program) is None:
         raise UsageError(

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from ldlm_monitor.cli.flags import InputFlags, settings
+from ldlm_monitor.cli.flags import InputFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
 
 _Repeated = Parameter(negative="", consume_multiple=False)
@@ -22,7 +23,7 @@ def compare(
     target: Annotated[tuple[str, ...] | None, _Repeated] = None,
     at: Annotated[tuple[str, ...], _Repeated] = (),
     warm_up: str | None = None,
-    confidence: float = 0.95,
+    confidence: Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))] = 0.95,
     companions: Annotated[
         bool | None, Parameter(name="--companions", negative="--no-companions")
     ] = None,
@@ -39,7 +40,7 @@ def compare(
     json
         One JSON object instead of the table.
     plot
-        Draw losses and throughput of all runs over each other into this file: .svg or .png.
+        Draw losses and throughput of all runs over each other into this file: .svg.
     target
         What should change by how much, such as speed=+30% or memory=-35%; repeatable; none
         for none (default: speed=+25% and memory=-30%).
@@ -66,12 +67,12 @@ def compare(
             where="compare",
             remedy="name the baseline and what to compare with it",
         )
-    if not 0.5 <= confidence < 1:
-        raise UsageError("should be between 0.5 and 1", where="--confidence", remedy="try 0.95")
-    if plot is not None:
-        from ldlm_monitor.analysis.charts.drawing import check
-
-        check(plot, "--plot")
+    if plot is not None and plot.suffix.lower() != ".svg":
+        raise UsageError(
+            f'cannot draw as "{plot.suffix}": charts are SVG',
+            where=f"--plot {plot}",
+            remedy="end the name in .svg",
+        )
     targets, points = targets_of(target), [point_of(text) for text in at]
     sides = sides_of(
         [settings(flags, [run], companions=companions, state_dir=state_dir) for run in runs],
@@ -80,9 +81,9 @@ def compare(
     )
     found = compared(sides, targets=targets, at=points, confidence=confidence)
     if plot is not None:
-        from ldlm_monitor.analysis.charts import write
+        from ldlm_monitor.analysis.charts import page
 
-        write(charts(sides), plot, "--plot")
+        write_file(plot, page(charts(sides)), "--plot")
     sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))
     return 0
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
-from ldlm_monitor.model.errors import INTERRUPTED
+from ldlm_monitor.model.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
@@ -62,10 +64,34 @@ def has_terminal() -> bool:
     return on_terminal and os.environ.get("TERM", "") not in ("", "dumb")
 
 
+def require_terminal(where: str, remedy: str) -> None:
+    """Raises UsageError where no screen can be drawn."""
+    if not has_terminal():
+        raise UsageError("the screen needs a terminal", where=where, remedy=remedy)
+
+
+def show_screen(
+    source: Source,
+    *,
+    ascii_only: bool | None,
+    ended: Callable[[], bool] = lambda: False,
+    **more: Any,
+) -> int:
+    """Shows a source until the screen is closed, it has `ended`, or SIGTERM; the exit code.
+
+    `more` is the app's.
+    """
+    from ldlm_monitor.tui.app import MonitorApp
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    app = MonitorApp(source, ascii_only=ascii_only, ended=lambda: stop.is_set() or ended(), **more)
+    return app.run() or 0
+
+
 def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     """The daemon behind the screen; its log lines are shown there, and printed here at the end."""
-    # Collecting garbage while all this is imported would be a seventh of the wait.
-    gc.disable()
+    gc.disable()  # collecting garbage during the imports would be a seventh of the wait
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.tui.app import MonitorApp

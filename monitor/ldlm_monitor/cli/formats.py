@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from ldlm_monitor.cli.flags import InputFlags, settings
-from ldlm_monitor.cli.parse import inputs, understood, unknown_lines
+from ldlm_monitor.cli.parse import inputs, statistics, understood
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     """Runs the examples of a definition file, and shows what it makes of logs.
 
     Every example must give exactly what stands beside it, no counter-example may match.
-    Of each log: how many records the file's lines gave, the first of them, and lines that
-    look like metrics and gave nothing.
+    Of each log: what `parse --stats` prints, and the first samples of the file's format.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     parser = Parser((file, *others))
     met = _try_examples(file, definitions, parser)
     for place, origin in inputs(found) if logs else ():
-        sys.stdout.write("\n".join(_made_of(understood(parser, place, origin), definitions)) + "\n")
+        print("\n".join(_made_of(understood(parser, place, origin), definitions.format)))
     return 0 if met else UsageError.exit_code
 
 
@@ -67,27 +66,11 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     return not trial.failures
 
 
-def _made_of(found: Coverage, definitions: Definitions) -> Iterator[str]:
-    """What a log gave, a line each."""
-    from ldlm_monitor.text.format import counted
-    from ldlm_monitor.text.sanitize import plain
-
-    name = definitions.format
-    yield plain(found.path)
-    own = {event.kind for event in definitions.events}
-    events = {kind: count for kind, count in found.kinds.most_common() if kind in own}
-    yield f"  {plain(name)}: {counted(found.formats[name], 'sample')}"
-    yield from (
-        f"    line {sample.position.line}: {_values(sample)}"
-        for sample in found.first.get(name, ())
-    )
-    yield from (f"  {kind}: {counted(count, 'event')}" for kind, count in events.items())
-    yield from (
-        f"  {plain(other)}: {counted(count, 'sample')}"
-        for other, count in found.formats.most_common()
-        if other != name
-    )
-    yield from unknown_lines(found)
+def _made_of(found: Coverage, name: str) -> Iterator[str]:
+    """What a log gave, as `parse --stats` has it, and the first samples of the file's format."""
+    yield from statistics(found)
+    for sample in found.first.get(name, ()):
+        yield f"    line {sample.position.line}: {_values(sample)}"
 
 
 def _values(sample: Sample) -> str:

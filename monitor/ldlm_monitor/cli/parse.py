@@ -62,7 +62,7 @@ def parse(
     for place, origin in inputs(wanted):
         if stats:
             found = understood(parser, place, origin)
-            print(_as_json(found) if form == "json" else "\n".join(_lines(found)))
+            print(_as_json(found) if form == "json" else "\n".join(statistics(found)))
             continue
         with closing(_records(parser, place, origin)) as records:
             for record in records:
@@ -156,7 +156,8 @@ def _as_json(found: Coverage) -> str:
     return encodable(json.dumps(shown, ensure_ascii=False))
 
 
-def _lines(found: Coverage) -> Iterator[str]:
+def statistics(found: Coverage) -> Iterator[str]:
+    """What was understood of a file, and which lines look like metrics and gave nothing."""
     from ldlm_monitor.text.sanitize import plain
 
     share = "-" if found.share is None else f"{100 * found.share:.1f} %"
@@ -172,13 +173,6 @@ def _lines(found: Coverage) -> Iterator[str]:
     yield plain(found.path)
     yield from (f"  {name:<13}{value}" for name, value in facts)
     yield from (f"    {kind:<34}{count:>8}" for kind, count in found.kinds.most_common())
-    yield from unknown_lines(found)
-
-
-def unknown_lines(found: Coverage) -> Iterator[str]:
-    """Lines that look like metrics and gave nothing, by their form; nothing where none do."""
-    from ldlm_monitor.text.sanitize import plain
-
     if not found.unknown.lines:
         return
     forms, count = found.unknown.forms(), found.unknown.lines

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import tempfile
-import threading
 from functools import partial
 from importlib.resources import as_file
 from importlib.resources import files as files_of
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from ldlm_monitor.cli.flags import (
     ReplayFlags,
@@ -22,7 +21,7 @@ from ldlm_monitor.cli.flags import (
     settings,
     settings_for_inputs,
 )
-from ldlm_monitor.cli.follow import has_terminal
+from ldlm_monitor.cli.follow import require_terminal, show_screen
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 SPEED = 10.0
 """The recording's 450 seconds take 45: long enough to follow, short enough to finish."""
 RECORDING = "demo.jsonl.gz"
+_Speed = Annotated[float, Parameter(validator=Number(gt=0, lt=math.inf))]
 
 
 def replay(
@@ -38,7 +38,7 @@ def replay(
     form: Annotated[Literal["text", "json"], Parameter(name="--format")] = "text",
     truth: Path | None = None,
     tui: Annotated[bool, Parameter(negative="")] = False,
-    speed: float | None = None,
+    speed: _Speed | None = None,
     flags: ReplayFlags | None = None,
 ) -> int:
     """Prints every alert transition that these logs would have caused; tries out --rules.
@@ -88,7 +88,7 @@ def replay(
     return exit_code(played.snapshot(), found.fail_on)
 
 
-def demo(*, speed: float = SPEED, flags: ScreenFlags | None = None) -> int:
+def demo(*, speed: _Speed = SPEED, flags: ScreenFlags | None = None) -> int:
     """Plays three recorded trainings: a NaN, a slow rank, and one that hangs.
 
     Parameters
@@ -130,12 +130,7 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
 
     Raises `UsageError` where there is no terminal, and what reading raises.
     """
-    if speed is not None and not 0 < speed < math.inf:
-        raise UsageError(f"{speed:g} is no speed", where="--speed", remedy="try --speed 10")
-    if not has_terminal():
-        raise UsageError(
-            "the screen needs a terminal", where=name, remedy="run it where one can type"
-        )
+    require_terminal(name, "run it where one can type")
     from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify import Silences
     from ldlm_monitor.playback import Playback, Showing, of_logs, of_recording
@@ -150,20 +145,15 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
         source = LocalSource(
             showing.snapshot, silences, name, clock=showing.clock, opened=showing.opened
         )
-        from ldlm_monitor.tui.app import MonitorApp
-
-        ended = threading.Event()
-        signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
-        app = MonitorApp(
-            source,
-            ascii_only=True if found.ascii else None,
-            clock=showing.clock,
-            player=showing,
-            ended=lambda: ended.is_set() or showing.has_failed,
-        )
         showing.start()
         try:
-            return app.run() or 0
+            return show_screen(
+                source,
+                ascii_only=True if found.ascii else None,
+                ended=lambda: showing.has_failed,
+                clock=showing.clock,
+                player=showing,
+            )
         finally:
             showing.close()
             silences.close()

@@ -78,13 +78,12 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
 
 
 def _rendered(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:
-    if suffix == ".txt":
-        from ldlm_monitor.report.text import health_report
+    from ldlm_monitor.report.text import health_report, markdown
 
+    if suffix == ".txt":
         return health_report(snapshot, readings)
     from ldlm_monitor.report.document import report as document
     from ldlm_monitor.report.html import page
-    from ldlm_monitor.report.markdown import markdown
 
     found = document(snapshot, readings)
     if suffix == ".json":

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import shlex
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ldlm_monitor.config.fields import is_loopback
-from ldlm_monitor.daemon.listener import names_for
+from ldlm_monitor.daemon.listener import bound, names_for, url_of
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
 
@@ -29,8 +29,6 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
-PORTS_TRIED = 20
-"""More monitors than these on one host name their ports."""
 LOOK_SECONDS = 0.2
 """How late the end of the daemon is seen: below what a person notices."""
 _POLICY = (
@@ -95,7 +93,11 @@ async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]
     runner = web.AppRunner(await server._make_app(), access_log=None)
     await runner.setup()
     try:
-        shown = await _listen(runner, host, port, found.model_fields_set)
+        listening = bound(
+            (host, port), "--web-listen", _bind, is_explicit="web_listen" in found.model_fields_set
+        )
+        await web.SockSite(runner, listening, shutdown_timeout=1.0).start()
+        shown = url_of(host, listening.getsockname()[1], encrypts=False)
         log.info("the screen is at %s", shown)
         if not is_loopback(host):
             log.warning("everyone who reaches %s can read the logs and silence alerts", shown)
@@ -105,21 +107,6 @@ async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]
         await runner.cleanup()
 
 
-async def _listen(runner: web.AppRunner, host: str, first: int, explicit: set[str]) -> str:
-    """Listen on the configured port, or on the first free one after the default; its URL."""
-    tries = 1 if "web_listen" in explicit else PORTS_TRIED
-    for port in range(first, first + tries):
-        try:
-            await web.TCPSite(runner, host, port, shutdown_timeout=1.0).start()
-        except OSError as error:
-            taken = error
-            if error.errno != errno.EADDRINUSE:
-                break
-            continue
-        bound = runner.addresses[0][1]
-        return f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
-    raise UsageError(
-        f"cannot listen on {host}:{first} ({taken.strerror})",
-        where="--web-listen",
-        remedy="choose another HOST:PORT",
-    ) from taken
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)

@@ -119,7 +119,7 @@ def run(
 
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
-        url = url_of(settings.listen_address[0], server.port, gate)
+        url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
         _start(senders(settings, pump, outbox, url), stack)
         stack.callback(write_file_sd(settings, server.port, gate))
         _greet(settings, pump, state, url, receivers)

@@ -6,6 +6,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from typing import TypeVar
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
@@ -14,7 +15,9 @@ from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.serve.access import HostNames
 from ldlm_monitor.serve.metrics import target, write_target
 
+_T = TypeVar("_T")
 PORTS_TRIED = 20
+"""More monitors than these on one host name their ports."""
 
 log = logging.getLogger(__name__)
 
@@ -25,29 +28,39 @@ def listen(settings: Settings, gate: Gate, bind: Callable[[str, int], Server]) -
     `bind` makes the server of a host and a port. Raises `UsageError` if no port can be bound.
     """
     host, first = settings.listen_address
-    tries = 1 if settings.listen_is_explicit else PORTS_TRIED
-    for port in range(first, first + tries):
+    is_explicit = settings.listen_is_explicit
+    server = bound((host, first), "--listen", bind, is_explicit=is_explicit)
+    if server.port != first and not is_explicit:
+        log.warning("port %d is taken: listening on %s:%d", first, host, server.port)
+    if not is_loopback(host) and not gate.access().is_required:
+        log.warning(
+            "everyone who reaches %s:%d can read parts of the logs: see --web-config",
+            host,
+            server.port,
+        )
+    server.start()
+    return server
+
+
+def bound(
+    address: tuple[str, int], flag: str, bind: Callable[[str, int], _T], *, is_explicit: bool
+) -> _T:
+    """What `bind` makes of the address, or of the first free port after a default one.
+
+    Raises `UsageError` if no port can be bound; `flag` sets the address.
+    """
+    host, first = address
+    for port in range(first, first + (1 if is_explicit else PORTS_TRIED)):
         try:
-            server = bind(host, port)
+            return bind(host, port)
         except OSError as error:
             taken = error
             if error.errno != errno.EADDRINUSE:
                 break
-            continue
-        if port != first:
-            log.warning("port %d is taken: listening on %s:%d", first, host, port)
-        if not is_loopback(host) and not gate.access().is_required:
-            log.warning(
-                "everyone who reaches %s:%d can read parts of the logs: see --web-config",
-                host,
-                port,
-            )
-        server.start()
-        return server
     raise UsageError(
         f"cannot listen on {host}:{first} ({taken.strerror})",
-        where="listen",
-        remedy="choose another address with --listen HOST:PORT",
+        where=flag,
+        remedy="choose another HOST:PORT",
     ) from taken
 
 
@@ -72,7 +85,7 @@ def write_file_sd(settings: Settings, port: int, gate: Gate) -> Callable[[], Non
     return remove
 
 
-def url_of(host: str, port: int, gate: Gate) -> str:
+def url_of(host: str, port: int, *, encrypts: bool) -> str:
     """The URL for a browser on this machine."""
     shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if gate.encrypts else 'http'}://{shown}:{port}"
+    return f"{'https' if encrypts else 'http'}://{shown}:{port}"

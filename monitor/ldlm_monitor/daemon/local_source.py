@@ -18,10 +18,10 @@ from ldlm_monitor.model.queries import (
     LogLine,
     LogQuery,
     LogSlice,
+    Withholding,
     part_of,
-    silence_of,
 )
-from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
+from ldlm_monitor.model.view import CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
@@ -92,22 +92,17 @@ class LocalSource:
         """Silences and acknowledgements."""
         return self._silences.listing(self._clock())
 
-    def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
-        """Acknowledge an alert that is active."""
-        asked = {"alert": alert.name, "labels": alert.labels, "by": by, "comment": comment}
+    def send(self, what: Withholding, document: dict[str, Any]) -> None:
+        """Hold back messages. Raises `UsageError` if the alert is over."""
+        body, now = json.dumps(document).encode(), self._clock()
+        if what == "silences":
+            self._silences.take_silence(body, now)
+            return
         try:
-            self._silences.take_ack(_json(asked), self.snapshot().alerts, self._clock())
+            self._silences.take_ack(body, self.snapshot().alerts, now)
         except LookupError as problem:
-            raise UsageError(str(problem), where=alert.name, remedy="it has ended") from None
-
-    def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
-        """Silence alerts with these labels."""
-        now = self._clock()
-        self._silences.take_silence(_json(silence_of(alert, now + seconds, by, comment)), now)
-
-
-def _json(document: dict[str, Any]) -> bytes:
-    return json.dumps(document).encode()
+            where = str(document["alert"])
+            raise UsageError(str(problem), where=where, remedy="it has ended") from None
 
 
 def _answer(log: LogReader, query: LogQuery) -> LogSlice:

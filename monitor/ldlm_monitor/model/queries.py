@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import ConfigDict, Field
 
-from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
+from ldlm_monitor.model.view import CurveView, Snapshot
 
 Level: TypeAlias = Literal["error", "warning", "info"]
 Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]
@@ -82,8 +81,11 @@ class LogQuery:
     backwards: bool = False
 
 
+Withholding: TypeAlias = Literal["acks", "silences"]
+
+
 class Source(Protocol):
-    """Four questions and two commands. Each may block, and raises `RemoteError` or `UsageError`.
+    """Five questions and a command. Each may block, and raises `RemoteError` or `UsageError`.
 
     `name` says where the picture comes from; `problem` what keeps it from being fresh.
     """
@@ -108,11 +110,8 @@ class Source(Protocol):
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """The `silences` and `acks` that are kept, as the API spells them."""
 
-    def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
-        """Acknowledge an alert: it is not sent again until it has ended."""
-
-    def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
-        """Silence alerts with these labels for a time (seconds)."""
+    def send(self, what: Withholding, document: dict[str, Any]) -> None:
+        """Hold back messages: an acknowledgement or a silence, as the API spells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,23 +135,17 @@ class Played:
     run: str = ""
 
 
+PlayerCommand: TypeAlias = Literal["toggle", "slower", "faster", "seek", "rewind"]
+
+
 class Player(Protocol):
     """Plays back on a clock of its own. None of this blocks."""
 
     def played(self) -> Played:
         """How far it is."""
 
-    def toggle(self) -> None:
-        """Stop, or go on; after the end, begin again."""
-
-    def change_speed(self, by: int) -> None:
-        """So many notches faster, or slower where it is less than 0."""
-
-    def seek_alert(self) -> None:
-        """Go to where the next alert begins to fire, and stop there."""
-
-    def rewind(self) -> None:
-        """Begin again."""
+    def steer(self, command: PlayerCommand) -> None:
+        """`toggle`: stop, or go on; `seek`: to where the next alert begins to fire."""
 
 
 def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:
@@ -186,14 +179,3 @@ def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -
         files=curve.files,
         **first,
     )
-
-
-def silence_of(alert: AlertView, until: float, by: str, comment: str) -> dict[str, Any]:
-    """The silence of one alert, as Alertmanager's API spells it."""
-    pairs = {"alertname": alert.name, **alert.labels}
-    matchers = [
-        {"name": name, "value": value, "isRegex": False, "isEqual": True}
-        for name, value in pairs.items()
-    ]
-    ends = datetime.fromtimestamp(until, UTC).isoformat().replace("+00:00", "Z")
-    return {"matchers": matchers, "endsAt": ends, "createdBy": by, "comment": comment}

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.queries import Played
+from ldlm_monitor.model.queries import Played, PlayerCommand
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.reel import Piece, Reel
 from ldlm_monitor.source.log_parts import LogReader
@@ -198,24 +198,17 @@ class Showing:
         """How far it is."""
         return self._played
 
-    def toggle(self) -> None:
-        """Stop, or go on; after the end, begin again."""
-        self._ask(self._playback.toggle)
-
-    def change_speed(self, by: int) -> None:
-        """So many notches faster, or slower."""
-        self._ask(lambda: self._playback.change_speed(by))
-
-    def seek_alert(self) -> None:
-        """Go to where the next alert begins to fire, and stop there."""
-        self._ask(self._playback.seek_alert)
-
-    def rewind(self) -> None:
-        """Begin again."""
-        self._ask(self._playback.rewind)
-
-    def _ask(self, command: Callable[[], None]) -> None:
-        self._asked.put(command)
+    def steer(self, command: PlayerCommand) -> None:
+        """Have the thread do it."""
+        playback = self._playback
+        commands: dict[PlayerCommand, Callable[[], None]] = {
+            "toggle": playback.toggle,
+            "slower": lambda: playback.change_speed(-1),
+            "faster": lambda: playback.change_speed(1),
+            "seek": playback.seek_alert,
+            "rewind": playback.rewind,
+        }
+        self._asked.put(commands[command])
         self._rung.set()
 
     def _run(self) -> None:

@@ -134,6 +134,6 @@ def _event(each: RankReport, case: ProbeCandidate, now: float, why: str) -> Even
 
 def _threads(stacks: Stacks | None) -> list[dict[str, Scalar]]:
     return [
-        {"name": thread.name, "frames": "\n".join(map(str, thread.frames))}
-        for thread in (stacks.threads[:_MAX_SHOWN] if stacks is not None else ())
+        {"name": name, "frames": "\n".join(map(str, frames))}
+        for name, frames in (stacks.threads[:_MAX_SHOWN] if stacks is not None else ())
     ]

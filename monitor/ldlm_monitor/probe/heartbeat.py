@@ -6,7 +6,6 @@ such a file, so a page counts for a process only as far as the kernel confirms i
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 from collections.abc import Iterable, Iterator
@@ -21,14 +20,13 @@ from ldlm_monitor.probe import process
 PATTERN = "heartbeat_rank*"
 MAX_PAGES = 4096
 """Pages read per look: a folder of thousands of ranks is one that a shared disk holds."""
-_NO_BEAT: tuple[Any, ...] = (-1, -1, 0, math.nan, math.nan, math.nan, math.nan, b"", b"")
 _TRIES = 20
 """A store takes nanoseconds; a page that changes this often is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a rank's heartbeat file says. Times are Unix seconds, -1 and NaN: not known.
+    """What a rank's heartbeat file says, in its order. Times are Unix seconds; step -1: none yet.
 
     `started` (clock ticks after boot) and `pid_namespace` (an inode) name the process
     beside its pid. `stack_signal` makes it write its stacks to `stack_file`; 0: nothing
@@ -39,17 +37,17 @@ class Page:
     path: Path
     owner: int
     pid: int
+    stack_signal: int
     started: int
     pid_namespace: int
-    host: str
     rank: int
-    stack_signal: int
+    host: str
     stack_file: str
     recorder: str
     step: int
     time: float
-    phase: str
     phase_since: float
+    phase: str
     status: str
 
     def record(self, run: str) -> Heartbeat:
@@ -86,49 +84,18 @@ def read(path: Path) -> Page | None:
         return None
     finally:
         os.close(fd)
-    if data is None:
-        return None
-    page = page_of(data, path, status.st_uid)
-    if page is not None:
-        return page
-    left = page_of(data, path, status.st_uid, is_final=True)
-    # A process that was killed while it stored a beat leaves it so; one that lives ends it.
-    is_here = left is not None and left.host == socket.gethostname()
-    return left if left is not None and is_here and not is_process(left) else None
+    return None if data is None else page_of(data, path, status.st_uid)
 
 
-def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False) -> Page | None:
-    """What the bytes of a page say; None: they are none, or were read during a store.
-
-    `is_final`: nobody writes any more, so a beat that was begun counts. Its cells are of
-    two beats in a row, each of them whole.
-    """
+def page_of(data: bytes, path: Path, owner: int = -1) -> Page | None:
+    """What the bytes of a page say; None: no beat yet, or one that is being stored."""
     if len(data) != SIZE or not data.startswith(MAGIC):
         return None
-    _, pid, number, started, space, _, rank, _, host, _, stacks, recorder = IDENTITY.unpack_from(
-        data
-    )
+    _, *identity = IDENTITY.unpack_from(data)
     first, *beat, last = BEAT.unpack_from(data, BEAT_AT)
-    if first != last and not is_final:
+    if not first or first != last:
         return None
-    step, _, _, time, _, since, _, phase, status = beat if first else _NO_BEAT
-    return Page(
-        path=path,
-        owner=owner,
-        pid=pid,
-        started=started,
-        pid_namespace=space,
-        host=_text(host),
-        rank=rank,
-        stack_signal=number,
-        stack_file=_text(stacks),
-        recorder=_text(recorder),
-        step=step,
-        time=time,
-        phase=_text(phase),
-        phase_since=since,
-        status=_text(status),
-    )
+    return Page(path, owner, *map(_plain, (*identity, *beat)))
 
 
 def is_process(page: Page) -> bool:
@@ -158,6 +125,8 @@ def _stable(fd: int) -> bytes | None:
     return None
 
 
-def _text(raw: bytes) -> str:
-    text = raw.rstrip(b"\0").decode("utf-8", "replace")
+def _plain(value: Any) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    text = value.rstrip(b"\0").decode("utf-8", "replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ldlm_monitor.callback.rank import RANK_VARIABLES
+
 PROC = Path("/proc")
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 TICKS = os.sysconf("SC_CLK_TCK")
 """Units of CPU time, and of a start time, in a second."""
 _MAX_FDS = 4096
@@ -100,15 +101,6 @@ def look(pid: int, proc: Path = PROC) -> Process | None:
     )
 
 
-def table(proc: Path = PROC) -> dict[int, Process]:
-    """Every process of this host by its number; empty on a system that shows them elsewhere."""
-    try:
-        pids = [int(name) for name in os.listdir(proc) if name.isdecimal()]
-    except OSError:
-        return {}
-    return {pid: found for pid in pids if (found := look(pid, proc)) is not None}
-
-
 def waits_in(pid: int, proc: Path = PROC) -> str | None:
     """The kernel function that a process sleeps in, where one may know."""
     symbol = read_text(proc / str(pid) / "wchan").strip()
@@ -120,6 +112,12 @@ def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str
     text = read_text(proc / str(pid) / "environ", _MAX_ENVIRONMENT)
     pairs = (entry.partition("=") for entry in text.split("\0"))
     return {name: value for name, _, value in pairs if name in names}
+
+
+def table(proc: Path = PROC) -> dict[int, Process]:
+    """Every process of this host by its number; empty on a system that shows them elsewhere."""
+    pids = [int(name) for name in _names(proc) if name.isdecimal()]
+    return {pid: found for pid in pids if (found := look(pid, proc)) is not None}
 
 
 def scan(proc: Path = PROC) -> Scan:
@@ -240,11 +238,7 @@ def _descendants(roots: Collection[int], seen: Scan) -> set[int]:
 
 def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
     folder = proc / str(pid) / "fd"
-    try:
-        names = os.listdir(folder)[:_MAX_FDS]
-    except OSError:  # another user's, or gone
-        return []
-    links = [(name, link(folder / name)) for name in names]
+    links = [(name, link(folder / name)) for name in _names(folder)[:_MAX_FDS]]
     return [(name, target) for name, target in links if target is not None]
 
 
@@ -259,6 +253,14 @@ def _is_same(descriptor: Path, path: str) -> bool:
         return os.path.samestat(os.stat(descriptor), os.stat(path))
     except OSError:
         return False
+
+
+def _names(folder: Path) -> list[str]:
+    """What lies in a folder of /proc; nothing where it is another user's, or gone."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def link(path: Path) -> str | None:

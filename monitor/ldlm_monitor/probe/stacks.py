@@ -24,8 +24,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ldlm_monitor.callback.signals import caught
 from ldlm_monitor.probe.heartbeat import Page, is_process
-from ldlm_monitor.probe.process import PROC, read_text
+from ldlm_monitor.probe.process import PROC
 
 _MAX_STACKS = 256 * 1024
 """A dump of 100 threads of 100 frames, as faulthandler limits both."""
@@ -35,8 +36,6 @@ _MAX_TEXT = 256
 _FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 """Signals that mean nothing by themselves."""
-_CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]{1,32})$", re.MULTILINE)
-"""Signals that a process handles, as a mask (proc(5))."""
 _QUIET_SECONDS = 0.1
 """A dump of all threads is written at once; no growth for this long means that it is complete."""
 _POLL_SECONDS = 0.01
@@ -69,23 +68,15 @@ class StackFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
-    """A thread and its calls, the innermost first."""
-
-    name: str
-    frames: list[StackFrame]
-
-
-@dataclass(frozen=True, slots=True)
 class Stacks:
-    """Threads of one rank; the main one is the first."""
+    """Threads of one rank, the main one first: their names and calls, the innermost first."""
 
-    threads: tuple[Thread, ...]
+    threads: tuple[tuple[str, list[StackFrame]], ...]
 
     @property
     def main(self) -> list[StackFrame]:
         """The calls of the main thread."""
-        return self.threads[0].frames if self.threads else []
+        return self.threads[0][1] if self.threads else []
 
     @property
     def place(self) -> StackFrame | None:
@@ -108,10 +99,7 @@ def may_ask(page: Page) -> bool:
         return False
     own = PROC / str(page.pid)
     try:
-        caught = _CAUGHT.search(read_text(own / "status"))
-        if own.stat().st_uid != page.owner or caught is None:
-            return False
-        if not int(caught[1], 16) >> (page.stack_signal - 1) & 1:
+        if own.stat().st_uid != page.owner or not caught(page.pid) >> (page.stack_signal - 1) & 1:
             return False
         wanted = os.lstat(page.path.parent / name)
         for fd in os.listdir(own / "fd"):
@@ -148,15 +136,15 @@ def ask(page: Page, seconds: float) -> Stacks | None:
 
 def stacks_of(text: str) -> Stacks:
     """What faulthandler wrote (CPython, Python/traceback.c): newest threads first, main last."""
-    threads: list[Thread] = []
+    threads: list[tuple[str, list[StackFrame]]] = []
     for line in text.splitlines():
         head, is_head, _ = line.partition(" (most recent call first):")
         if is_head:
-            threads.append(Thread(head[:_MAX_TEXT], []))
+            threads.append((head[:_MAX_TEXT], []))
             del threads[:-_MAX_THREADS]
-        elif threads and len(threads[-1].frames) < _MAX_FRAMES and (call := _FRAME.match(line)):
+        elif threads and len(threads[-1][1]) < _MAX_FRAMES and (call := _FRAME.match(line)):
             frame = StackFrame(call[1][:_MAX_TEXT], int(call[2]), call[3][:_MAX_TEXT])
-            threads[-1].frames.append(frame)
+            threads[-1][1].append(frame)
     return Stacks(tuple(reversed(threads)))
 
 

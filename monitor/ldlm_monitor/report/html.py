@@ -144,7 +144,7 @@ def _line(name: str, curve: Curve, scale: float, color: int) -> Line:
 def _marks(run: ReportRun) -> Iterator[FigureMark]:
     for incident in run.incidents:
         if incident.last_step is not None:
-            yield FigureMark(incident.last_step, incident.title, "incident")
+            yield FigureMark(incident.last_step, incident.title, "bad")
     for step in run.resumed_at:
         yield FigureMark(step, f"resumed at step {step}", "resume")
 

@@ -1,9 +1,10 @@
-"""The report as text, 80 columns wide."""
+"""The report as text, 80 columns wide, and as Markdown (CommonMark with tables)."""
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ldlm_monitor.analysis.readings import RunReadings
@@ -28,6 +29,8 @@ _SECTIONS = (
     "Recommendations",
 )
 """What to do comes last: there the eye is when it has been printed."""
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")
+_FENCES = re.compile(r"`{3,}")
 
 
 def health_report(
@@ -159,3 +162,62 @@ def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -
         subsequent_indent=" " * (indent + hanging),
         break_on_hyphens=False,
     )
+
+
+def markdown(report: Report) -> str:
+    """The whole document."""
+    lines = ["# Training health report", "", f"{utc(report.at)}, {report.headline}"]
+    for run in report.runs:
+        lines += ["", *_md_run(run)]
+    for title, blocks in closing(report).items():
+        lines += ["", f"## {title}", *_md_blocks(blocks)]
+    monitor = report.monitor
+    counts = f"read {monitor.lines:,} lines, {monitor.parse_errors:,} parse errors"
+    return "\n".join([*lines, "", f"ldlm-monitor {report.version} {counts}."]) + "\n"
+
+
+def _md_run(run: ReportRun) -> Iterator[str]:
+    yield from (f"## {run.headline}: {_escaped(run.name)}", "", f"**{_escaped(run.said)}**", "")
+    yield ", ".join(filter(None, (_escaped(run.state), steps_said(run))))
+    yield from ("", "### Facts", *_md_blocks([Table(("fact", "value"), tuple(run.facts.items()))]))
+    for title, blocks in sections(run).items():
+        yield from ("", f"### {title}", *_md_blocks(blocks))
+
+
+def _md_blocks(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        yield ""
+        match block:
+            case Item():
+                yield from _md_item(block)
+            case Table():
+                yield f"| {' | '.join(block.titles)} |"
+                yield f"| {' | '.join('---' for _ in block.titles)} |"
+                for row in block.rows:
+                    yield f"| {' | '.join(map(_escaped, row))} |"
+            case tuple():
+                yield from _md_list(block)
+            case str():
+                yield _escaped(block)
+
+
+def _md_item(item: Item) -> Iterator[str]:
+    yield from (f"#### {_escaped(item.title)} ({_escaped(item.badge)})", "")
+    at = (utc(item.at),) if item.at is not None else ()
+    yield from _md_list(tuple(filter(None, (*at, *item.notes, item.place, *item.reasons))))
+    if item.excerpt:
+        body = [part for text, place in item.excerpt for part in (text, f"    {place}")]
+        longest = max((len(run) for text in body for run in _FENCES.findall(text)), default=2)
+        fence = "`" * (longest + 1)
+        yield from ("", f"{fence}text", *body, fence)
+    if item.action:
+        yield from ("", f"→ {_escaped(item.action)}")
+
+
+def _md_list(items: Sequence[str]) -> Iterator[str]:
+    yield from (f"- {_escaped(item)}" for item in items)
+
+
+def _escaped(text: str) -> str:
+    """Escaped: it stands for itself."""
+    return _MARKUP.sub(r"\\\1", text)

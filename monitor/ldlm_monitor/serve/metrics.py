@@ -93,24 +93,11 @@ def _exportable(value: str) -> str:
 
 
 def _prefers_openmetrics(accept: str) -> bool:
-    """Whether `Accept` (RFC 9110, 12.5.1) asks for OpenMetrics at least as much as for text."""
-    weights = {OPENMETRICS: 0.0, TEXT: 0.0}
-    for part in accept.split(","):
-        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        if media_type in weights:
-            weights[media_type] = max(weights[media_type], _weight(parameters))
-    return weights[OPENMETRICS] > 0 and weights[OPENMETRICS] >= weights[TEXT]
+    """Whether `Accept` names OpenMetrics, and not the text format before it.
 
-
-def _weight(parameters: list[str]) -> float:
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
+    Prometheus lists the formats by their weights.
+    """
+    return OPENMETRICS in accept.lower().partition(TEXT)[0]
 
 
 def target(host: str, port: int, node: str) -> str:

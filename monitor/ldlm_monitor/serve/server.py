@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 MAX_HEAD = 32 * 1024
 """Bytes of the request line and all header lines."""
-MAX_PATH = 1024
-MAX_QUERY = 8192
-"""Characters."""
 MAX_BODY = 64 * 1024
 """Bytes."""
 
@@ -102,11 +99,9 @@ def _refusal(scope: Scope) -> ASGIApp | None:
     """The answer to a request whose head already shows that it is too large."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     # h11 applies its limit only to heads that do not arrive at once.
-    if sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD:
-        return PlainTextResponse(f"at most {MAX_HEAD} bytes of headers\n", 431)
-    if len(scope["path"]) > MAX_PATH or len(scope["query_string"]) > MAX_QUERY:
-        text = f"at most {MAX_PATH} characters of path and {MAX_QUERY} of query\n"
-        return PlainTextResponse(text, 414)
+    line = len(scope["raw_path"]) + len(scope["query_string"])
+    if line + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD:
+        return PlainTextResponse(f"at most {MAX_HEAD} bytes of request line and headers\n", 431)
     # h11 has checked that it is a number.
     if int(dict(headers).get(b"content-length", b"0")) > MAX_BODY:
         return _TOO_LARGE

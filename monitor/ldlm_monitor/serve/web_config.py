@@ -1,7 +1,7 @@
 """A web configuration file in the format of Prometheus' exporters: TLS, users and tokens.
 
 https://prometheus.io/docs/prometheus/latest/configuration/https/. Keys that Python's ssl module
-cannot implement are refused by name; `bearer_tokens_file` is our own addition.
+cannot implement are refused like unknown ones; `bearer_tokens_file` is our own addition.
 """
 
 from __future__ import annotations
@@ -25,12 +25,6 @@ CHECK_SECONDS = 1.0
 MIN_TOKEN = 16
 """Characters of a bearer token."""
 _REMEDY = "see docs/security.md for its form"
-_UNSUPPORTED = frozenset(
-    {
-        "http_server_config", "cipher_suites", "curve_preferences", "prefer_server_cipher_suites",
-        "client_allowed_sans", "cert", "key", "client_ca", "rate_limit",
-    }
-)  # fmt: skip
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _CLIENTS = {
     "NoClientCert": ssl.CERT_NONE,
@@ -123,8 +117,6 @@ def _read(file: Path) -> WebFile:
         return WebFile.model_validate({} if found is None else found)
     except ValidationError as error:
         key, what = first_problem(error)
-        if what == "unknown key" and key.rpartition(".")[2] in _UNSUPPORTED:
-            what = "is not supported here: leave it out"
         where = f"{file}: {key}" if key else str(file)
         raise ConfigError(what, where=where, remedy=_REMEDY) from None
 

@@ -18,6 +18,8 @@ CAUSE = 200
 SHOWN_RUNS = 20
 """More runs than these are counted in one status line, not shown in a line each."""
 
+_PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
+
 
 def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     """The state of every active run, a line each; for many runs, counts by state.
@@ -57,17 +59,8 @@ def _status(run: RunView, now: float) -> Iterator[str]:
 
 def transition_json(transition: Transition) -> str:
     """One JSON object in the public form; non-finite numbers are strings, secrets redacted."""
-    position = transition.position
-    shown: dict[str, Any] = {
-        "time": transition.time,
-        "alert": transition.alert,
-        "state": transition.state,
-        "reason": transition.reason,
-        "labels": transition.labels,
-        "annotations": transition.annotations,
-        "value": transition.value,
-        "position": position and asdict(position),
-    }
+    shown: dict[str, Any] = {name: getattr(transition, name) for name in _PUBLIC}
+    shown["position"] = transition.position and asdict(transition.position)
     return json.dumps(jsonable(shown), ensure_ascii=False, allow_nan=False)
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from getpass import getuser
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.model.matchers import LabelMatcher
+from ldlm_monitor.model.queries import Withholding
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
-from ldlm_monitor.tui.desk import Commanded, OpenLog, is_for_people, severity_of, whole_duration
+from ldlm_monitor.tui.desk import HeldBack, OpenLog, is_for_people, severity_of, whole_duration
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.prompt import DurationPrompt
 from ldlm_monitor.tui.widgets import DetailPage, in_thread
-
-HeldBack: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +56,24 @@ def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
 
 
 def _suppression(alert: AlertView, held_back: HeldBack) -> str:
-    """Who acknowledged the alert, or silenced it by its exact labels; empty: nobody."""
+    """Who acknowledged the alert, or silenced it; empty: nobody."""
     for ack in held_back.get("acks", ()):
         if ack.get("alert") == alert.name and ack.get("labels") == alert.labels:
             return f"acknowledged by {ack.get('by', '?')}"
     labels = {"alertname": alert.name, **alert.labels}
     for silence in held_back.get("silences", ()):
-        matchers = silence.get("matchers", ())
-        exact = all(
-            not matcher.get("isRegex")
-            and matcher.get("isEqual", True)
-            and labels.get(str(matcher.get("name"))) == matcher.get("value")
-            for matcher in matchers
-        )
-        if exact and matchers:
+        if all(LabelMatcher(**each).holds(labels) for each in silence["matchers"]):
             until = str(silence.get("endsAt", "?"))[:16].replace("T", " ")
             return f"silenced until {until} UTC by {silence.get('createdBy', '?')}"
     return ""
+
+
+def _silence_of(alert: AlertView, until: float) -> dict[str, Any]:
+    """The silence of one alert, as Alertmanager's API spells it."""
+    pairs = {"alertname": alert.name, **alert.labels}
+    matchers = [{"name": name, "value": value, "isRegex": False} for name, value in pairs.items()]
+    ends = datetime.fromtimestamp(until, UTC).isoformat()
+    return {"matchers": matchers, "endsAt": ends, "comment": "from the screen"}
 
 
 class Bell:
@@ -120,10 +122,8 @@ class AlertsPage(DetailPage[AlertItem]):
     def action_acknowledge(self) -> None:
         """Acknowledge the selected alert."""
         if alert := self._active():
-            self._command(
-                lambda by: self._desk.source.acknowledge(alert, by, "seen on the screen"),
-                f"{alert.name} is acknowledged",
-            )
+            ack = {"alert": alert.name, "labels": alert.labels, "comment": "seen on the screen"}
+            self._send("acks", ack, "by", f"{alert.name} is acknowledged")
 
     def action_silence(self) -> None:
         """Ask for how long, then silence the selected alert."""
@@ -133,10 +133,8 @@ class AlertsPage(DetailPage[AlertItem]):
 
         def silence(seconds: float | None) -> None:
             if seconds:
-                self._command(
-                    lambda by: self._desk.source.silence(alert, seconds, by, "from the screen"),
-                    f"{alert.name} is silenced",
-                )
+                document = _silence_of(alert, self._desk.clock() + seconds)
+                self._send("silences", document, "createdBy", f"{alert.name} is silenced")
 
         self.app.push_screen(DurationPrompt(f"Silence {alert.name} for how long?"), silence)
 
@@ -146,19 +144,27 @@ class AlertsPage(DetailPage[AlertItem]):
         self.notify("It has ended: nothing to do.", severity="warning", markup=False)
         return None
 
-    def _command(self, command: Callable[[str], None], done: str) -> None:
-        def send() -> str:
+    def _send(self, what: Withholding, document: dict[str, Any], by: str, done: str) -> None:
+        """Have messages held back; `by` is the key of who wants it."""
+
+        def send() -> HeldBack:
             try:
-                by = getuser()
+                document[by] = getuser()
             except (KeyError, OSError):
-                by = "somebody"
-            command(by)
-            return ""
+                document[by] = "somebody"
+            self._desk.source.send(what, document)
+            return self._desk.source.held_back()
 
-        def answered(problem: object) -> None:
-            self.post_message(Commanded(done, str(problem)))
+        def sent(held_back: HeldBack) -> None:
+            self._desk.held_back = held_back
+            self.notify(safe(done, self._desk.glyphs), markup=False)
+            self.look()
 
-        in_thread(self, send, answered, answered, group=done)
+        def refused(problem: LdlmError) -> None:
+            text = safe(str(problem), self._desk.glyphs)
+            self.notify(text, severity="error", title="Not done", markup=False)
+
+        in_thread(self, send, sent, refused, group=done)
 
     def title(self) -> Line:
         """How many alerts are in each state."""

@@ -14,10 +14,10 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher, Footer
 
 from ldlm_monitor.model.errors import INTERRUPTED
-from ldlm_monitor.model.queries import Player, Source
+from ldlm_monitor.model.queries import Player, PlayerCommand, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
-from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
+from ldlm_monitor.tui.desk import Desk, HeldBack, OpenLog, OpenRun
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.overview import OverviewPage, sorted_runs
@@ -79,9 +79,9 @@ class MonitorApp(App[int]):
         self._notices = notices
         self._bell = Bell(enabled=bell)
         self._opened = opened
-        self._reading: float | None = None
         self._notice = ""
-        self._seen: tuple[int, float, str] = (-1, 0.0, "")
+        self._drawn: tuple[int, str, float | None] = (-1, "", None)
+        self._drawn_at = 0.0
         self._chose_first = False
         self._stopped_at = ("", 0.0)
 
@@ -121,19 +121,15 @@ class MonitorApp(App[int]):
         desk.snapshot = desk.source.snapshot()
         self._take_notices()
         self._follow_player()
-        now, version = desk.clock(), desk.snapshot.version
-        seen, at, problem = self._seen
-        reading, before = desk.source.reading(), self._reading
-        self._reading = reading
-        if reading != before:
-            self.query_one("#bar", Painted).refresh()
-        if (version, desk.source.problem) == (seen, problem) and abs(now - at) < _AGES_SECONDS:
+        now, before = desk.clock(), self._drawn
+        drawn = (desk.snapshot.version, desk.source.problem, desk.source.reading())
+        if drawn == before and abs(now - self._drawn_at) < _AGES_SECONDS:
             return
-        self._seen = (version, now, desk.source.problem)
+        self._drawn, self._drawn_at = drawn, now
         self._choose_run()
         if self._bell.rings(desk.snapshot, desk.held_back):
             self.bell()
-        if version != seen:
+        if drawn[0] != before[0]:
             self._ask_held_back()
         self._page().look()
         self.query_one("#bar", Painted).refresh()
@@ -145,19 +141,10 @@ class MonitorApp(App[int]):
         self.query_one("#bar", Painted).refresh()
         self._focus()
 
-    def action_player(self, command: str) -> None:
+    def action_player(self, command: PlayerCommand) -> None:
         """Control the playback."""
-        player = self._player
-        if player is None:
-            return
-        commands: dict[str, Callable[[], None]] = {
-            "toggle": player.toggle,
-            "slower": lambda: player.change_speed(-1),
-            "faster": lambda: player.change_speed(1),
-            "seek": player.seek_alert,
-            "rewind": player.rewind,
-        }
-        commands[command]()
+        if self._player is not None:
+            self._player.steer(command)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of a playback exist only in one."""
@@ -192,16 +179,6 @@ class MonitorApp(App[int]):
         self.query_one(LogPage).open(path, event.position)
         self.action_page("log")
 
-    def on_commanded(self, event: Commanded) -> None:
-        """Report the result of a command, and show its effect."""
-        glyphs = self.desk.glyphs
-        if event.problem:
-            text = safe(event.problem, glyphs)
-            self.notify(text, severity="error", title="Not done", markup=False)
-        else:
-            self.notify(safe(event.done, glyphs), markup=False)
-        self._ask_held_back()
-
     def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage:
         current = self.query_one(ContentSwitcher).current or "overview"
         return self.query_one(f"#{current}")  # type: ignore[return-value]
@@ -224,7 +201,7 @@ class MonitorApp(App[int]):
     def _ask_held_back(self) -> None:
         in_thread(self, self.desk.source.held_back, self._take_held_back, group="held")
 
-    def _take_held_back(self, held: dict[str, list[dict[str, object]]]) -> None:
+    def _take_held_back(self, held: HeldBack) -> None:
         if held != self.desk.held_back:
             self.desk.held_back = held
             self._page().look()
@@ -257,4 +234,4 @@ class MonitorApp(App[int]):
 
     def _bar(self, width: int, height: int) -> list[Line]:
         page = self.query_one(ContentSwitcher).current or "overview"
-        return [page_bar(self.desk, page, self._reading, width)]
+        return [page_bar(self.desk, page, self._drawn[2], width)]

@@ -25,6 +25,7 @@ SPEEDS = (
 
 
 Curves: TypeAlias = dict[tuple[str, str], CurveView]
+HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Desk:
     snapshot: Snapshot
     glyphs: Glyphs = UNICODE
     run: str | None = None
-    held_back: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    held_back: HeldBack = field(default_factory=dict)
 
     def chosen(self) -> RunView | None:
         """The selected run; None if there is none of that name."""
@@ -68,14 +69,6 @@ class OpenLog(Message):
     """Show a line of a log."""
 
     position: Position
-
-
-@dataclass
-class Commanded(Message):
-    """A silence or an acknowledgement was sent; `problem` is empty if it was accepted."""
-
-    done: str
-    problem: str = ""
 
 
 def speed(run: RunView) -> str:

@@ -179,28 +179,6 @@ def fit(text: str, width: int, glyphs: Glyphs = UNICODE, *, right: bool = False)
     return " " * (width - length) + text if right else text + " " * (width - length)
 
 
-def fit_line(line: Line, width: int) -> Line:
-    """The line in exactly `width` cells."""
-    shown: Line = []
-    left = width
-    for span in line:
-        length = min(cell_len(span.text), left)
-        kept = span if length < left else StyledSpan(set_cell_size(span.text, left), span.style)
-        if kept.text:
-            shown.append(kept)
-        left -= length
-        if left <= 0:
-            break
-    if left > 0:
-        shown.append(StyledSpan(" " * left))
-    return shown
-
-
-def plain_text(lines: Iterable[Line]) -> str:
-    """The lines without their styles."""
-    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
-
-
 def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
     """A bar of a share, 0 to 1; None: unknown."""
     done = 0 if share is None or not math.isfinite(share) else round(max(min(share, 1), 0) * width)

@@ -14,16 +14,16 @@ from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import Line, StyledSpan, safe
-from ldlm_monitor.tui.log_window import LogWindow, PlacedLine, filters, log_row, log_title, merged
+from ldlm_monitor.tui.log_rows import PlacedLine, filters, lines_of, log_row, log_title, merged
 from ldlm_monitor.tui.prompt import SearchPrompt
 from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _T = TypeVar("_T")
 _AROUND = 300
-"""Records that are read at once, on each side."""
+"""Records that are held on each side of where the cursor was when they were read."""
 _EDGE = 50
-"""Rows from the end of what is held, within which more is read."""
+"""Rows from the end of what is held, within which others are read."""
 _LEVELS: tuple[Level | None, ...] = (None, "warning", "error")
 
 
@@ -50,7 +50,8 @@ class LogPage(Vertical):
         super().__init__(id=id)
         self._desk = desk
         self.path = ""
-        self._window = LogWindow()
+        self.lines: list[PlacedLine] = []
+        self._held = LogSlice(path="", size=0, start=0, end=0, lines=())
         self.follows = True
         self.merges = False
         self._filter = LogQuery(path="")
@@ -60,11 +61,6 @@ class LogPage(Vertical):
         self._problem = ""
         self._severities: dict[tuple[str, int], str] = {}
         self.rows = RowList(self._row, id="log-rows")
-
-    @property
-    def lines(self) -> list[PlacedLine]:
-        """The records that are held."""
-        return self._window.lines
 
     def compose(self) -> ComposeResult:
         """Which file, and its records."""
@@ -76,7 +72,7 @@ class LogPage(Vertical):
         files = self._files()
         if files and not self.path:
             self.open(files[0])
-        elif self.follows and self.path:
+        elif self.follows and self.path and not self._busy:
             self._go_to_end()
         self._severities = event_severities(self._desk.snapshot.events)
         self.query_one(Painted).refresh()
@@ -86,23 +82,21 @@ class LogPage(Vertical):
         self.path, self.merges = path, False
         self.follows = position is None
         if position is None:
-            self._go_to_end(reload=True)
+            self._go_to_end()
         else:
             self._filter = LogQuery(path="")
-            self._show_around(position.offset, position.line)
+            self._show(self._around(position.offset, position.line), position.offset)
 
     def on_row_list_moved(self) -> None:
-        """Stop following once the cursor moves up; read more near an end of what is held."""
+        """Stop following once the cursor moves up; read others near an end of what is held."""
         if self.rows.cursor < self.rows.count - 1:
             self.follows = False
-        if self.merges or not self.lines or self._busy:
+        here = self._here()
+        if self.merges or here is None or self._busy:
             return
-        if self.rows.cursor < _EDGE and self._window.start > 0:
-            at = self._window.start
-            query = self._query(at, at_line=self._window.line_at(at), before=_AROUND)
-            self._ask(query, self._put_above)
-        elif self.rows.cursor > self.rows.count - _EDGE and self._window.end < self._window.size:
-            self._read_below(self._window.end)
+        is_low, is_high = self.rows.cursor < _EDGE, self.rows.cursor > self.rows.count - _EDGE
+        if (is_low and self._held.start > 0) or (is_high and self._held.end < self._held.size):
+            self._read_around(here)
         self.query_one(Painted).refresh()
 
     def action_search(self) -> None:
@@ -120,18 +114,23 @@ class LogPage(Vertical):
         if not self._text:
             return
         if self.merges:
-            found = self._window.find(self._text, self.rows.cursor, backwards=backwards)
-            if found is None:
-                self.notify("Not found in what is merged.", markup=False)
-            else:
-                self.follows = False
-                self.rows.move_to(found, centre=True)
+            self._find_in_merged(backwards=backwards)
             return
         here = self._here()
         at = 0 if here is None else here.line.offset if backwards else here.line.end
         self.follows, self._filter = False, LogQuery(path="", bars=self._filter.bars)
         query = self._query(at, before=_AROUND, after=_AROUND)
         self._show(replace(query, find=self._text, backwards=backwards), at)
+
+    def _find_in_merged(self, *, backwards: bool) -> None:
+        here, wanted = self.rows.cursor, self._text.lower()
+        others = range(here - 1, -1, -1) if backwards else range(here + 1, len(self.lines))
+        found = next((i for i in others if wanted in self.lines[i].line.text.lower()), None)
+        if found is None:
+            self.notify("Not found in what is merged.", markup=False)
+        else:
+            self.follows = False
+            self.rows.move_to(found, centre=True)
 
     def action_event(self, forward: bool) -> None:
         """The next event of this file, or the one before."""
@@ -147,19 +146,20 @@ class LogPage(Vertical):
         """Follow the end of the file, or stay."""
         self.follows = not self.follows
         if self.follows:
-            self._go_to_end(reload=True)
+            self._go_to_end()
         self.query_one(Painted).refresh()
 
     def action_merge(self) -> None:
         """All files of the run by time, or one."""
         self.merges = not self.merges
         self.follows = True
-        self._go_to_end(reload=True)
+        self._go_to_end()
 
     def action_rank(self) -> None:
         """One rank only: each in turn, then all."""
         run, shown = self._desk.chosen(), self._filter.rank
-        seen = self._window.ranks() | ({rank.rank for rank in run.ranks} if run else set())
+        seen = {placed.line.rank for placed in self.lines if placed.line.rank is not None}
+        seen |= {rank.rank for rank in run.ranks} if run else set()
         # While one rank is shown, the others are known from before only.
         self._ranks = seen if shown is None else self._ranks | seen
         later = (rank for rank in sorted(self._ranks) if shown is None or rank > shown)
@@ -202,27 +202,30 @@ class LogPage(Vertical):
         self._filter = replace(self._filter, **changes)
         here = self._here()
         if self.merges or self.follows or here is None:
-            self._go_to_end(reload=True)
+            self._go_to_end()
         else:
-            self._show_around(here.line.offset, self._window.line_at(here.line.offset))
+            self._show(self._around(here.line.offset, here.line.line), here.line.offset)
 
-    def _go_to_end(self, *, reload: bool = False) -> None:
-        if self._busy and not reload:
-            return
+    def _go_to_end(self) -> None:
         if self.merges:
             files, shown = self._files(), self._filter
             self._in_thread(lambda: merged(self._desk.source, files, shown), self._show_merged)
-        elif reload or not self.lines:
-            self._show(self._query(before=_AROUND), None)
         else:
-            last = self.lines[-1].line
-            self._read_below(last.offset if last.is_open else self._window.end)
+            self._show(self._query(before=_AROUND), None)
 
-    def _read_below(self, at: int) -> None:
-        self._ask(self._query(at, after=_AROUND), self._put_below)
+    def _around(self, at: int, line: int | None) -> LogQuery:
+        return self._query(at, at_line=line, before=_AROUND, after=_AROUND)
 
-    def _show_around(self, at: int, line: int | None) -> None:
-        self._show(self._query(at, at_line=line, before=_AROUND, after=_AROUND), at)
+    def _read_around(self, here: PlacedLine) -> None:
+        """Hold the records around this one, which stays where it is on the screen."""
+        at = here.line.offset
+
+        def put(found: LogSlice) -> None:
+            before = self._index_at(at)
+            self._hold(found)
+            self.rows.show(len(self.lines), shifted=self._index_at(at) - before)
+
+        self._ask(self._around(at, here.line.line), put)
 
     def _show(self, query: LogQuery, cursor: int | None) -> None:
         """Read other records; `cursor` is the byte to go to, None: the end."""
@@ -248,7 +251,7 @@ class LogPage(Vertical):
         in_thread(self, ask, arrived, lambda problem: settle(str(problem)), group="log")
 
     def _show_merged(self, found: list[PlacedLine]) -> None:
-        self._window.lines = found
+        self.lines = found
         self.rows.show(len(found))
         self.rows.move_to(len(found) - 1)
 
@@ -259,28 +262,25 @@ class LogPage(Vertical):
             else:
                 self.notify("Not found that way.", markup=False)
             return
-        self._window.replace(self.path, found)
+        last = len(self.lines) - 1
+        if cursor is None and found == self._held and self.rows.cursor == last:
+            return  # whoever scrolled up with the wheel is not moved without news
+        self._hold(found)
         self.rows.show(len(self.lines))
         if cursor is None:
             self.rows.move_to(len(self.lines) - 1)
             return
-        index = self._window.index_at(cursor if found.found is None else found.found)
+        index = self._index_at(cursor if found.found is None else found.found)
         self.rows.scroll_to(y=max(index - self.rows.size.height // 2, 0), animate=False)
         self.rows.move_to(index, centre=True)
 
-    def _put_above(self, found: LogSlice) -> None:
-        shifted = self._window.put_above(self.path, found)
-        self.rows.show(len(self.lines), shifted=shifted)
+    def _hold(self, found: LogSlice) -> None:
+        self._held, self.lines = found, lines_of(self.path, found)
 
-    def _put_below(self, found: LogSlice) -> None:
-        dropped = self._window.put_below(self.path, found)
-        if dropped is None:
-            return
-        self.rows.show(len(self.lines), shifted=-dropped)
-        if self.follows and found.lines:
-            self.rows.move_to(len(self.lines) - 1)
-        if found.size < self._window.end:  # the file was truncated
-            self._go_to_end(reload=True)
+    def _index_at(self, offset: int) -> int:
+        """The record that contains a byte, or the last one."""
+        indices = (i for i, each in enumerate(self.lines) if each.line.end > offset)
+        return next(indices, len(self.lines) - 1)
 
     def _title(self, width: int, height: int) -> list[Line]:
         glyphs = self._desk.glyphs
@@ -288,12 +288,12 @@ class LogPage(Vertical):
             return [[StyledSpan(f" {safe(self._problem, glyphs)}", "error")]]
         if not self.path:
             return [[StyledSpan(" no file is followed yet", "dim")]]
-        size = None if self.merges else self._window.size
+        size = None if self.merges else self._held.size
         line = log_title(self.path, self._files(), size, width, glyphs)
         return [line + filters(self._filter, self._text, glyphs, follows=self.follows)]
 
     def _row(self, index: int, width: int) -> Line:
         mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "
-        placed, severities = self.lines[index], self._severities
-        row = log_row(placed, severities, self._desk.glyphs, self._text, with_file=self.merges)
+        record, severities = self.lines[index], self._severities
+        row = log_row(record, severities, self._desk.glyphs, self._text, with_file=self.merges)
         return [StyledSpan(mark, "key"), *row]

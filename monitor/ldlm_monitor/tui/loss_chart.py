@@ -151,21 +151,24 @@ class LossChart(Painted, can_focus=True):
 
     def _marks(self, curve: CurveView) -> list[Mark]:
         """Events and alerts of the run, at their own step or at the step of their time."""
-        marks, glyphs = [], self._desk.glyphs
-        for event in self._desk.snapshot.events:
-            if event.run == self._desk.run and event.severity != "info":
-                own_step = event.fields.get("step")
-                step = float(own_step) if isinstance(own_step, int) else None
-                if step is None and event.time is not None:
-                    step = step_of(curve, event.time)
-                if step is not None:
-                    marks.append(Mark(step, glyphs.marks[event.severity], event.severity))
-        for passed in self._desk.snapshot.transitions:
-            if passed.labels.get("run") == self._desk.run and passed.state == "firing":
-                severity = passed.labels.get("severity", "info")
-                step = passed.step if passed.step is not None else step_of(curve, passed.time or 0)
-                if step is not None and severity in glyphs.marks:
-                    marks.append(Mark(float(step), glyphs.marks[severity], severity))
+        snapshot, shown, glyphs = self._desk.snapshot, self._desk.run, self._desk.glyphs
+        found: list[tuple[object, float | None, str]] = [
+            (event.fields.get("step"), event.time, event.severity)
+            for event in snapshot.events
+            if event.run == shown and event.severity != "info"
+        ]
+        found += [
+            (passed.step, passed.time, passed.labels.get("severity", "info"))
+            for passed in snapshot.transitions
+            if passed.labels.get("run") == shown and passed.state == "firing"
+        ]
+        marks = []
+        for own, time, severity in found:
+            step = float(own) if isinstance(own, int) else None
+            if step is None and time is not None:
+                step = step_of(curve, time)
+            if step is not None and severity in glyphs.marks:
+                marks.append(Mark(step, glyphs.marks[severity], severity))
         return marks
 
     def _lines(self, width: int, height: int) -> list[Line]:

@@ -66,10 +66,8 @@ class _TableColumn:
 
 
 def _health(row: RunRow) -> Line:
-    return [
-        StyledSpan(f"{row.glyphs.dot} ", HEALTH_STYLE[row.run.headline]),
-        StyledSpan(row.run.headline, HEALTH_STYLE[row.run.headline]),
-    ]
+    headline = row.run.headline
+    return [StyledSpan(f"{row.glyphs.dot} {headline}", HEALTH_STYLE[headline])]
 
 
 def _state(row: RunRow) -> Line:
@@ -101,10 +99,6 @@ def _speed(row: RunRow) -> Line:
     ]
 
 
-def _age(row: RunRow) -> Line:
-    return [StyledSpan(*age(row.run, row.now))]
-
-
 def _alerts(row: RunRow) -> Line:
     line: Line = []
     for alert in alerts_of(row.run.name, row.snapshot.alerts):
@@ -123,7 +117,7 @@ _COLUMNS = (
     _TableColumn("LOSS SO FAR", SPARK, 3, _spark),
     _TableColumn("GRAD", 8, 5, lambda row: _value(row, "grad_norm", 3)),
     _TableColumn("SPEED", 17, 4, _speed),
-    _TableColumn("LAST STEP/LIMIT", 15, 1, _age),
+    _TableColumn("LAST STEP/LIMIT", 15, 1, lambda row: [StyledSpan(*age(row.run, row.now))]),
     _TableColumn("ALERTS", 15, 0, _alerts),
 )
 

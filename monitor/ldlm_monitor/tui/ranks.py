@@ -68,42 +68,36 @@ def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     if not run.ranks:
         return []
     cells = _cells(run)
-    lines = [_verdict(run, cells, glyphs)]
-    cell_width = _cell_width(cells) if len(cells) <= _BIG else 1
-    label = 0 if len(cells) <= _BIG else 6
-    across = max((width - 2 - label) // cell_width, 1)
-    if label:
-        across = max(across // 32 * 32, min(across, 32))
-    lines += _rows(cells, across, cell_width, glyphs, labelled=bool(label))
-    if len(lines) > height:
-        lines = _worst_first(cells, width, height, glyphs, lines[0])
-    elif len(lines) < height:
-        legend = [
-            StyledSpan(f" {glyphs.cells[kind]} {word} ", _STYLES[kind])
-            for kind, word in enumerate(_WORDS)
+    verdict, each, across = _verdict(run, cells, glyphs), *_layout(cells, width)
+    lines = [verdict, *_rows(cells, across, each, glyphs)]
+    if len(lines) > height:  # the worst ranks only
+        each = _cell_width(cells)
+        across = max((width - 2) // each, 1)
+        cells.sort(key=lambda cell: (-cell.kind, -cell.lag))
+        return [verdict, *_rows(cells[: across * max(height - 1, 1)], across, each, glyphs)][
+            :height
         ]
-        lines.append([StyledSpan(" "), *legend])
-    return lines[: max(height, 0)]
+    legend = [
+        StyledSpan(f" {glyphs.cells[kind]} {word} ", _STYLES[kind])
+        for kind, word in enumerate(_WORDS)
+    ]
+    return [*lines, [StyledSpan(" "), *legend]][: max(height, 0)]
 
 
-def _worst_first(
-    cells: list[_RankCell], width: int, height: int, glyphs: Glyphs, verdict: Line
-) -> list[Line]:
-    """The worst ranks, where not all fit."""
-    each = _cell_width(cells)
-    across = max((width - 2) // each, 1)
-    worst = sorted(cells, key=lambda cell: (-cell.kind, -cell.lag))[: across * max(height - 1, 1)]
-    return [verdict, *_rows(worst, across, each, glyphs, labelled=False)]
+def _layout(cells: list[_RankCell], width: int) -> tuple[int, int]:
+    """The width of a cell, and how many stand in a line; 1: a character each, with labels."""
+    if len(cells) <= _BIG:
+        return (each := _cell_width(cells)), max((width - 2) // each, 1)
+    across = max(width - 8, 1)
+    return 1, max(across // 32 * 32, min(across, 32))
 
 
-def _rows(
-    cells: list[_RankCell], across: int, width: int, glyphs: Glyphs, *, labelled: bool
-) -> list[Line]:
+def _rows(cells: list[_RankCell], across: int, width: int, glyphs: Glyphs) -> list[Line]:
     """The cells, `across` of them in a line; a label is the number of a line's first rank."""
     parts = [cells[start : start + across] for start in range(0, len(cells), across)]
     return [
         [
-            StyledSpan(f" {part[0].rank.rank:>4} " if labelled else " ", "dim"),
+            StyledSpan(f" {part[0].rank.rank:>4} " if width == 1 else " ", "dim"),
             *(_drawn(cell, width, glyphs) for cell in part),
         ]
         for part in parts
@@ -128,10 +122,4 @@ def _drawn(cell: _RankCell, width: int, glyphs: Glyphs) -> StyledSpan:
 
 def needed_height(run: RunView, width: int) -> int:
     """Lines of the whole grid: verdict, rows, legend."""
-    if not run.ranks:
-        return 0
-    if len(run.ranks) <= _BIG:
-        across = max((width - 2) // _cell_width(_cells(run)), 1)
-    else:
-        across = max((width - 8) // 32 * 32, 32)
-    return 2 + -(-len(run.ranks) // across)
+    return 2 + -(-len(run.ranks) // _layout(_cells(run), width)[1]) if run.ranks else 0

@@ -6,7 +6,6 @@ import http.client
 import json
 import ssl
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -18,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.model.errors import InputError, RemoteError, UsageError
-from ldlm_monitor.model.queries import LogQuery, LogSlice, silence_of
-from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
+from ldlm_monitor.model.queries import LogQuery, LogSlice, Withholding
+from ldlm_monitor.model.view import CurveView, Snapshot
 
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
@@ -120,14 +119,9 @@ class RemoteSource:
         found = self._get("/api/v1/silences", {})
         return {name: list(found.get(name, ())) for name in ("silences", "acks")}
 
-    def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
-        """Acknowledge an alert that is active."""
-        asked = {"alert": alert.name, "labels": alert.labels, "by": by, "comment": comment}
-        self._answer("/api/v1/acks", asked)
-
-    def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
-        """Silence alerts with these labels."""
-        self._answer("/api/v1/silences", silence_of(alert, time.time() + seconds, by, comment))
+    def send(self, what: Withholding, document: dict[str, Any]) -> None:
+        """Post it."""
+        self._answer(f"/api/v1/{what}", document)
 
     def _poll(self) -> None:
         while not self._stop.wait(POLL_SECONDS):

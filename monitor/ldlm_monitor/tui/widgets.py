@@ -24,7 +24,7 @@ from textual.worker import get_current_worker
 
 from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Line, StyledSpan, fit_line, style_of
+from ldlm_monitor.tui.draw import Line, StyledSpan, style_of
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -69,12 +69,9 @@ class PlainScrollBar(ScrollBarRender):
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
     """The line as a Textual strip of exactly `width` cells; a span's style overrides `also`."""
-    extra = style_of(also, dark=dark)
-    segments = [
-        Segment(text, base + extra + style_of(style, dark=dark))
-        for text, style in fit_line(line, width)
-    ]
-    return Strip(segments, width)
+    ground = base + style_of(also, dark=dark)
+    segments = [Segment(text, ground + style_of(style, dark=dark)) for text, style in line if text]
+    return Strip(segments).adjust_cell_length(width, ground)
 
 
 class Painted(Widget):
@@ -119,8 +116,8 @@ class RowList(ScrollView, can_focus=True):
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("home,g", "to_start", "Start", show=False),
-        Binding("end,G", "to_end", "End", show=False),
+        Binding("home,g", "end(0)", "Start", show=False),
+        Binding("end,G", "end(-1)", "End", show=False),
         Binding("enter", "choose", "Open"),
     ]
 
@@ -193,13 +190,9 @@ class RowList(ScrollView, can_focus=True):
         """A page up or down."""
         self.move_to(self.cursor + by * max(self.size.height - 1, 1))
 
-    def action_to_start(self) -> None:
-        """To the first row."""
-        self.move_to(0)
-
-    def action_to_end(self) -> None:
-        """To the last row."""
-        self.move_to(self.count - 1)
+    def action_end(self, index: int) -> None:
+        """To the first row (0) or to the last one (-1)."""
+        self.move_to(index % max(self.count, 1))
 
     def action_choose(self) -> None:
         """Report the row at the cursor as chosen."""

@@ -1,7 +1,6 @@
 """Replays each log as a run of its own, scores its alerts, and shows the scores as text."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ldlm_monitor.analysis.backtest.score import (
@@ -80,19 +79,10 @@ def _overall_lines(total: Overall) -> Iterator[str]:
         f"{counted(total.logs, 'log')}, {total.healthy} of them healthy, "
         f"{total.healthy_with_false_alarms} of those with a false alarm"
     )
-    kinds = (f"{name} {_of(each)}" for name, each in total.by_severity.items())
-    parts = ", ".join(kinds)
-    found = f"{total.found} of {total.expected} found" + (f": {parts}" if parts else "")
     true = f"{total.true_alerts} of {total.alerts} alerts true"
-    yield f"recall          {_percent(total.recall):<8}{found}"
+    yield f"recall          {_percent(total.recall):<8}{total.found} of {total.expected} found"
     yield f"precision       {_percent(total.precision):<8}{true}"
     yield f"time to detect  {'; '.join(_delays(total)) or '-'}"
-    for kind, each in total.by_kind.items():
-        yield f"    {plain(kind):<20}{_of(each)}"
-
-
-def _of(share: Mapping[str, int]) -> str:
-    return f"{share['found']} of {share['expected']}"
 
 
 def _delays(total: Overall) -> Iterator[str]:
@@ -158,13 +148,11 @@ def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapsh
         for transition in transitions:
             _note(transition, alarms, read, str(log))
     rung = [alarm for same in alarms.values() for alarm in same]
+    rung.sort(key=lambda alarm: (alarm.time or 0.0, alarm.line or 0))
     texts = _lines(log, {alarm.line for alarm in rung if alarm.line is not None})
-    known = [
-        replace(alarm, below=alarm.line is not None and alarm.text not in texts[alarm.line])
-        for alarm in rung
-    ]
-    known.sort(key=lambda alarm: (alarm.time or 0.0, alarm.line or 0))
-    return score(truth, known, times), replay.snapshot()
+    for alarm in rung:
+        alarm.below = alarm.line is not None and alarm.text not in texts[alarm.line]
+    return score(truth, rung, times), replay.snapshot()
 
 
 def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]:
@@ -186,11 +174,10 @@ def _note(transition: Transition, alarms: dict[str, list[Alarm]], read: int, log
     if transition.state == "firing":
         position = transition.position
         line = position.line if position is not None and position.path == log else None
-        same.append(
-            Alarm(transition.alert, severity, line, transition.line or "", time=transition.time)
-        )
+        text = transition.line or ""
+        same.append(Alarm(transition.alert, severity, line, text, time=transition.time))
     elif transition.state != "pending" and same and same[-1].until_line is None:
-        same[-1] = replace(same[-1], until_line=read)
+        same[-1].until_line = read
 
 
 def _lines(log: Path, wanted: Collection[int]) -> dict[int, str]:

@@ -30,7 +30,7 @@ QUIET = frozenset({"", "info", "none"})
 """Severities that raise no alarm."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Alarm:
     """An alert that fired, of severity warning or above.
 
@@ -107,8 +107,6 @@ class Overall(Counts):
     logs: int
     healthy: int
     healthy_with_false_alarms: int
-    by_severity: dict[str, dict[str, int]]
-    by_kind: dict[str, dict[str, int]]
     seconds_to_detect: Delay | None
     lines_to_detect: Delay | None = Field(description="of logs without times")
 
@@ -156,28 +154,26 @@ def _counts(events: Sequence[EventScore], alerts: int, true: int) -> dict[str, A
 
 
 def _is_due(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the event gives the alarm a reason."""
-    if _detects(alarm, event):
-        return True
-    return alarm.alert in follow_from(event.kind) and _reaches(alarm, event) and _fits(alarm, event)
+    """Whether the event gives the alarm a reason: the alarm detects it, or the run died of it."""
+    follows = alarm.alert in follow_from(event.kind) and _reaches(alarm, event)
+    return _detects(alarm, event) or (_fits(alarm, event) and follows)
 
 
 def _detects(alarm: Alarm, event: TrueEvent) -> bool:
     """Whether the alarm, having begun with the event or after it, detects it."""
-    if not _fits(alarm, event):
-        return False
     if alarm.alert in detected_by(event.kind):
-        return _reaches(alarm, event)
+        return _fits(alarm, event) and _reaches(alarm, event)
+    last = event.last_line or event.line_number
+    at_its_lines = alarm.line is not None and event.line_number <= alarm.line <= last
     unnamed = alarm.alert not in KNOWN_ALERTS and alarm.alert not in names.ALERTS
-    return unnamed and alarm.line is not None and _is_at(alarm.line, event)
+    return _fits(alarm, event) and unnamed and at_its_lines
 
 
 def _stands(alarm: Alarm, event: TrueEvent) -> bool:
     """Whether the alarm, having begun before the event, still fires and would detect it."""
-    if alarm.alert not in detected_by(event.kind) or not _fits(alarm, event) or alarm.line is None:
-        return False
+    known = alarm.alert in detected_by(event.kind) and _fits(alarm, event)
     ended = alarm.until_line is not None and alarm.until_line < event.line_number
-    return alarm.line < event.line_number and not ended
+    return known and alarm.line is not None and alarm.line < event.line_number and not ended
 
 
 def _fits(alarm: Alarm, event: TrueEvent) -> bool:
@@ -190,10 +186,6 @@ def _reaches(alarm: Alarm, event: TrueEvent) -> bool:
     if alarm.line < event.line_number:
         return alarm.below and bool(event.quote) and event.quote in alarm.text
     return event.last_line is None or alarm.line <= event.last_line
-
-
-def _is_at(line: int, event: TrueEvent) -> bool:
-    return event.line_number <= line <= (event.last_line or event.line_number)
 
 
 def _find(
@@ -227,20 +219,10 @@ def overall(logs: Sequence[LogScore]) -> Scores:
         logs=len(logs),
         healthy=len(healthy),
         healthy_with_false_alarms=sum(bool(log.false_alarms) for log in healthy),
-        by_severity=_shares((event.severity, event) for event in events),
-        by_kind=_shares((event.kind, event) for event in events),
         seconds_to_detect=_delay(seconds),
         lines_to_detect=_delay(lines),
     )
     return Scores(overall=total, logs=tuple(logs))
-
-
-def _shares(named: Iterable[tuple[str, EventScore]]) -> dict[str, dict[str, int]]:
-    groups: dict[str, list[bool]] = {}
-    for name, event in named:
-        groups.setdefault(name, []).append(event.alert is not None)
-    shares = sorted(groups.items())
-    return {name: {"found": sum(each), "expected": len(each)} for name, each in shares}
 
 
 def _delay(values: Sequence[float]) -> Delay | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from ldlm_monitor.analysis.bench.bench_records import LOG, BenchRecord, BenchSeries, keep, series_of
-from ldlm_monitor.analysis.bench.watch import BenchLimits, Outputs, Watched, watch
+from ldlm_monitor.analysis.bench.bench_records import LOG, BenchRecord, BenchSeries, keep
+from ldlm_monitor.analysis.bench.watch import BenchLimits, Outputs, watch
 from ldlm_monitor.analysis.compare.output import value
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.readings import Readings, RunReadings
+from ldlm_monitor.analysis.readings import STEPS, Readings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.identity import RunNames
@@ -39,31 +38,23 @@ def bench(
     log = folder / LOG
     with Outputs(readings, name, log=log, directory=directory, also=also, notice=notice) as outputs:
         watched = watch(command, directory, outputs, limits, echo)
-    record = _record(name, command, directory, outputs.run, watched)
-    keep(record, folder)
-    return record
-
-
-def _record(
-    name: str, command: Sequence[str], directory: Path, run: RunReadings, watched: Watched
-) -> BenchRecord:
-    memory = {quantity: BenchSeries.of(column) for quantity, column in watched.memory.items()}
-    return BenchRecord(
+    run = outputs.run
+    columns = {each: run.column(each) for each in run.quantities()}
+    columns |= {STEPS: run.steps} | watched.memory
+    record = BenchRecord(
         name=name,
         command=tuple(plain(word, 2000) for word in command),
-        directory=str(directory),
-        host=socket.gethostname(),
         started_at=watched.started_at,
         seconds=watched.seconds,
         stopped_by=watched.stopped_by,
         exit_code=watched.exit_code,
         steps=run.taken,
-        gpus=watched.gpus,
-        peaks={quantity: max(series.values) for quantity, series in memory.items()},
         settings={plain(key): plain(text) for key, text in run.settings.items()},
         exact=run.is_exact,
-        series=series_of(run) | memory,
+        series={each: BenchSeries.of(column) for each, column in columns.items() if column},
     )
+    keep(record, folder)
+    return record
 
 
 def summary(record: BenchRecord) -> str:
@@ -84,8 +75,8 @@ def _facts(record: BenchRecord) -> Iterator[str]:
         if found := side.steady(quantity):
             yield value(median(found), unit) + (" a step" if unit == "s" else "")
     for quantity, words in (("gpu_memory_bytes", "GPU"), ("host_memory_bytes", "host")):
-        if quantity in record.peaks:
-            yield f"{value(record.peaks[quantity], 'B')} {words} memory at most"
+        if series := record.series.get(quantity):
+            yield f"{value(max(series.values), 'B')} {words} memory at most"
     ended = {
         "command": "ended by itself",
         "steps": "stopped after its steps",

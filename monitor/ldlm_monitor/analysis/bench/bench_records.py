@@ -25,22 +25,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 class BenchSeries(View):
-    """Values with their steps and times (Unix seconds), as columns."""
+    """A column as a record holds it; times are Unix seconds."""
 
     steps: tuple[int, ...]
     times: tuple[float, ...]
     values: tuple[float, ...]
 
     @classmethod
-    def of(cls, column: Column) -> BenchSeries:
-        """As a record holds it."""
-        return cls(
-            steps=tuple(column.steps), times=tuple(column.times), values=tuple(column.values)
-        )
-
-    def column(self) -> Column:
-        """As readings hold it."""
-        return Column(array("q", self.steps), array("d", self.times), array("d", self.values))
+    def of(cls, found: Column) -> BenchSeries:
+        """Of a column of readings."""
+        return cls(steps=tuple(found.steps), times=tuple(found.times), values=tuple(found.values))
 
 
 class BenchRecord(View):
@@ -55,15 +49,11 @@ class BenchRecord(View):
     schema_: Literal["ldlm.bench/1"] = Field(default=SCHEMA, alias="schema")
     name: str
     command: tuple[str, ...]
-    directory: str
-    host: str
     started_at: float
     seconds: float
     stopped_by: Literal["command", "steps", "seconds", "interrupt"]
     exit_code: int
     steps: int = Field(description="from the first logged step to the last")
-    gpus: tuple[str, ...] = Field(default=(), description="models of the GPUs that were used")
-    peaks: dict[str, float] = Field(default={}, description="greatest memory in use, bytes")
     settings: dict[str, str] = Field(default={}, description="settings that the command logged")
     exact: bool
     series: dict[str, BenchSeries]
@@ -73,22 +63,13 @@ class BenchRecord(View):
         readings = RunReadings(self.name, files={self.name: None}, settings=dict(self.settings))
         steps = self.series.get(STEPS)
         for quantity, series in self.series.items():
-            column = series.column()
+            column = Column(
+                array("q", series.steps), array("d", series.times), array("d", series.values)
+            )
             if steps is not None and quantity in WATCHED:
                 column = column.between(steps.times[0], steps.times[-1])
             readings.put(quantity, column, exact=self.exact and quantity == STEPS)
         return readings
-
-
-def series_of(readings: RunReadings) -> dict[str, BenchSeries]:
-    """What is kept of a run's readings: the best source of each quantity."""
-    columns = {name: readings.column(name) for name in readings.quantities()}
-    found = {STEPS: readings.steps, **columns}
-    return {
-        name: BenchSeries.of(column)
-        for name, column in found.items()
-        if column is not None and len(column)
-    }
 
 
 def records_dir(state_dir: Path | None) -> Path:

@@ -83,7 +83,6 @@ class GpuMemory:
     """Reads nvidia-ml-py (extra `gpu`); without it, a driver or a GPU there are no values."""
 
     def __init__(self) -> None:
-        self.names: tuple[str, ...] = ()
         self._devices: list[Any] = []
         self._before: list[int] = []
         try:
@@ -91,8 +90,6 @@ class GpuMemory:
             self._nvml.nvmlInit()
             count = self._nvml.nvmlDeviceGetCount()
             self._devices = [self._nvml.nvmlDeviceGetHandleByIndex(n) for n in range(count)]
-            names = (self._nvml.nvmlDeviceGetName(device) for device in self._devices)
-            self.names = tuple(str(name) for name in names)
             self._before = [self._used(device) for device in self._devices]
         except Exception:  # noqa: BLE001 no package or no driver: no values
             self._devices = []

@@ -150,7 +150,6 @@ class Watched:
     stopped_by: StoppedBy = "command"
     started_at: float = 0.0
     seconds: float = 0.0
-    gpus: tuple[str, ...] = ()
     memory: dict[str, Column] = field(default_factory=dict)
 
 
@@ -177,7 +176,6 @@ def watch(
     finally:
         result.seconds = time.time() - result.started_at
         running.end(limits.grace)
-    result.gpus = gpu.names if "gpu_memory_bytes" in result.memory else ()
     outputs.finish(time.time())
     return result
 

@@ -18,7 +18,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_logarithms,
     unknown,
 )
-from ldlm_monitor.analysis.compare.learned import Place, Seen, look, places
+from ldlm_monitor.analysis.compare.learned import Point, Seen, Span, look, places
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import (
     ALWAYS,
@@ -74,14 +74,6 @@ class Cell(View):
     target: TargetResult | None = None
 
 
-class Span(View):
-    """Which part of the runs losses and accuracies are compared over."""
-
-    unit: Literal["step", "time"]
-    start: float = Field(description="a step, or seconds since each run's first step")
-    end: float
-
-
 class Row(View):
     """One quantity of all runs, in the order of `runs`."""
 
@@ -126,7 +118,7 @@ def compare(
     sides: Sequence[Side],
     *,
     targets: Sequence[Target] = (),
-    at: Sequence[Place] = (),
+    at: Sequence[Point] = (),
     confidence: float = CONFIDENCE,
 ) -> Comparison:
     """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
@@ -139,7 +131,10 @@ def compare(
         version=__version__,
         confidence=confidence,
         runs=tuple(_summary(side) for side in sides),
-        rows=tuple(_row(quantity, place, seen, sides, goals) for quantity, place, seen in table),
+        rows=tuple(
+            _row(quantity, place, seen, sides, goals.get(quantity.name))
+            for quantity, place, seen in table
+        ),
         missing=tuple(each.title for each in ALWAYS if each.name not in known),
         notes=(
             *(note for side in sides for note in side.notes()),
@@ -153,7 +148,7 @@ def compare(
     )
 
 
-_Entry: TypeAlias = tuple[Quantity, Place | None, list[Seen]]
+_Entry: TypeAlias = tuple[Quantity, Span | None, list[Seen]]
 """A row before it is judged: where losses are compared, and what each run has there."""
 
 
@@ -170,9 +165,9 @@ def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
             why = why or unknown(location, len(column))
             why = why or unknown(spread[0], len(columns[0]), " of the baseline")
             difference = None
-            if spread[0] is not None and location is not None and not why:
+            if spread[0] is not None and location is not None and side is not sides[0] and not why:
                 difference = of_logarithms(spread[0], location, confidence)
-            seen.append(Seen(median(column) if column else None, len(column), difference, why))
+            seen.append(Seen(median(column) if column else None, len(column), difference or why))
         yield quantity, None, seen
 
 
@@ -182,7 +177,7 @@ def _unsettled(*sides: Side) -> str:
     return f"the pace of {' and '.join(names)} kept changing" if names else ""
 
 
-def _learned(sides: Sequence[Side], at: Sequence[Place], confidence: float) -> Iterator[_Entry]:
+def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
     """Losses and accuracies where the runs are equally far."""
     starts = [side.readings.started for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
@@ -204,57 +199,47 @@ def _apart(sides: Sequence[Side], table: Sequence[_Entry]) -> Iterator[str]:
 
 def _row(
     quantity: Quantity,
-    place: Place | None,
+    span: Span | None,
     seen: Sequence[Seen],
     sides: Sequence[Side],
-    goals: dict[str, Target],
+    target: Target | None,
 ) -> Row:
-    target = goals.get(quantity.name)
-    cells = (
-        _cell(quantity, place, side.name, each, base=seen[0], target=target)
-        for side, each in zip(sides, seen, strict=True)
-    )
+    cells = []
+    for side, each in zip(sides, seen, strict=True):
+        found = each.difference if isinstance(each.difference, Difference) else None
+        word, said = _judged(quantity, each, seen[0], "" if span is None else " there")
+        cells.append(
+            Cell(
+                run=side.name,
+                value=each.value,
+                count=each.count,
+                **(asdict(found) if found else {}),
+                verdict=word,
+                said=said,
+                target=_against(target, quantity, found) if target and found else None,
+            )
+        )
     return Row(
         quantity=quantity.name,
         title=quantity.title,
         kind=quantity.kind,
         unit=quantity.unit,
-        at="" if place is None else str(place),
-        span=None if place is None else Span(unit=place.unit, start=place.start, end=place.end),
+        at="" if span is None else str(span),
+        span=span,
         cells=tuple(cells),
     )
 
 
-def _cell(
-    quantity: Quantity,
-    place: Place | None,
-    run: str,
-    seen: Seen,
-    *,
-    base: Seen,
-    target: Target | None,
-) -> Cell:
-    found: Difference | None = None
-    word: Word
-    word, said = "missing", "not in the baseline"
+def _judged(quantity: Quantity, seen: Seen, base: Seen, there: str) -> tuple[Word, str]:
     if not seen.count:
-        said = "not in this run" if place is None else "not in this run there"
-    elif seen is base:
-        word, said = "baseline", ""
-    elif base.count and seen.difference is None:
-        word, said = "unclear", f"unclear: {seen.why}"
-    elif base.count and seen.difference is not None:
-        found = seen.difference
-        word, said = verdict(quantity, found)
-    return Cell(
-        run=run,
-        value=seen.value,
-        count=seen.count,
-        **(asdict(found) if found else {}),
-        verdict=word,
-        said=said,
-        target=_against(target, quantity, found) if target and found else None,
-    )
+        return "missing", f"not in this run{there}"
+    if seen is base:
+        return "baseline", ""
+    if not base.count:
+        return "missing", "not in the baseline"
+    if isinstance(seen.difference, str):
+        return "unclear", f"unclear: {seen.difference}"
+    return verdict(quantity, seen.difference)
 
 
 def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:

@@ -8,7 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
+from typing import Literal, TypeAlias
+
+from pydantic import Field
 
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.intervals import (
@@ -20,6 +22,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     unknown,
 )
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
@@ -34,16 +37,16 @@ _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Up to where runs are compared, and from where, once that is known.
+Point: TypeAlias = tuple[Literal["step", "time"], float]
+"""A step, or seconds since each run's first step."""
 
-    In steps, or in seconds since the run's first step.
-    """
+
+class Span(View):
+    """Which part of the runs losses and accuracies are compared over."""
 
     unit: Literal["step", "time"]
+    start: float = Field(description="a step, or seconds since each run's first step")
     end: float
-    start: float = math.nan
 
     def __str__(self) -> str:
         if self.unit == "step":
@@ -53,18 +56,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run's value of a row, of `count` values; `difference` is None where it is not known.
-
-    `why` then says why not.
-    """
+    """One run's value of a row, of `count` values, and its difference or why that is not known."""
 
     value: float | None
     count: int
-    difference: Difference | None = None
-    why: str = ""
+    difference: Difference | str = ""
 
 
-def point_of(text: str) -> Place:
+def point_of(text: str) -> Point:
     """`500`: a step; `90s`, `30min`, `2h`: a time. Raises `UsageError`."""
     match = _POINT.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
@@ -72,13 +71,13 @@ def point_of(text: str) -> Place:
             f'cannot read "{text}"', where="--at", remedy="write a step (500) or a time (30min)"
         )
     if match[2] is None:
-        return Place("step", float(match[1]))
-    return Place("time", float(match[1]) * _SECONDS[match[2]])
+        return "step", float(match[1])
+    return "time", float(match[1]) * _SECONDS[match[2]]
 
 
 def places(
-    columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Place]
-) -> Iterator[Place]:
+    columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Point]
+) -> Iterator[Span]:
     """Where the runs with this quantity are compared: at the end of what they share, and
     at the points asked for. `starts`: when each run began.
     """
@@ -93,11 +92,11 @@ def places(
 
 
 def look(
-    columns: Sequence[Column | None], starts: Sequence[float], place: Place, confidence: float
+    columns: Sequence[Column | None], starts: Sequence[float], span: Span, confidence: float
 ) -> Iterator[Seen]:
     """Each run's mean there, and how it differs from the first run's."""
     parts = [
-        None if column is None else _part(column, start, place)
+        None if column is None else _part(column, start, span)
         for column, start in zip(columns, starts, strict=True)
     ]
     base = parts[0]
@@ -109,17 +108,11 @@ def look(
         if index == 0 or base is None:
             yield Seen(value, len(part))
             continue
-        found, why = _difference(base, part, place.unit, confidence)
-        yield Seen(value, len(part), found, why)
+        yield Seen(value, len(part), _difference(base, part, span.unit, confidence))
 
 
-def _difference(
-    base: Column, part: Column, unit: str, confidence: float
-) -> tuple[Difference | None, str]:
-    """Step by step where they share their steps, which leaves out what both have in common.
-
-    Where there is no difference to give, the text says why.
-    """
+def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:
+    """Step by step where they share their steps, which leaves out what both have in common."""
     found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []
     if len(shared) >= PAIRED * max(len(base), len(part)):
@@ -133,27 +126,27 @@ def _difference(
         why = unknown(second, len(part)) or unknown(first, len(base), " of the baseline")
         if first is not None and second is not None:
             found = of_means(first, second, confidence)
-    return found, "" if found else why or "the baseline is 0 there"
+    return found or why or "the baseline is 0 there"
 
 
 def _in_range(
-    unit: Literal["step", "time"], scales: Sequence[Sequence[float]], at: Sequence[Place]
-) -> Iterator[Place]:
+    unit: Literal["step", "time"], scales: Sequence[Sequence[float]], at: Sequence[Point]
+) -> Iterator[Span]:
     """Places where all runs have been; so wide that each has enough values, where that helps."""
     first = max(scale[0] for scale in scales)
     last = min(scale[-1] for scale in scales)
-    for end in (last, *(point.end for point in at if point.unit == unit)):
+    for end in (last, *(place for each, place in at if each == unit)):
         if not first < end <= last:
             continue
         start = end - WINDOW * (end - first)
         for scale in scales:
             start = min(start, scale[max(bisect_right(scale, end) - ENOUGH, 0)])
-        yield Place(unit, end, max(start, end - REACH * (end - first)))
+        yield Span(unit=unit, start=max(start, end - REACH * (end - first)), end=end)
 
 
-def _part(column: Column, started: float, place: Place) -> Column:
-    if place.unit == "step":
+def _part(column: Column, started: float, span: Span) -> Column:
+    if span.unit == "step":
         scale: Sequence[float] = column.steps
     else:
         scale = [at - started for at in column.times]
-    return column.part(bisect_left(scale, place.start), bisect_right(scale, place.end))
+    return column.part(bisect_left(scale, span.start), bisect_right(scale, span.end))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.analysis.charts import Figure, Line, bucketed
+from ldlm_monitor.analysis.charts import Figure, Line
 from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import (
@@ -89,15 +89,14 @@ def value(amount: float | None, unit: str) -> str:
 GIB = 2.0**30
 LEARNED = 6
 """Losses and accuracies that are drawn at most."""
+BUCKETS = 400
+"""A chart is at most about this many pixels wide on screens where it is read."""
 
 
 def charts(sides: Sequence[Side]) -> list[Figure]:
-    """Over steps, and the loss over time too where times are known."""
+    """Losses and accuracies, then the best measures of speed and memory that a run has."""
     names = {name for side in sides for name in side.readings.quantities()}
-    wanted = learned(names)[:LEARNED]
-    found = [_chart(quantity, sides) for quantity in wanted]
-    if "loss" in names and (timed := list(_over_time(sides))):
-        found.insert(1, Figure(title="loss over time", lines=timed, x_title="seconds"))
+    found = [_chart(quantity, sides) for quantity in learned(names)[:LEARNED]]
     for measures in (SPEED_BY, MEMORY_BY):
         best = next((name for name in measures if any(side.has(name) for side in sides)), "")
         found += [_chart(each, sides) for each in (*PACE, *MEMORY) if each.name == best]
@@ -118,11 +117,23 @@ def _curves(quantity: str, sides: Sequence[Side], scale: float) -> Iterator[Line
             yield bucketed(side.name, column.steps, values, column.nonfinite, color=index)
 
 
-def _over_time(sides: Sequence[Side]) -> Iterator[Line]:
-    for index, side in enumerate(sides):
-        column = side.column("loss")
-        started = side.readings.started
-        if column is not None and len(column) and math.isfinite(started):
-            clock = [at - started for at in column.times]
-            if math.isfinite(clock[-1]):
-                yield bucketed(side.name, clock, column.values, color=index)
+def bucketed(
+    name: str,
+    steps: Sequence[float],
+    values: Sequence[float],
+    nonfinite: Sequence[float] = (),
+    *,
+    color: int = 0,
+) -> Line:
+    """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
+    width = math.ceil(len(values) / BUCKETS) or 1
+    parts = [values[at : at + width] for at in range(0, len(values), width)]
+    return Line(
+        name=name,
+        xs=list(steps[::width]),
+        means=[sum(part) / len(part) for part in parts],
+        lows=[min(part) for part in parts],
+        highs=[max(part) for part in parts],
+        nonfinite=nonfinite,
+        color=color,
+    )

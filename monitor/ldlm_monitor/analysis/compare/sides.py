@@ -34,8 +34,10 @@ class Side:
         self.name = name
         self.readings = readings
         self._paces = dict(self._pace_columns())
-        self._is_given = warm_up is not None
-        self._from = self._warm_until(warm_up)
+        pace = self._pace() if warm_up is None else None
+        self._from = self._warm_until(warm_up, pace)
+        self.is_settled = pace is None or bisect_left(pace.steps, self._from) < 0.45 * len(pace)
+        """Whether its pace became steady before the half of the run."""
 
     def has(self, quantity: str) -> bool:
         """Whether pace or memory of that name is known."""
@@ -43,10 +45,9 @@ class Side:
 
     def steady(self, quantity: str) -> Sequence[float]:
         """The values above 0 after the warm-up; empty where the run has none."""
-        column = self.column(quantity)
-        if column is None:
-            return ()
-        return [value for value in column.since(self._from).values if value > 0]
+        column = self.column(quantity) or Column()
+        first = bisect_left(column.steps, self._from)
+        return [value for value in column.values[first:] if value > 0]
 
     @property
     def warm_up_steps(self) -> int:
@@ -85,17 +86,14 @@ class Side:
         if samples is not None:
             yield "samples_per_second", samples
 
-    def _warm_until(self, warm_up: float | None) -> int:
+    def _warm_until(self, warm_up: float | None, pace: Column | None) -> int:
         """The first step that counts."""
         first, last = self.readings.first_step, self.readings.last_step
         if first is None or last is None:
             return 0
         if warm_up is not None:
             return first + math.ceil(warm_up * (last - first + 1) if warm_up < 1 else warm_up)
-        column = self._pace()
-        if column is None:
-            return first
-        return column.steps[steady_from(column.values)]
+        return first if pace is None else pace.steps[steady_from(pace.values)]
 
     def _pace(self) -> Column | None:
         """The values above 0 that measure the run's speed, if there are enough."""
@@ -107,14 +105,6 @@ class Side:
             if value > 0:
                 kept.add(step, at, value)
         return kept if len(kept) >= LEAST_VALUES else None
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether its pace became steady before the half of the run."""
-        column = self._pace()
-        if column is None or self._is_given:
-            return True
-        return bisect_left(column.steps, self._from) < 0.45 * len(column)
 
 
 def _batch_size(settings: Mapping[str, str]) -> str:

@@ -1,18 +1,16 @@
-"""Which records of a log the screen holds, in a window that grows at both ends, and their rows."""
+"""Records of logs as the screen shows them: their rows, their order in several files, titles."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.queries import LogLine, LogQuery, LogSlice, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-MAX_LINES = 3000
-"""Records that are held; those on the far side are dropped first."""
 _MERGED_LINES = 1000
 """Records of all merged files together, approximately."""
 _MERGED_FILES = 64
@@ -28,69 +26,8 @@ class PlacedLine:
     line: LogLine
 
 
-@dataclass(slots=True)
-class LogWindow:
-    """Consecutive records of one file of `size` bytes: the bytes from `start` to `end`."""
-
-    lines: list[PlacedLine] = field(default_factory=list)
-    size: int = 0
-    start: int = 0
-    end: int = 0
-
-    def ranks(self) -> set[int]:
-        """The ranks whose records are held."""
-        return {placed.line.rank for placed in self.lines if placed.line.rank is not None}
-
-    def line_at(self, offset: int | None) -> int | None:
-        """The number of the line at the window's first byte; None elsewhere."""
-        first = self.lines[0].line if self.lines else None
-        return first.line if first is not None and first.offset == offset else None
-
-    def replace(self, path: str, found: LogSlice) -> None:
-        """Hold these records only."""
-        self.lines = _placed(path, found)
-        self.size, self.start, self.end = found.size, found.start, found.end
-
-    def index_at(self, offset: int) -> int:
-        """The record that contains a byte, or the last one."""
-        indices = (i for i, each in enumerate(self.lines) if each.line.end > offset)
-        return next(indices, len(self.lines) - 1)
-
-    def find(self, text: str, index: int, *, backwards: bool) -> int | None:
-        """The next record after `index` (or before it) that contains a text, in either case."""
-        after = range(index - 1, -1, -1) if backwards else range(index + 1, len(self.lines))
-        wanted = text.lower()
-        return next((i for i in after if wanted in self.lines[i].line.text.lower()), None)
-
-    def put_above(self, path: str, found: LogSlice) -> int:
-        """Add records before the first; returns how many rows the others move down."""
-        placed = _placed(path, found)
-        self.size, self.start = found.size, found.start
-        self.lines = [*placed, *self.lines][:MAX_LINES]
-        if len(self.lines) == MAX_LINES:
-            self.end = self.lines[-1].line.end
-        return len(placed)
-
-    def put_below(self, path: str, found: LogSlice) -> int | None:
-        """Add records after the last; returns how many rows the others move up.
-
-        None: the records are there already.
-        """
-        placed = _placed(path, found)
-        self.size = found.size
-        if self.lines and self.lines[-1].line.is_open and found.start <= self.lines[-1].line.offset:
-            self.lines.pop()  # it was continued or overwritten
-        if self.lines and placed and placed[0].line.offset < self.lines[-1].line.end:
-            return None
-        self.end = max(found.end, self.end)
-        dropped = max(len(self.lines) + len(placed) - MAX_LINES, 0)
-        if dropped:
-            self.start = self.lines[min(dropped, len(self.lines)) - 1].line.end
-        self.lines = [*self.lines, *placed][dropped:]
-        return dropped
-
-
-def _placed(path: str, found: LogSlice) -> list[PlacedLine]:
+def lines_of(path: str, found: LogSlice) -> list[PlacedLine]:
+    """The records of a slice of the file `path`."""
     return [PlacedLine(path, line) for line in found.lines]
 
 

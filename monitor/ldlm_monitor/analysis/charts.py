@@ -1,23 +1,121 @@
-"""A chart as SVG that is as wide as its place, for pages; charts as a file, SVG or PNG.
+"""Charts of quantities over steps, as SVG: for pages as wide as their place, and as a file.
 
 Curves stand in a drawing of their own that is stretched, so letters stay readable at any width;
-they are placed by percent. Everything that is text is escaped. matplotlib, which draws the PNG,
-writes SVG too, but of one fixed width and with colours that do not follow a dark page.
+they are placed by percent. Everything that is text is escaped. matplotlib would write SVG too,
+but of one fixed width and with colours that do not follow a dark page.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
 
-from ldlm_monitor.analysis.charts.chart import Axis, Figure, Line, axis_of, stretches
-from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.text.format import number
 from ldlm_monitor.text.sanitize import plain, shorten_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One quantity of one run: mean, least and greatest value of each bucket (NaN: none).
+
+    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0.
+    """
+
+    name: str
+    xs: Sequence[float]
+    means: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+    nonfinite: Sequence[float] = ()
+    color: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FigureMark:
+    """Something that happened at `x`."""
+
+    x: float
+    text: str
+    tone: Literal["bad", "resume"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Lines over the same steps. `unit` is written beside the title."""
+
+    title: str
+    lines: Sequence[Line]
+    unit: str = ""
+    marks: Sequence[FigureMark] = ()
+
+
+LOG_FROM = 10.0
+"""Where the greatest value is so many times the least, a linear axis would press most flat."""
+TICKS = 5
+"""About so many labels fit beside a chart."""
+GREATEST = 1e300
+"""No axis goes beyond, so that sums and differences of its ends stay finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From `low` to `high`; `ticks` lie between."""
+
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[float, ...]
+
+    def share(self, value: float) -> float:
+        """0 at `low`, 1 at `high`; what lies beyond stands at the edge."""
+        if self.logarithmic:
+            # A quotient of the two may be beyond what a float holds.
+            least = math.log(self.low)
+            share = (math.log(max(value, self.low)) - least) / (math.log(self.high) - least)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return min(max(share, 0.0), 1.0)
+
+
+def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
+    """An axis for finite values. `straight`: of steps or times, never logarithmic."""
+    known = sorted(max(-GREATEST, min(value, GREATEST)) for value in values if math.isfinite(value))
+    low, high = (known[0], known[-1]) if known else (0.0, 1.0)
+    if straight:
+        low, high = (low, high) if high > low else (low - 1, high + 1)
+        places = _linear(low, high)
+        # Steps are whole numbers.
+        return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
+    if low > 0 and high / low >= LOG_FROM:
+        return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1))
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
+    return Axis(low, high, False, _linear(low, high))
+
+
+def _linear(low: float, high: float) -> tuple[float, ...]:
+    """Multiples of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / TICKS
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8)
+    first = math.ceil(low / step)
+    return tuple(n * step for n in range(first, math.floor(high / step) + 1))
+
+
+def _decades(low: float, high: float) -> tuple[float, ...]:
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    powers = [10.0**power for power in range(first, last + 1)]
+    if len(powers) < 3:
+        powers = [m * 10.0**p for p in range(first - 1, last + 1) for m in (1, 2, 5)]
+        return tuple(value for value in powers if low <= value <= high)
+    return tuple(powers[:: math.ceil(len(powers) / TICKS)])
+
 
 HEIGHT = 216
 """Pixels; four charts fit a page of a laptop's screen."""
@@ -47,12 +145,11 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     xs = axis_of((x for line in chart.lines for x in (*line.xs, *line.nonfinite)), straight=True)
     ys = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
     title = plain(chart.title) + (f" [{plain(chart.unit)}]" if chart.unit else "")
-    place = f' y="{y}"' if y else ""
     yield (
-        f'<svg class="chart"{place} width="100%" height="{HEIGHT}" overflow="visible" role="img" '
+        f'<svg class="chart" y="{y}" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>'
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
-        f'<text x="100%" y="16" text-anchor="end">{escape(chart.x_title)} →</text>'
+        f'<text x="100%" y="16" text-anchor="end">step →</text>'
     )
     yield from _legend(chart, legend)
     top = _top(chart)
@@ -65,14 +162,12 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
         'preserveAspectRatio="none" overflow="hidden">'
     )
     for tick in ys.ticks:
-        level = _round(_SIZE * (1 - ys.share(tick)))
-        yield _stroke("grid", f"M0 {level}H{_SIZE}")
+        yield _stroke("grid", f"M0 {_round(_SIZE * (1 - ys.share(tick)))}H{_SIZE}")
     for line in chart.lines:
         yield from _line(line, line.color % 5 + 1, xs, ys)
-    for mark in filter(lambda mark: xs.holds(mark.x), chart.marks):
+    for mark in (mark for mark in chart.marks if xs.low <= mark.x <= xs.high):
         at = _round(_SIZE * xs.share(mark.x))
-        name = "bad" if mark.kind == "incident" else "resume"
-        yield _stroke(name, f"M{at} 0V{_SIZE}", plain(mark.text))
+        yield _stroke(mark.tone, f"M{at} 0V{_SIZE}", plain(mark.text))
     yield "</svg>"
     yield from _letters(chart, xs)
     yield "</svg>"
@@ -88,17 +183,21 @@ def _legend(chart: Figure, letters: int) -> Iterator[str]:
     if len(chart.lines) < 2:
         return
     limit = max(letters // len(chart.lines), 6)
-    names = [(line.color, shorten_path(plain(line.name), limit)) for line in chart.lines]
     spans = "\u2003".join(
-        f'<tspan style="fill:var(--c{color % 5 + 1})">━ {escape(name)}</tspan>'
-        for color, name in names
+        f'<tspan style="fill:var(--c{line.color % 5 + 1})">'
+        f"━ {escape(shorten_path(plain(line.name), limit))}</tspan>"
+        for line in chart.lines
     )
     yield f'<text x="-{GUTTER}" y="33">{spans}</text>'
 
 
 def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
-    for first, stop in _runs(line.means):
-        places = range(first, stop)
+    """Stretches of consecutive finite values, then where there was none."""
+    finite = (math.isfinite(mean) for mean in line.means)
+    for is_drawn, group in groupby(enumerate(finite), key=itemgetter(1)):
+        if not is_drawn:
+            continue
+        places = [index for index, _ in group]
         across = [_round(_SIZE * xs.share(line.xs[i])) for i in places]
         high, low, mean = (
             [_round(_SIZE * (1 - ys.share(column[i]))) for i in places]
@@ -115,11 +214,24 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
             f'<path class="mean" style="stroke:var(--c{color})" stroke-linecap="round" '
             f'vector-effect="non-scaling-stroke" d="{path}"/>'
         )
-    for stretch in stretches(line.nonfinite, APART * (xs.high - xs.low)):
-        left, right = (_round(_SIZE * xs.share(x)) for x in (stretch.first, stretch.last))
-        if stretch.count > 1:
+    for bad in _together(line.nonfinite, APART * (xs.high - xs.low)):
+        left, right = (_round(_SIZE * xs.share(x)) for x in (bad[0], bad[-1]))
+        said = f"not finite at {bad[0]:g}"
+        if len(bad) > 1:
             yield f'<path class="bad-band" d="M{left} 0H{right}V{_SIZE}H{left}Z"/>'
-        yield _stroke("bad", f"M{left} 0V{_SIZE}", str(stretch))
+            said = f"not finite from {bad[0]:g} to {bad[-1]:g} ({len(bad)} times)"
+        yield _stroke("bad", f"M{left} 0V{_SIZE}", said)
+
+
+def _together(nonfinite: Sequence[float], reach: float) -> list[list[float]]:
+    """What lies no further than `reach` apart is drawn as one."""
+    found: list[list[float]] = []
+    for x in sorted(nonfinite):
+        if found and x - found[-1][-1] <= reach:
+            found[-1].append(x)
+        else:
+            found.append([x])
+    return found
 
 
 def _letters(chart: Figure, xs: Axis) -> Iterator[str]:
@@ -145,19 +257,6 @@ def _letters(chart: Figure, xs: Axis) -> Iterator[str]:
         )
 
 
-def _runs(values: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """Where consecutive values are finite: first, and behind the last."""
-    first = None
-    for index, value in enumerate(values):
-        if math.isfinite(value):
-            first = index if first is None else first
-        elif first is not None:
-            yield first, index
-            first = None
-    if first is not None:
-        yield first, len(values)
-
-
 def _stroke(name: str, path: str, title: str = "") -> str:
     inner = f"<title>{escape(title)}</title>" if title else ""
     return f'<path class="{name}" vector-effect="non-scaling-stroke" d="{path}">{inner}</path>'
@@ -170,23 +269,10 @@ def _round(value: float) -> str:
 def _labels(ticks: Sequence[float]) -> list[str]:
     """As short as keeps the labels different."""
     for digits in range(4, 16):
-        labels = [_tick(tick, digits) for tick in ticks]
+        labels = [number(tick, digits) for tick in ticks]
         if len(set(labels)) == len(labels):
             break
     return labels
-
-
-def _tick(value: float, digits: int = 4) -> str:
-    """A short form: 12000 as 12k, 1e-5 as 1e-05."""
-    if value and abs(value) >= 1e15:
-        return f"{value:.0e}"
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size * 10 or (abs(value) >= size and value % size == 0):
-            return f"{value / size:.{digits}g}{letter}"
-    if 0 < abs(value) < 0.01:
-        shown, _, power = f"{value:.{digits - 2}e}".partition("e")
-        return f"{float(shown):g}e{int(power)}"
-    return f"{value:.{digits}g}"
 
 
 WIDTH = 860
@@ -194,36 +280,6 @@ WIDTH = 860
 _MARGIN = 16
 _LEGEND = 110
 """Characters of all names, at about seven pixels each in `WIDTH`."""
-_COLORS = ("#0072b2", "#b85c00", "#007a5a", "#a0437a", "#7a6200")
-SUFFIXES = (".svg", ".png")
-
-
-def check(path: Path, where: str) -> None:
-    """Raises `UsageError` where no chart can be written under that name."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(
-            f'cannot draw as "{path.suffix}"',
-            where=f"{where} {path}",
-            remedy="end the name in .svg or .png",
-        )
-
-
-def write(charts: Sequence[Figure], path: Path, where: str) -> None:
-    """The charts below each other, by the name's ending. `where` is the flag that named it.
-
-    Raises `UsageError` for a place that cannot be written, and for PNG without matplotlib.
-    """
-    try:
-        if path.suffix.lower() == ".svg":
-            path.write_text(page(charts), encoding="utf-8")
-        else:
-            _write_png(charts, path, where)
-    except OSError as error:
-        raise UsageError(
-            f"cannot be written ({error.strerror})",
-            where=f"{where} {path}",
-            remedy="name a file in a folder that you may write to",
-        ) from error
 
 
 def page(charts: Sequence[Figure]) -> str:
@@ -240,44 +296,3 @@ def page(charts: Sequence[Figure]) -> str:
         f'<svg x="{_MARGIN + GUTTER}" width="{WIDTH - 2 * _MARGIN - GUTTER}" overflow="visible">'
         f"{inner}</svg></svg>\n"
     )
-
-
-def _write_png(charts: Sequence[Figure], path: Path, where: str) -> None:
-    try:
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise UsageError(
-            "matplotlib is not installed",
-            where=f"{where} {path}",
-            remedy="pip install 'ldlm-monitor[plots]', or end the name in .svg",
-        ) from error
-    figure = figures.Figure(figsize=(9, 2.6 * len(charts)), dpi=130, layout="constrained")
-    for axes, chart in zip(figure.subplots(len(charts), squeeze=False)[:, 0], charts, strict=True):
-        _draw(axes, chart)
-    figure.savefig(path)
-
-
-def _draw(axes: Any, chart: Figure) -> None:
-    span = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
-    unit = f" [{chart.unit}]" if chart.unit else ""
-    axes.set_title(plain(chart.title) + unit, loc="left", fontsize=10, fontweight="bold")
-    axes.set_yscale("log" if span.logarithmic else "linear")
-    places = [x for line in chart.lines for x in (*line.xs, *line.nonfinite)]
-    reach = APART * (max(places, default=0.0) - min(places, default=0.0))
-    for line in chart.lines:
-        color = _COLORS[line.color % len(_COLORS)]
-        axes.fill_between(line.xs, line.lows, line.highs, color=color, alpha=0.2, linewidth=0)
-        axes.plot(line.xs, line.means, color=color, linewidth=1.3, label=plain(line.name, 40))
-        for stretch in stretches(line.nonfinite, reach):
-            axes.axvline(stretch.first, color="#c03000", linewidth=0.8)
-            axes.axvspan(stretch.first, stretch.last, color="#c03000", alpha=0.16, linewidth=0)
-    axes.set_ylim(span.low, span.high)
-    axes.set_xlabel(chart.x_title, fontsize=8)
-    axes.tick_params(labelsize=8)
-    axes.grid(color="#dfe3e8", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    if len(chart.lines) > 1:
-        axes.legend(fontsize=8, frameon=False)
-    for mark in chart.marks:
-        if math.isfinite(mark.x):
-            axes.axvline(mark.x, color="#5f6773", linewidth=0.8, linestyle=":")

@@ -1,6 +1,0 @@
-"""Charts of quantities over steps, as SVG for pages and files, and as PNG."""
-
-from ldlm_monitor.analysis.charts.chart import Figure, FigureMark, Line, bucketed
-from ldlm_monitor.analysis.charts.drawing import GUTTER, STYLE, svg, write
-
-__all__ = ["GUTTER", "STYLE", "Figure", "FigureMark", "Line", "bucketed", "svg", "write"]
