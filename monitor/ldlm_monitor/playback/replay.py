@@ -44,11 +44,6 @@ class Replay:
         self.monitor = assemble(settings, parser=parser)
         self.history, self.notices = gather(settings, self.monitor.names, apart=apart)
 
-    @property
-    def names(self) -> RunNames:
-        """Which run each file belongs to."""
-        return self.monitor.names
-
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log has none."""
         for _, _, transitions in self.played():
