@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.playback.content import NOMINAL_ROWS, callback_run, has_bars, launch_facts
 from ldlm_monitor.playback.history import place
-from ldlm_monitor.playback.launch import callback_run, has_bars, launch_facts
-from ldlm_monitor.playback.stretch import NOMINAL_ROWS
 from ldlm_monitor.run.identity import RunNames
 
 LOG = "train_20260129_101500_node0.log"

@@ -4,7 +4,7 @@ import pytest
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.policy import Policy
-from ldlm_monitor.daemon.senders import policy_of, receivers_of
+from ldlm_monitor.daemon.dispatcher import policy_of, receivers_of
 from ldlm_monitor.model.errors import ConfigError
 
 BOT = {"bot_token": "xoxb-12345678", "channel": "C1"}

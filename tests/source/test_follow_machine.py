@@ -29,7 +29,7 @@ from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source import Follower
-from ldlm_monitor.source.registry import RETIRED_SECONDS
+from ldlm_monitor.source.registry import RECALL_SECONDS, RETIRED_SECONDS
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")
 BANNER = b"#" * 1500 + b"\n"
@@ -314,6 +314,8 @@ class Writers(RuleBasedStateMachine):
         self.life.seen = self.present
 
     def settle(self) -> None:
+        # A file that a restart did not find is looked for again after so long, not before.
+        self.now += RECALL_SECONDS
         for _ in range(40):
             if not self.look() and not self.follower.behind():
                 break

@@ -92,22 +92,6 @@ def test_a_hand_rings_too(waker):
     assert waker.wait(LONG) == {Path("-")}
 
 
-def test_where_a_watcher_died_polling_is_said(waker, journal):
-    kill(waker)
-    assert waker.wait(0) == set()
-    assert waker.polling
-    (notice,) = journal.drain()
-    assert str(notice) == "the watcher of file events failed; polling every 0.25s"
-    assert waker.wait(LONG) == set(), "comes back at once to look at everything"
-
-
-def kill(waker: Waker) -> None:
-    """End the dispatcher's thread as an exception in it would."""
-    observer = waker._observer
-    observer.stop()
-    observer.join()
-
-
 def test_a_network_file_system_is_polled_and_it_is_said_once(journal, tmp_path):
     table = MountTable(f"36 35 0:51 / {tmp_path} rw,noatime - nfs4 server:/logs rw\n")
     folders = [tmp_path / "a", tmp_path / "b"]

@@ -67,7 +67,7 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     replay = Replay(found, parser=parser)
     for notice in replay.notices:
         print(notice, file=sys.stderr)
-    readings = Readings(parser, replay.names)
+    readings = Readings(parser, replay.monitor.names)
     at = math.nan
     for when, chunk, _ in replay.played():
         if chunk is not None:  # what is complete only at the end came with the last bytes

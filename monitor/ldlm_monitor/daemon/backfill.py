@@ -7,7 +7,7 @@ import math
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import Inputs
@@ -18,7 +18,7 @@ from ldlm_monitor.playback.history import History, place
 from ldlm_monitor.playback.history_file import HistoryFile
 from ldlm_monitor.source import Disk, FilePosition, Follower, Found, Known
 from ldlm_monitor.state.read_log import Arrival
-from ldlm_monitor.state.state_store import State
+from ldlm_monitor.state.state_store import State, StateStore
 
 JOIN_BYTES = 8 * 1024 * 1024
 """Of files that join later, judged in one turn: less than a second, in which live ones wait."""
@@ -28,12 +28,8 @@ END_SECONDS = 2.0
 log = logging.getLogger(__name__)
 
 
-class Feed(Protocol):
-    """Judges a chunk that came at a time (Unix seconds), as `Monitor.feed` does."""
-
-    def __call__(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
-        """What changed."""
-        ...
+Feed: TypeAlias = Callable[[Chunk, float, bool], list[Transition]]
+"""Judges a chunk that came at a time (Unix seconds), and whether it counts, as `Monitor.feed`."""
 
 
 class BackfillResult(NamedTuple):
@@ -81,8 +77,18 @@ class Backfill:
         taken, self._contents = self._contents, []
         return taken
 
-    def resume(self, restart: Restart) -> set[Path]:
+    def resume(self, restart: Restart, store: StateStore, now: float) -> set[Path]:
         """Adopt the files of a restart; names under which there is another file by now."""
+        if restart.state.counts is not None:
+            self._monitor.restore_counts(restart.state.counts)
+        restart.open(
+            store,
+            self._monitor.names,
+            self._follower.journal,
+            now,
+            budget=self._budget,
+            disk=self._disk,
+        )
         self._inputs.adopt(restart.paths, restart.state.runs.values())
         self._known = restart.contents
         self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
@@ -206,7 +212,7 @@ class Backfill:
             if file.seen is None:
                 rest, news, counted = self._not_played(chunk), file.path in late, True
             if rest is not None:
-                found = self._feed(rest, min(when, now), counted=counted)
+                found = self._feed(rest, min(when, now), counted)
                 passed += [(each, news) for each in found]
         observe_until(math.inf, math.inf)
         self.reading = None

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
+from ldlm_monitor.daemon.dispatcher import couriers, draw_from, policy_of, receivers_of, senders
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.senders import couriers, draw_from, policy_of, receivers_of, senders
 from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.playback.launch import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
+from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source import (

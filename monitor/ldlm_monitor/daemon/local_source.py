@@ -121,9 +121,10 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
     after, last = first_matching(log.after(at), min(query.after, MAX_LINES), wanted)
     start = first.offset if first and query.before else at
     end = last.end if last and query.after else at
+    filtered = _is_filtered(query)
     lines = [
-        *_numbered_back(log, before, at, number, filtered=_is_filtered(query)),
-        *_numbered(log, after, at, number, filtered=_is_filtered(query)),
+        *_numbered(log, before, number, filtered=filtered, back=True),
+        *_numbered(log, after, number, filtered=filtered),
     ]
     return LogSlice(
         path=query.path, size=log.size, start=start, end=end, lines=tuple(lines), found=found
@@ -152,26 +153,20 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
 
 
 def _numbered(
-    log: LogReader, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
+    log: LogReader, lines: list[RawLine], number: int | None, *, filtered: bool, back: bool = False
 ) -> list[LogLine]:
-    """With their numbers, where that of the line at `at` is known."""
+    """With their numbers, where `number`, that of the first line, is known.
+
+    `back`: they come the last one first, and `number` is that of the line behind.
+    """
     shown = []
     for raw in lines:
-        line = log.line_number(raw.offset) if filtered else number
-        shown.append(_line(raw, line))
-        number = None if number is None else number + raw.newlines
-    return shown
-
-
-def _numbered_back(
-    log: LogReader, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
-) -> list[LogLine]:
-    """As `_numbered`, of records that come the last one first."""
-    shown = []
-    for raw in lines:
-        number = None if number is None else number - raw.newlines
-        shown.append(_line(raw, log.line_number(raw.offset) if filtered else number))
-    return shown[::-1]
+        here = number
+        if number is not None:
+            number += -raw.newlines if back else raw.newlines
+        line = number if back else here
+        shown.append(_line(raw, log.line_number(raw.offset) if filtered else line))
+    return shown[::-1] if back else shown
 
 
 _ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')

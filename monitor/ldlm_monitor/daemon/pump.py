@@ -91,7 +91,6 @@ class Pump:
         self._waker = waker
         self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
-        self._is_whole = False
         self._queued: set[Path] = set()
         self._stdin: StdinSource | None = None
         self._settings = settings
@@ -218,7 +217,7 @@ class Pump:
             log.exception("a bug of ours: what this host reports is passed over")
         return transitions
 
-    def _feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
+    def _feed(self, chunk: Chunk, now: float, counted: bool = True) -> list[Transition]:
         """Judge a chunk. A fault of ours costs that chunk, reported and counted, not the night."""
         if self._recorder is not None:
             self._recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
@@ -245,17 +244,7 @@ class Pump:
         restart, self._restart = self._restart, None
         again: set[Path] = set()
         if restart is not None:
-            if restart.state.counts is not None:
-                self.monitor.restore_counts(restart.state.counts)
-            restart.open(
-                self._store,
-                self.monitor.names,
-                self.follower.journal,
-                now,
-                budget=self._settings.history_bytes,
-                disk=self._disk,
-            )
-            again = self._backfill.resume(restart)
+            again = self._backfill.resume(restart, self._store, now)
         joining = self.inputs.joining(now, rung=rung, known=self._backfill.known)
         for file in joining:
             if file.stale:

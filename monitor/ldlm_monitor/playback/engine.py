@@ -37,11 +37,12 @@ class Playback:
 
     def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
         self._load = load
-        self._begin()
+        self.rewind()
         length = self._reel.end - self._reel.start
         self.speed = speed or next((s for s in SPEEDS if length <= s * WHOLE_SECONDS), SPEEDS[-1])
 
-    def _begin(self) -> None:
+    def rewind(self) -> None:
+        """Begin again."""
         self._reel = self._load()
         self._pieces = iter(self._reel.pieces)
         self._next: Piece | None = next(self._pieces, None)
@@ -80,7 +81,7 @@ class Playback:
     def toggle(self) -> None:
         """Stop, or go on; after the end, begin again."""
         if self._has_ended:
-            self._begin()
+            self.rewind()
         else:
             self._is_playing, self._seeks = not (self._is_playing or self._seeks), False
         self._alert = None
@@ -94,10 +95,6 @@ class Playback:
         """Go to where the next alert begins to fire, and stop there."""
         if not self._has_ended:
             self._is_playing, self._seeks, self._alert = False, True, None
-
-    def rewind(self) -> None:
-        """Begin again."""
-        self._begin()
 
     def advance(self, elapsed: float) -> None:
         """Let so many seconds go by, in front of the screen."""

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.stretch import Form, Stretch, form_of
+from ldlm_monitor.playback.content import Form, Stretch, form_of
 from ldlm_monitor.run.timeline import Timeline, at_once
 from ldlm_monitor.source import Backlog, Disk, FilePosition
 from ldlm_monitor.source.log_parts import ByteSpan, excerpt, skipped_note

@@ -12,7 +12,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,7 @@ MAX_BYTES = 1 << 30
 FLUSH_SECONDS = 1.0
 PULSE_SECONDS = 5.0
 """Seconds between marks of passing time where nothing else is written."""
+_ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 _LEVEL = 3
 _GZIP = zlib.MAX_WBITS | 16
 _BLOCK = 256 * 1024
@@ -50,6 +51,11 @@ class Begun(msgspec.Struct, frozen=True, tag="begun", tag_field="is"):
     format: str = FORMAT
 
 
+def _as_they_are(fields: Chunk | Fed) -> dict[str, Any]:
+    """What a chunk and its entry have alike."""
+    return {name: getattr(fields, name) for name in _ALIKE}
+
+
 class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=True):
     """A chunk, as `Chunk` describes it; `text` where its bytes are UTF-8, else `data`."""
 
@@ -69,18 +75,8 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
 
     def chunk(self) -> Chunk:
         """The chunk that was fed."""
-        return Chunk(
-            path=self.path,
-            file=self.file,
-            offset=self.offset,
-            line=self.line,
-            data=self.data if self.text is None else self.text.encode(),
-            final=self.final,
-            peek=self.peek,
-            age=self.age,
-            timed=self.timed,
-            framed=self.framed,
-        )
+        data = self.data if self.text is None else self.text.encode()
+        return Chunk(path=self.path, data=data, **_as_they_are(self))
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
@@ -157,16 +153,9 @@ class Recorder:
                 at=at,
                 path=encodable(chunk.path),
                 run=encodable(run),
-                file=chunk.file,
-                offset=chunk.offset,
-                line=chunk.line,
                 text=text,
                 data=data,
-                final=chunk.final,
-                peek=chunk.peek,
-                age=chunk.age,
-                timed=chunk.timed,
-                framed=chunk.framed,
+                **_as_they_are(chunk),
             )
         )
 

@@ -18,10 +18,10 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.playback.content import Stretch
 from ldlm_monitor.playback.history import History
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.playback.stretch import Stretch
 from ldlm_monitor.run.timeline import Timeline, from_rows
 from ldlm_monitor.source.log_parts import LogReader
 

@@ -16,6 +16,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.parse import Parser
+from ldlm_monitor.playback.content import callback_run, launch_facts
 from ldlm_monitor.playback.history import (
     ALONE_APART_SECONDS,
     EXACT_APART_SECONDS,
@@ -23,7 +24,6 @@ from ldlm_monitor.playback.history import (
     place,
     place_stream,
 )
-from ldlm_monitor.playback.launch import callback_run, launch_facts
 from ldlm_monitor.run.identity import RunNames, launch_time
 from ldlm_monitor.source import Surroundings, companions, resolve, undecided
 
@@ -43,11 +43,6 @@ class Replay:
     ) -> None:
         self.monitor = assemble(settings, parser=parser)
         self.history, self.notices = gather(settings, self.monitor.names, apart=apart)
-
-    @property
-    def names(self) -> RunNames:
-        """Which run each file belongs to."""
-        return self.monitor.names
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log has none."""

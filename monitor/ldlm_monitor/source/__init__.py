@@ -10,10 +10,9 @@ from ldlm_monitor.source.companions import (
 )
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.follow import Follower, StdinSource
-from ldlm_monitor.source.identity import NEW, Found, Known, KnownContents
+from ldlm_monitor.source.identity import NEW, FilePosition, Found, Known, KnownContents
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
-from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import Waker
 

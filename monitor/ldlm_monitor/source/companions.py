@@ -15,9 +15,6 @@ from pathlib import Path
 
 from ldlm_monitor.source.file_system import DIRECT, Disk, FileKind
 
-STALE_SECONDS = 5.0
-"""Allowed difference between the clocks of a file server and of the trainer: NTP keeps them
-within a second, and a launch takes longer than five."""
 PATTERNS = ("training_log.jsonl", "health_rank*.jsonl")
 """The trainer's exact values, and the callback's files (contract section 6)."""
 NCCL_SUFFIXES = frozenset({"", ".log", ".txt", ".out"})
@@ -26,16 +23,15 @@ NCCL_SUFFIXES = frozenset({"", ".log", ".txt", ".out"})
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Facts about a launch, from its log or from the caller.
+    """Facts about a launch, from its log.
 
     `working_directory`, `nccl_debug_file`: as printed, on the machine that trained.
-    `run_names`: the run's own names. `started`: Unix seconds.
+    `run_names`: the run's own names.
     """
 
     working_directory: str | None = None
     run_names: tuple[str, ...] = ()
     nccl_debug_file: str | None = None
-    started: float | None = None
 
     def names(self) -> frozenset[str]:
         """The folder names under `saved/` that are this launch's."""
@@ -47,15 +43,10 @@ class LaunchFacts:
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """A file to follow with a log; `reason` completes the sentence "added, because ...".
-
-    `stale`: it was last written before the launch began, so its content is an earlier
-    launch's until it is emptied.
-    """
+    """A file to follow with a log; `reason` completes the sentence "added, because ..."."""
 
     path: Path
     reason: str
-    stale: bool = False
 
 
 class Surroundings:
@@ -82,11 +73,7 @@ def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Comp
     found = {} if folder is None else dict.fromkeys(_held(folder, disk), reason)
     for path in _nccl(log, facts, disk):
         found.setdefault(path, f"its log contains NCCL_DEBUG_FILE={facts.nccl_debug_file}")
-    return [
-        Companion(path, why, stale=_stale(path, facts.started, disk))
-        for path, why in sorted(found.items())
-        if path != log
-    ]
+    return [Companion(path, why) for path, why in sorted(found.items()) if path != log]
 
 
 def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None:
@@ -194,17 +181,6 @@ def _nccl(log: Path, facts: LaunchFacts, disk: Disk) -> list[Path]:
     for folder in near if template.is_absolute() else near[1:]:
         names = (name for name, _ in _names(folder, disk) if fnmatch.fnmatchcase(name, pattern))
         found = [folder / name for name in names if _is_file(folder / name, disk)]
-        if "%" in template.name:  # other launches' files match too
-            found = [path for path in found if not _stale(path, facts.started, disk)]
         if found:
             return found
     return []
-
-
-def _stale(path: Path, started: float | None, disk: Disk) -> bool:
-    try:
-        return started is not None and disk.stat(path).st_mtime < started - STALE_SECONDS
-    except TimeoutError:
-        raise
-    except OSError:
-        return False

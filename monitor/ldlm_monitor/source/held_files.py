@@ -1,12 +1,11 @@
 """Followed names, and the descriptors that stay open while their files do not grow."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.source.identity import FilePosition
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tail import Tail
 
 LINGER_SECONDS = 3600.0
@@ -80,9 +79,6 @@ class Descriptors:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tails: dict[Tail, None] = {}
-
-    def __iter__(self) -> Iterator[Tail]:
-        return iter(list(self._tails))
 
     def use(self, tail: Tail) -> None:
         """Mark `tail` as just used; close the least recently used idle file over the limit."""

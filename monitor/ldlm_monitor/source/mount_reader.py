@@ -1,5 +1,6 @@
 """Reads the files of one file system, so that a dead server does not block the others."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.held_files import FollowedName
-from ldlm_monitor.source.identity import Known
+from ldlm_monitor.source.identity import FilePosition, Known
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition
-from ldlm_monitor.source.tailer import Tailer
+from ldlm_monitor.source.registry import Registry
+from ldlm_monitor.source.split import CHUNK_BYTES
+from ldlm_monitor.source.tail import Tail
 
 Pending: TypeAlias = "Future[list[Chunk]]"
 
@@ -26,17 +29,21 @@ milliseconds."""
 
 
 class MountReader:
-    """Reads the files of one file system, in the caller's thread or in one of its own.
+    """Reads the files of one file system in turns of one slice each.
 
-    With a thread, `submit` starts a read and `collect` returns its chunks. In between, the
-    thread owns the files; changes wait in a queue that the next `submit` applies.
+    It does so in the caller's thread or in one of its own. With a thread, `submit` starts a
+    read and `collect` returns its chunks. In between, the thread owns the files; changes
+    wait in a queue that the next `submit` applies.
     """
 
     def __init__(self, mount: Mount, journal: Journal, disk: Disk, open_files: int) -> None:
         self.mount = mount
         self.overdue = False
         self._journal = journal
-        self._tailer = Tailer(Journal(), disk, open_files)
+        self._registry = Registry(Journal(), disk, open_files)
+        self._at = Path()
+        self._unfinished: dict[Tail, None] = {}
+        self._backlog: dict[FollowedName, None] = {}
         self._changes: list[Callable[[], None]] = []
         self._positions: list[FilePosition] = []
         self._joining: list[FollowedName] = []
@@ -60,24 +67,24 @@ class MountReader:
     def add(self, entry: FollowedName) -> None:
         """Follow a name that leads to this file system."""
         self._joining.append(entry)
-        self._changes.append(lambda: self._tailer.add(entry))
+        self._changes.append(lambda: self._add(entry))
 
     def leave(self, path: Path) -> None:
         """The name leads to another file system now."""
-        self._changes.append(lambda: self._tailer.leave(path))
+        self._changes.append(lambda: self._leave(path))
 
     def read(
         self, paths: Collection[Path] | None, now: float, budget: int, clock: Callable[[], float]
     ) -> Iterator[Chunk]:
         """Read in the caller's thread; after a slow read, start a thread for the next ones."""
         self._apply()
-        chunks = self._tailer.read(paths, now, budget)
+        chunks = self._read(paths, now, budget)
         chunk: Chunk | None
         while True:
             began = clock()
             chunk = next(chunks, None)
             slow = clock() - began > SLOW_SECONDS
-            self._journal.absorb(self._tailer.journal)
+            self._journal.absorb(self._registry.journal)
             if chunk is not None:
                 yield chunk
             if slow and not self.threaded:
@@ -88,11 +95,11 @@ class MountReader:
     def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
         """Start a read in the thread, unless it is reading or has nothing to do."""
         assert self._worker is not None  # the follower reads in its own thread otherwise
-        if self.idle and (paths is None or paths or self._changes or self._tailer.has_work(now)):
+        if self.idle and (paths is None or paths or self._changes or self._has_work(now)):
             self._apply()
-            self._positions = self._tailer.registry.positions()
+            self._positions = self._registry.positions()
             self._submitted_at = now
-            self._pending = self._worker.submit(lambda: list(self._tailer.read(paths, now, budget)))
+            self._pending = self._worker.submit(lambda: list(self._read(paths, now, budget)))
 
     def collect(self, now: float, patience: float) -> list[Chunk]:
         """The chunks of the submitted read; waits at most `patience` seconds of real time."""
@@ -105,28 +112,28 @@ class MountReader:
             waited = now - self._submitted_at
             if waited >= STALL_SECONDS and not self._stall_reported:
                 self._stall_reported = True
-                self._journal.stalled(str(self._tailer.at), self.mount, waited)
+                self._journal.stalled(str(self._at), self.mount, waited)
             return []
         self._pending = None
         self.overdue = False
         if self._stall_reported:
             self._stall_reported = False
             self._journal.answered(self.mount)
-        self._journal.absorb(self._tailer.journal)
+        self._journal.absorb(self._registry.journal)
         return chunks
 
     @property
     def has_backlog(self) -> bool:
         """As `Follower.has_backlog`; False while the thread reads."""
-        return self.idle and self._tailer.has_backlog
+        return self.idle and bool(self._backlog)
 
     def behind(self) -> int:
-        """Bytes known to be written and not read."""
-        return self._tailer.behind()
+        """As `Follower.behind`."""
+        return sum(tail.unread for _, tail in list(self._registry.live.values()))
 
     def next_peek(self) -> float | None:
         """As `Follower.next_peek`; None while the thread reads."""
-        return self._tailer.next_peek() if self.idle else None
+        return self._peek_at() if self.idle else None
 
     def positions(self) -> list[FilePosition]:
         """The positions after the last chunk that was returned."""
@@ -134,30 +141,30 @@ class MountReader:
             joining = [position for entry in self._joining for position in entry.kept]
             return [*self._positions, *joining]
         self._apply()
-        return self._tailer.registry.positions()
+        return self._registry.positions()
 
     def contents(self) -> list[Known]:
         """As `Follower.contents`; while the thread reads, what was known before."""
-        return self._tailer.registry.contents() if self.idle else [*map(Known, self._positions)]
+        return self._registry.contents() if self.idle else [*map(Known, self._positions)]
 
     def finish(self, patience: float) -> list[Chunk]:
         """The last chunk of every file; none if the file system does not answer."""
         if self._worker is None:
-            chunks = list(self._tailer.finish())
-            self._journal.absorb(self._tailer.journal)
+            chunks = self._finish()
+            self._journal.absorb(self._registry.journal)
             return chunks
         if not self.idle:
             return []
-        self._pending = self._worker.submit(lambda: list(self._tailer.finish()))
+        self._pending = self._worker.submit(self._finish)
         return self.collect(self._submitted_at, patience)
 
     def close(self, patience: float) -> None:
         """Close the files; a thread that is blocked in a call is not waited for."""
         worker, self._worker = self._worker, None
         if worker is None:
-            self._tailer.registry.close()
+            self._registry.close()
         else:
-            worker.submit(self._tailer.registry.close)
+            worker.submit(self._registry.close)
             worker.close(0.0 if self.overdue else patience)
 
     def _apply(self) -> None:
@@ -168,3 +175,102 @@ class MountReader:
 
     def _start(self) -> None:
         self._worker = Worker(f"read {self.mount.point}")
+
+    def _add(self, entry: FollowedName) -> None:
+        """Follow a name, also one that led to another file system for a while."""
+        self._registry.add(entry)
+        self._registry.entries[entry.path].elsewhere = False
+
+    def _leave(self, path: Path) -> None:
+        """The name leads to another file system: its files here are retired."""
+        self._registry.entries[path].elsewhere = True
+
+    def _read(self, paths: Collection[Path] | None, now: float, budget: int) -> Iterator[Chunk]:
+        self._registry.recall(now)
+        chosen = self._chosen(paths, now)
+        for entry in chosen:
+            self._at = entry.path
+            self._registry.check(entry, now)
+        yield from self._drain()
+        turns = deque(entry for entry in chosen if entry.due())
+        self._backlog = dict.fromkeys(turns)
+        while turns and budget > 0:
+            entry = turns.popleft()
+            del self._backlog[entry]
+            self._at = entry.path
+            taken = self._serve(entry, now)
+            budget -= taken
+            if taken and entry.due():
+                turns.append(entry)
+                self._backlog[entry] = None
+            yield from self._drain()
+        yield from self._peeks(now)
+
+    def _has_work(self, now: float) -> bool:
+        """Whether a read would do something without a new event."""
+        peek = self._peek_at()
+        return bool(self._backlog) or (peek is not None and peek <= now)
+
+    def _peek_at(self) -> float | None:
+        times = (tail.splitter.peek_at() for tail in self._unfinished if not tail.finished)
+        return min((time for time in times if time is not None), default=None)
+
+    def _finish(self) -> list[Chunk]:
+        self._registry.finish()
+        return list(self._drain())
+
+    def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[FollowedName, None]:
+        entries, places = self._registry.entries, self._registry.places
+        chosen = dict(self._backlog)
+        if paths is None:
+            return chosen | dict.fromkeys(entries.values())
+        for path in paths:
+            entry = entries.get(path) or places.get(path)
+            if entry is not None:
+                chosen[entry] = None
+        for tail in self._unfinished:
+            at = tail.splitter.peek_at()
+            if at is not None and at <= now and tail.key in self._registry.live:
+                chosen[self._registry.live[tail.key][0]] = None
+        return chosen
+
+    def _serve(self, entry: FollowedName, now: float) -> int:
+        """Read one slice of the name's first file that has one; how many bytes it counts for."""
+        for tail in entry.due():
+            before, generation = tail.splitter.position, tail.generation
+            self._read_slice(entry, tail, now)
+            if tail.generation != generation:
+                return 1
+            if tail.splitter.position != before:
+                return min(tail.splitter.position - before, CHUNK_BYTES)  # skipping a hole is free
+        return 0
+
+    def _read_slice(self, entry: FollowedName, tail: Tail, now: float) -> None:
+        try:
+            if not tail.reopen(entry.path):
+                return
+            self._registry.ready.extend(tail.read(now))
+        except (OSError, InputError) as error:
+            tail.close()
+            self._registry.held.forget(tail)
+            entry.report(self._registry.journal, error)
+            return
+        self._registry.held.use(tail)
+        entry.recover(self._registry.journal)
+        if tail.splitter.unfinished:
+            self._unfinished[tail] = None
+        else:
+            self._unfinished.pop(tail, None)
+
+    def _peeks(self, now: float) -> Iterator[Chunk]:
+        for tail in list(self._unfinished):
+            at = tail.splitter.peek_at()
+            if tail.finished:
+                del self._unfinished[tail]
+            elif at is not None and at <= now and not tail.unread:
+                yield tail.splitter.peek()
+
+    def _drain(self) -> Iterator[Chunk]:
+        ready = self._registry.ready
+        while ready:
+            yield ready.popleft()

@@ -20,9 +20,8 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.backlog import Recall, find_again
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.held_files import Descriptors, FollowedName, lingers
-from ldlm_monitor.source.identity import Known, is_copied_by, leave_rest
+from ldlm_monitor.source.identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0

@@ -76,8 +76,6 @@ class Waker:
 
     def wait(self, timeout: float) -> set[Path]:
         """The paths with events of the system or of `ring`; if polling, empty after `interval`."""
-        if self._observer is not None and not self._observer.is_alive():
-            self._give_up(self._observer)
         if self.polling:
             timeout = min(timeout, self._interval)
         return self._events.wait(timeout, GATHER_SECONDS)
@@ -111,13 +109,6 @@ class Waker:
             self._report(_reason("file events are not available", error))
         else:
             self._observer = observer
-
-    def _give_up(self, observer: BaseObserver) -> None:
-        """Poll from now on: the dispatching thread ended, which no error is known to cause."""
-        observer.stop()
-        self._observer = None
-        self._watches.clear()
-        self._report("the watcher of file events failed")
 
     def _watched(self, folder: Path) -> bool:
         """Whether the folder's watch is active: watchdog ends it when the folder is deleted."""

@@ -18,7 +18,7 @@ from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.playback.launch import launch_facts
+from ldlm_monitor.playback.content import launch_facts
 from ldlm_monitor.source import Follower, Surroundings, companions, resolve
 from ldlm_monitor.source.split import Splitter
 
