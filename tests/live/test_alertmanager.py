@@ -1,12 +1,13 @@
 """The real daemon and a real Alertmanager: amtool sees what fires, and that it is over."""
 
+import itertools
 import json
 import shutil
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,14 @@ class Server:
         found = json.loads(shown.stdout) if shown.returncode == 0 else []
         return {each["labels"]["alertname"]: each for each in found or []}
 
-    def until(self, alert: str, *, active: bool) -> dict[str, Any]:
-        """Return once the alert is, or is not, active."""
+    def until(
+        self, alert: str, *, active: bool, meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, Any]:
+        """Return once the alert is, or is not, active; `meanwhile` is called between two looks."""
         deadline = time.monotonic() + PATIENCE
         while (alert in (found := self.alerts())) is not active:
             assert time.monotonic() < deadline, found
+            meanwhile()
             threading.Event().wait(0.1)
         return found.get(alert, {})
 
@@ -97,7 +101,13 @@ def test_a_stall_is_active_in_alertmanager_inhibited_by_its_own_rules_and_resolv
     assert {"summary", "description", "action"} == set(stalled["annotations"])
     append(LOG, bars(42, 44) + "WARNING: Invalid text_loss detected: nan\n")
     alertmanager.until("NonFiniteLoss", active=True)
-    alertmanager.until("TrainingStalled", active=False)
+    steps = itertools.count(44)
+
+    def train() -> None:
+        step = next(steps)
+        append(LOG, bars(step, step + 1))
+
+    alertmanager.until("TrainingStalled", active=False, meanwhile=train)
     daemon.wait_for_metric('outcome="sent",receiver="alertmanager 127.0.0.1:')
 
 

@@ -246,10 +246,11 @@ class Inputs:
     def _is_due(self, path: Path, now: float) -> bool:
         """Whether to look for a log's companions: often at first, ever more rarely later."""
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
-        if now < at or path.suffix == ".jsonl":
-            return False
         run = self._run_of(path)
-        if run is not None and run.life.ended:
+        if run is not None and run.life.ended:  # once more: a short training ends before it is due
+            self._seek[path] = (math.inf, COMPANION_SECONDS)
+            return at < math.inf and path.suffix != ".jsonl"
+        if (now < at < math.inf) or path.suffix == ".jsonl":
             return False
         starting = run is None or run.life.state == "starting"
         self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))

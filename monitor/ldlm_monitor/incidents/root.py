@@ -143,7 +143,7 @@ def _compare(evidence: Evidence, claim: Claim, verdict: RootCause) -> ClaimView:
 
 
 def _against(facts: RankFacts, claim: Claim, verdict: RootCause) -> str:
-    """What speaks against the rank that a launcher blames."""
+    """The evidence against the claim about the rank that a launcher blames."""
     if facts.waited:
         kinds = ", ".join(sorted(facts.waited)[:3])
         return f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"

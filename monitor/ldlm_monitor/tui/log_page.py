@@ -264,7 +264,7 @@ class LogPage(Vertical):
             return
         last = len(self.lines) - 1
         if cursor is None and found == self._held and self.rows.cursor == last:
-            return  # whoever scrolled up with the wheel is not moved without news
+            return  # a reader who scrolled up with the wheel is not moved without news
         self._hold(found)
         self.rows.show(len(self.lines))
         if cursor is None:
