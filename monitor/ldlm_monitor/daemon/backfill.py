@@ -16,7 +16,9 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.playback.history import History, place
 from ldlm_monitor.playback.history_file import HistoryFile
-from ldlm_monitor.source import Disk, FilePosition, Follower, Found, Known
+from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.identity import FilePosition, Found, Known
 from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import State, StateStore
 
