@@ -80,7 +80,7 @@ class StateStore:
 
     def load(self) -> State | None:
         """What was committed last; None on a first start. What cannot be read is left out."""
-        kept = dict(self._database.run(lambda db: db.execute("SELECT * FROM kept").fetchall()))
+        kept = dict(self._database.rows("SELECT * FROM kept"))
         if not kept:
             return None
         if "clock" not in kept:
