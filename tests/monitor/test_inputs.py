@@ -11,7 +11,8 @@ from ldlm_monitor.daemon.discovery import COMPANION_SECONDS, Inputs
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.source import DIRECT, resolve
+from ldlm_monitor.source.file_system import DIRECT
+from ldlm_monitor.source.patterns import resolve
 from ldlm_monitor.text.lines import status_lines
 
 NOW = 1_769_681_700.0

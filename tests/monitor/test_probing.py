@@ -30,8 +30,8 @@ from ldlm_monitor.daemon.stall_probe import (
 )
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Heartbeat, Record
-from ldlm_monitor.notify import Outbox
 from ldlm_monitor.notify.message import Receipt
+from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.state.state_store import StateStore

@@ -23,7 +23,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.notify import Outbox
+from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.state.state_store import StateStore
 

@@ -11,8 +11,8 @@ from polling import PollingWaker
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify import Outbox
 from ldlm_monitor.notify.message import Receipt
+from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import StateStore
 

@@ -12,7 +12,7 @@ from wandblog import ended, log_of, row
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.notify import Outbox
+from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.state.state_store import StateStore
 

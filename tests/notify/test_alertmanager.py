@@ -4,13 +4,16 @@ import pytest
 
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
-from ldlm_monitor.notify import AlertmanagerClient, AlertmanagerSender, Outbox, Pulse
+from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.states import (
     BATCH,
     LOOK_SECONDS,
     RESEND_SECONDS,
     RESOLVED_KEPT_SECONDS,
     STILL_SECONDS,
+    AlertmanagerClient,
+    AlertmanagerSender,
+    Pulse,
     SentAlerts,
     body,
 )

@@ -16,10 +16,16 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
-from ldlm_monitor.notify import from_transition, redact
 from ldlm_monitor.notify.apprise import plain_text
 from ldlm_monitor.notify.content import news_of, whole_of
-from ldlm_monitor.notify.message import Message, Notification, from_json, message_of, to_json
+from ldlm_monitor.notify.message import (
+    Message,
+    Notification,
+    from_json,
+    from_transition,
+    message_of,
+    to_json,
+)
 from ldlm_monitor.notify.slack import drawn
 from ldlm_monitor.notify.states import SentAlert, body
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
@@ -27,6 +33,7 @@ from ldlm_monitor.report.text import health_report
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import transition_json, transition_line
+from ldlm_monitor.text.sanitize import redact
 
 NOW = 1_769_681_700.0
 ATTACKS = [

@@ -35,7 +35,8 @@ import sys, threading, time
 from pathlib import Path
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.config.policy import Policy
-from ldlm_monitor.notify import Courier, Outbox
+from ldlm_monitor.notify.courier import Courier
+from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.webhook import WebhookSender

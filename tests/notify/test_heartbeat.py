@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ldlm_monitor.notify import HeartbeatSender, Outbox, Pulse
-from ldlm_monitor.notify.states import AGAIN_SECONDS, STILL_SECONDS
+from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.states import AGAIN_SECONDS, STILL_SECONDS, HeartbeatSender, Pulse
 
 
 class Pump:

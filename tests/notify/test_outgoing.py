@@ -9,9 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError, RemoteError
-from ldlm_monitor.notify import AlertmanagerClient, HeartbeatSender, Outbox, Pulse, SlackWebhook
 from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.message import message_of
+from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.slack import SlackWebhook
+from ldlm_monitor.notify.states import AlertmanagerClient, HeartbeatSender, Pulse
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.tui.remote import RemoteSource
 

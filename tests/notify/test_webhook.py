@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify import Notification
 from ldlm_monitor.notify.apprise import apprise_services
-from ldlm_monitor.notify.message import message_of
+from ldlm_monitor.notify.message import Notification, message_of
 from ldlm_monitor.notify.webhook import WebhookBody, WebhookSender, webhook_body
 
 SCHEMA = Path(__file__).parents[2] / "docs/webhook.schema.json"

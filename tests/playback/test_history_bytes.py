@@ -9,7 +9,7 @@ import pytest
 
 from ldlm_monitor.playback.history import place
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.source import Follower
+from ldlm_monitor.source.follow import Follower
 
 ROWS = b'{"step": 1, "loss": NaN}\n{"step": 2, "loss": 2.5}\n'
 BEFORE = [b"\0" * 5, b"\0" * 300_000, b"\xef\xbb\xbf"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.notify import Silences
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.serve import Server, Site
 
 SILENCE = {

@@ -10,8 +10,9 @@ import pytest
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.view import CurveView, Snapshot
-from ldlm_monitor.notify import Silences, redact
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.text.sanitize import redact
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import bcrypt
 import pytest
 
 from ldlm_monitor.model.errors import ConfigError
-from ldlm_monitor.notify import Silences
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.serve import Gate, Server, Site, connections, server
 
 TOKEN = "5f0d1c2b3a49586776859403"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import LaunchFacts, Surroundings, companions, undecided
+from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions, undecided
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source import Follower
+from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.registry import RECALL_SECONDS, RETIRED_SECONDS
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")

@@ -224,7 +224,8 @@ def test_a_name_that_is_no_utf_8_survives(reading, restarted, tmp_path):
 FINDS = """
 import os, sys
 from pathlib import Path
-from ldlm_monitor.source import Backlog, Journal
+from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.journal import Journal
 
 log = Path(sys.argv[1])
 listed = []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import Follower
 from ldlm_monitor.source.file_system import Disk, Mount, MountTable
+from ldlm_monitor.source.follow import Follower
 
 
 @pytest.fixture

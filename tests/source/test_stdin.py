@@ -5,7 +5,8 @@ import queue
 
 import pytest
 
-from ldlm_monitor.source import Journal, StdinSource
+from ldlm_monitor.source.follow import StdinSource
+from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.split import RECORD_BYTES
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import Follower, Journal, Waker
 from ldlm_monitor.source import wake as wake_module
 from ldlm_monitor.source.file_system import MountTable, read_mounts
+from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.wake import Waker
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""
@@ -107,7 +109,8 @@ def test_a_network_file_system_is_polled_and_it_is_said_once(journal, tmp_path):
 LIMITED = """
 import sys
 from pathlib import Path
-from ldlm_monitor.source import Journal, Waker
+from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.wake import Waker
 journal = Journal()
 waker = Waker(journal)
 waker.watch([Path(name) for name in sys.argv[1:]])

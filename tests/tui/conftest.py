@@ -10,7 +10,7 @@ from screens import NOW, Shown, read
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify import Silences
+from ldlm_monitor.notify.silences import Silences
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LAST_WRITE = 1_795_250_114

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify import Silences
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.tui.app import MonitorApp
 from ldlm_monitor.tui.draw import Line

@@ -8,7 +8,7 @@ from screens import Screen, Shown, on_screen, read
 from textual.filter import NoColor
 
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.notify import Silences
+from ldlm_monitor.notify.silences import Silences
 
 HOSTILE = (
     b"[bold red]step[/bold red] [link=http://evil.example]x[/link] [@click=app.quit]q[/]\n"

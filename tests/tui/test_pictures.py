@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.queries import Played, PlayerCommand
-from ldlm_monitor.notify import Silences
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.tui.app import MonitorApp
 
 Compare = Callable[..., bool]

@@ -10,7 +10,7 @@ from screens import Screen, Shown, on_screen, plain_text
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.queries import Played
-from ldlm_monitor.notify import Silences
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback import Playback, Showing, of_logs
 from ldlm_monitor.tui.app import MonitorApp
 from ldlm_monitor.tui.bars import player_line

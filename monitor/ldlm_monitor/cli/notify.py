@@ -54,10 +54,9 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
 def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], object]]]:
     """Each receiver's name, and what sends it the test message and may have a remark."""
     from ldlm_monitor.daemon.dispatcher import receivers_of
-    from ldlm_monitor.notify import AlertmanagerClient
     from ldlm_monitor.notify.message import from_transition, message_of
     from ldlm_monitor.notify.slack_bot import SlackBot
-    from ldlm_monitor.notify.states import SentAlert, body, ping
+    from ldlm_monitor.notify.states import AlertmanagerClient, SentAlert, body, ping
 
     transition, alert = _test_alert(now)
     message = message_of(from_transition(transition))

@@ -85,7 +85,7 @@ def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
 def inputs(found: Settings) -> list[tuple[str, Origin]]:
     """The files that are there, in order, and whose they are. Raises InputError."""
     from ldlm_monitor.run.identity import RunNames
-    from ldlm_monitor.source import resolve
+    from ldlm_monitor.source.patterns import resolve
 
     patterns = resolve(found.files, base=Path())
     places = [str(path) for path in (*patterns.present(), *patterns.pipes())]
@@ -109,7 +109,8 @@ def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, No
 
 
 def _chunks(place: str) -> Generator[Chunk, None, None]:
-    from ldlm_monitor.source import Backlog, Journal
+    from ldlm_monitor.source.backlog import Backlog
+    from ldlm_monitor.source.journal import Journal
     from ldlm_monitor.source.split import Splitter, split
 
     try:

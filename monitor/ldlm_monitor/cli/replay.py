@@ -132,7 +132,7 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
     """
     require_terminal(name, "run it where one can type")
     from ldlm_monitor.daemon.local_source import LocalSource
-    from ldlm_monitor.notify import Silences
+    from ldlm_monitor.notify.silences import Silences
     from ldlm_monitor.playback import Playback, Showing, of_logs, of_recording
 
     with tempfile.TemporaryDirectory(prefix="ldlm-monitor-") as folder:

@@ -6,8 +6,9 @@ import ipaddress
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
@@ -57,16 +58,15 @@ def from_json(value: object) -> object:
         raise ValueError("should be a table; in a variable, as JSON") from None
 
 
-def _checked_number(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("should be a number")
-    return value
+def _check(holds: Callable[[Any], object], should: str) -> Callable[[Any], Any]:
+    """A validator that changes nothing; its error is `should`."""
 
+    def checked(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(should)
+        return value
 
-def _checked_name(value: str) -> str:
-    if not value.strip():
-        raise ValueError("should not be blank")
-    return value
+    return checked
 
 
 def _checked_label(name: str) -> str:
@@ -78,28 +78,10 @@ def _checked_label(name: str) -> str:
     return name
 
 
-def _checked_discovery(value: Path) -> Path:
-    if value.suffix != ".json":
-        raise ValueError("should be a file whose name ends in .json")
-    return value
-
-
-def _checked_host(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", name):
-        raise ValueError("should be a host's name, without scheme and port")
-    return name
-
-
 def _checked_listen(value: str) -> str:
     host, _, port = value.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError("should be HOST:PORT")
-    return value
-
-
-def _checked_secret_url(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value().startswith(("https://", "http://")):
-        raise ValueError("should be a URL that begins with https://")
     return value
 
 
@@ -126,25 +108,33 @@ def address(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-Seconds: TypeAlias = Annotated[
-    float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_checked_number)
-]
-SecondsFromZero: TypeAlias = Annotated[
-    float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_checked_number)
-]
-Name: TypeAlias = Annotated[str, AfterValidator(_checked_name)]
+_NUMBER = BeforeValidator(_check(lambda value: not isinstance(value, bool), "should be a number"))
+_HOST = _check(
+    re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?").fullmatch,
+    "should be a host's name, without scheme and port",
+)
+_DISCOVERY = _check(
+    lambda path: path.suffix == ".json", "should be a file whose name ends in .json"
+)
+_SECRET_URL = _check(
+    lambda value: value.get_secret_value().startswith(("https://", "http://")),
+    "should be a URL that begins with https://",
+)
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False), _NUMBER]
+SecondsFromZero: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), _NUMBER]
+Name: TypeAlias = Annotated[str, AfterValidator(_check(str.strip, "should not be blank"))]
 UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
 Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
 Hosts: TypeAlias = Annotated[
-    tuple[Annotated[str, AfterValidator(_checked_host)], ...], BeforeValidator(_split_list)
+    tuple[Annotated[str, AfterValidator(_HOST)], ...], BeforeValidator(_split_list)
 ]
 Patterns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
 PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], BeforeValidator(_split_pairs)]
 Listen: TypeAlias = Annotated[str, AfterValidator(_checked_listen)]
-Discovery: TypeAlias = Annotated[UserPath, AfterValidator(_checked_discovery)]
+Discovery: TypeAlias = Annotated[UserPath, AfterValidator(_DISCOVERY)]
 Labels: TypeAlias = Annotated[
     dict[Annotated[str, AfterValidator(_checked_label)], Name], BeforeValidator(_split_pairs)
 ]
-SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_checked_secret_url)]
+SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_SECRET_URL)]
 Url: TypeAlias = Annotated[str, AfterValidator(_checked_server)]
 Urls: TypeAlias = Annotated[tuple[Url, ...], BeforeValidator(split_commas)]

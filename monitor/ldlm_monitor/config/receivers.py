@@ -16,32 +16,27 @@ from ldlm_monitor.config.fields import SecretUrl, Section, Url, Urls, UserPath, 
 from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.errors import ConfigError
 
+_URL = "the URL"
 
-def _secret_url(given: SecretStr | None, file: Path | None, key: str) -> str | None:
-    """The URL, as given or as the file's one line; None where neither is set.
 
-    `key` is the setting that names the file. Raises ConfigError, also for a file without a URL.
+def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = None) -> str | None:
+    """What was given, else the file's one line; None where neither is set.
+
+    `key` is the setting that names the file, `what` its line. Raises ConfigError where the file
+    is unusable.
     """
     if given is not None:
         return given.get_secret_value()
     if file is None:
         return None
     text = secret_text(file, key).strip()
-    if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
+    if what == _URL:
+        fits = text.startswith(("https://", "http://")) and len(text.split()) == 1
+    else:
+        fits = len(text.splitlines()) == 1
+    if not fits:
         raise ConfigError(
-            "holds no URL", where=f"{key}: {file}", remedy="write the URL as the file's one line"
-        )
-    return text
-
-
-def _secret_line(file: Path | None, key: str, what: str) -> str | None:
-    """The file's one line; None without a file. `what` names it in a ConfigError."""
-    if file is None:
-        return None
-    text = secret_text(file, key).strip()
-    if len(text.splitlines()) != 1:
-        raise ConfigError(
-            f"holds not {what} alone",
+            "holds no URL" if what == _URL else f"holds not {what} alone",
             where=f"{key}: {file}",
             remedy=f"write {what} as the file's one line",
         )
@@ -108,7 +103,7 @@ class Slack(Policy):
 
         Raises ConfigError where the file cannot be read or holds no URL.
         """
-        return _secret_url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
+        return _secret(self.webhook_url_file, "slack.webhook_url_file", _URL, self.webhook_url)
 
     def token(self) -> str | None:
         """The bot's token, None where none is set.
@@ -116,10 +111,7 @@ class Slack(Policy):
         Raises ConfigError where its file is unusable, where no channel is named, and where a
         webhook is set as well: everything would be sent twice.
         """
-        if self.bot_token is not None:
-            token = self.bot_token.get_secret_value()
-        else:
-            token = _secret_line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
+        token = _secret(self.bot_token_file, "slack.bot_token_file", "the token", self.bot_token)
         if not token:
             return None
         if not self.channel:
@@ -147,7 +139,7 @@ class AlertmanagerSettings(Section):
 
     def authorization(self) -> str | None:
         """The header, None where none is set. Raises ConfigError where the file is unusable."""
-        return _secret_line(
+        return _secret(
             self.authorization_file, "alertmanager.authorization_file", "the header's value"
         )
 
@@ -165,11 +157,11 @@ class WebhookSettings(StreamPolicy):
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return _secret_url(self.url, self.url_file, "webhook.url_file")
+        return _secret(self.url_file, "webhook.url_file", _URL, self.url)
 
     def secret(self) -> str | None:
         """The signing secret. Raises ConfigError where the file is unusable."""
-        return _secret_line(self.secret_file, "webhook.secret_file", "the secret")
+        return _secret(self.secret_file, "webhook.secret_file", "the secret")
 
 
 class Apprise(Policy):
@@ -201,7 +193,7 @@ class HeartbeatSettings(Section):
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return _secret_url(self.url, self.url_file, "heartbeat.url_file")
+        return _secret(self.url_file, "heartbeat.url_file", _URL, self.url)
 
 
 class Attach(Section):
@@ -224,10 +216,8 @@ class Attach(Section):
 
     def bearer(self) -> str | None:
         """The token. Raises ConfigError where its file is unusable."""
-        if self.token is not None:
-            return self.token.get_secret_value()
-        return _secret_line(self.token_file, "attach.token_file", "the token")
+        return _secret(self.token_file, "attach.token_file", "the token", self.token)
 
     def password(self) -> str | None:
         """The user's password. Raises ConfigError where its file is unusable."""
-        return _secret_line(self.password_file, "attach.password_file", "the password")
+        return _secret(self.password_file, "attach.password_file", "the password")

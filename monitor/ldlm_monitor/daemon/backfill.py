@@ -16,7 +16,10 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.playback.history import History, place
 from ldlm_monitor.playback.history_file import HistoryFile
-from ldlm_monitor.source import Disk, FilePosition, Follower, Found, Known
+from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.identity import FilePosition, Found, Known
+from ldlm_monitor.source.patterns import mode_of
 from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import State, StateStore
 
@@ -91,7 +94,9 @@ class Backfill:
         )
         self._inputs.adopt(restart.paths, restart.state.runs.values())
         self._known = restart.contents
-        self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
+        self._replaced = {
+            path for path in restart.unnamed if stat.S_ISREG(mode_of(path, self._disk))
+        }
         return self._replaced
 
     def batch(self, queued: set[Path]) -> set[Path]:
@@ -277,12 +282,6 @@ class Backfill:
         try:
             return self._disk.stat(path).st_size
         except OSError:  # placing it reports the error
-            return 0
-
-    def _mode(self, path: Path) -> int:
-        try:
-            return self._disk.mode(path)
-        except TimeoutError:
             return 0
 
 

@@ -21,23 +21,20 @@ from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify import (
-    AlertmanagerSender,
-    Courier,
-    HeartbeatSender,
-    Outbox,
-    Receiver,
-    Silences,
-    how_to_configure,
-    redact,
-)
+from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.silences import Silences
+from ldlm_monitor.notify.slack import how_to_configure
+from ldlm_monitor.notify.states import AlertmanagerSender, HeartbeatSender
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
-from ldlm_monitor.source import Journal, Waker
+from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
 from ldlm_monitor.text.lines import status_lines
+from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
 """How long the end waits for a receiver's answer."""

@@ -13,19 +13,16 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.source import (
-    NEW,
+from ldlm_monitor.source.companions import (
     Companion,
-    Disk,
-    Found,
-    InputPatterns,
-    Known,
-    KnownContents,
     LaunchFacts,
     Surroundings,
     companions,
     undecided,
 )
+from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.identity import NEW, Found, Known, KnownContents
+from ldlm_monitor.source.patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0

@@ -11,21 +11,20 @@ from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.view import IncidentView
-from ldlm_monitor.notify import (
+from ldlm_monitor.notify.apprise import apprise_services
+from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.loss_picture import picture_of
+from ldlm_monitor.notify.message import from_transition
+from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.silences import Silences
+from ldlm_monitor.notify.slack import SlackWebhook
+from ldlm_monitor.notify.slack_bot import SlackBot
+from ldlm_monitor.notify.states import (
     AlertmanagerClient,
     AlertmanagerSender,
-    Courier,
     HeartbeatSender,
-    Outbox,
     Pulse,
-    Receiver,
-    Silences,
-    SlackWebhook,
-    from_transition,
 )
-from ldlm_monitor.notify.apprise import apprise_services
-from ldlm_monitor.notify.loss_picture import picture_of
-from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.text.lines import transition_line
 from ldlm_monitor.text.sanitize import plain

@@ -22,10 +22,10 @@ from ldlm_monitor.model.queries import (
     part_of,
 )
 from ldlm_monitor.model.view import CurveView, Snapshot
-from ldlm_monitor.notify import Silences, redact
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
-from ldlm_monitor.text.sanitize import sanitized
+from ldlm_monitor.text.sanitize import redact, sanitized
 
 SHOWN = 4000
 """Characters of a record, at most."""

@@ -21,19 +21,16 @@ from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify import Courier, Outbox, Silences
+from ldlm_monitor.notify.courier import Courier
+from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.recording import Recorder
-from ldlm_monitor.source import (
-    DIRECT,
-    Disk,
-    FilePosition,
-    Follower,
-    StdinSource,
-    TimedDisk,
-    Waker,
-    resolve,
-)
-from ldlm_monitor.source.file_system import MountTable, read_mounts
+from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
+from ldlm_monitor.source.follow import Follower, StdinSource
+from ldlm_monitor.source.identity import FilePosition
+from ldlm_monitor.source.patterns import resolve
+from ldlm_monitor.source.timed_disk import TimedDisk
+from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.sanitize import plain

@@ -200,7 +200,7 @@ class Outbox:
             "SELECT key FROM notification AS one WHERE state = 'firing' "
             "AND id = (SELECT max(id) FROM notification WHERE key = one.key)"
         )
-        return frozenset(self._database.run(lambda db: [key for (key,) in db.execute(latest)]))
+        return frozenset(key for (key,) in self._database.rows(latest))
 
     def counts(self) -> dict[tuple[str, str], int]:
         """By (receiver, outcome).
@@ -213,5 +213,5 @@ class Outbox:
             " UNION ALL SELECT DISTINCT receiver, 'pending', (SELECT count(*) FROM delivery"
             " WHERE receiver = tally.receiver AND outcome = 'pending') FROM tally"
         )
-        rows = self._database.run(lambda db: db.execute(known).fetchall())
+        rows = self._database.rows(known)
         return {(receiver, outcome): count for receiver, outcome, count in rows}

@@ -17,7 +17,9 @@ from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
-from ldlm_monitor.source import DIRECT, Backlog, Disk, LaunchFacts
+from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.companions import LaunchFacts
+from ldlm_monitor.source.file_system import DIRECT, Disk
 
 HEAD_BYTES = 256 * 1024
 """Where a log says which launch it is."""

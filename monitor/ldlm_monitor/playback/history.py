@@ -18,7 +18,9 @@ from ldlm_monitor.playback.content import Stretch, form_of, name_by_content, row
 from ldlm_monitor.playback.history_file import HistoryFile, StreamFile
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
-from ldlm_monitor.source import DIRECT, Backlog, Disk, Journal
+from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.file_system import DIRECT, Disk
+from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2

@@ -25,7 +25,8 @@ from ldlm_monitor.playback.history import (
     place_stream,
 )
 from ldlm_monitor.run.identity import RunNames, launch_time
-from ldlm_monitor.source import Surroundings, companions, resolve, undecided
+from ldlm_monitor.source.companions import Surroundings, companions, undecided
+from ldlm_monitor.source.patterns import resolve
 
 
 class Replay:

@@ -55,7 +55,7 @@ class _Source:
 
     def matches(self) -> Iterator[Path]:
         """The files that match now."""
-        mode = _mode(self.path, self.disk)
+        mode = mode_of(self.path, self.disk)
         if stat.S_ISDIR(mode):
             yield from _logs_under(self.path, self.disk)
         elif mode:
@@ -69,7 +69,7 @@ class _Source:
 
     def folders(self) -> Iterator[Path]:
         """The existing folders in which a match may appear or change."""
-        mode = _mode(self.path, self.disk)
+        mode = mode_of(self.path, self.disk)
         if stat.S_ISDIR(mode):
             yield from (folder for folder, _ in _walk(self.path, FOLDER_LEVELS, self.disk))
         elif mode or not _MAGIC.search(self.argument):
@@ -151,7 +151,7 @@ class InputPatterns:
         return sorted(folders)
 
     def _is_link(self, path: Path) -> bool:
-        return stat.S_ISLNK(_mode(path, self.disk, follow=False))
+        return stat.S_ISLNK(mode_of(path, self.disk, follow=False))
 
 
 def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
@@ -186,7 +186,7 @@ def _transactions(folder: Path, disk: Disk) -> Iterator[Path]:
 def _is_metrics(folder: Path, disk: Disk) -> bool:
     """Whether MLflow stores a run's metrics in the folder: `{run}/metrics`, or a folder below."""
     above = next((path for path in (folder, *folder.parents) if path.name == "metrics"), None)
-    return above is not None and _mode(above.parent / "meta.yaml", disk) != 0
+    return above is not None and mode_of(above.parent / "meta.yaml", disk) != 0
 
 
 def _walk(folder: Path, levels: int, disk: Disk) -> Iterator[tuple[Path, list[str]]]:
@@ -201,7 +201,7 @@ def _walk(folder: Path, levels: int, disk: Disk) -> Iterator[tuple[Path, list[st
             continue
         if kind == "folder":
             folders.append(name)
-        elif kind == "file" or (kind == "link" and stat.S_ISREG(_mode(folder / name, disk))):
+        elif kind == "file" or (kind == "link" and stat.S_ISREG(mode_of(folder / name, disk))):
             files.append(name)
     yield folder, files
     if levels:
@@ -223,14 +223,14 @@ def _glob(root: Path, parts: Sequence[str], disk: Disk) -> Iterator[Path]:
         yield from _glob(root, rest, disk)
         for name in _names(root, disk):
             below = root / name
-            if not name.startswith(".") and stat.S_ISDIR(_mode(below, disk, follow=False)):
+            if not name.startswith(".") and stat.S_ISDIR(mode_of(below, disk, follow=False)):
                 yield from _glob(below, parts, disk)
     elif _MAGIC.search(part):
         for name in _names(root, disk):
             hidden = name.startswith(".") and not part.startswith(".")
             if not hidden and fnmatch.fnmatchcase(name, part):
                 yield from _glob(root / name, rest, disk)
-    elif _mode(root / part, disk, follow=False):
+    elif mode_of(root / part, disk, follow=False):
         yield from _glob(root / part, rest, disk)
 
 
@@ -250,10 +250,10 @@ def _nearest(folder: Path, disk: Disk) -> Path:
 
 
 def _is_dir(path: Path, disk: Disk) -> bool:
-    return stat.S_ISDIR(_mode(path, disk))
+    return stat.S_ISDIR(mode_of(path, disk))
 
 
-def _mode(path: Path, disk: Disk, *, follow: bool = True) -> int:
+def mode_of(path: Path, disk: Disk, *, follow: bool = True) -> int:
     """`st_mode`; 0 if the file is missing, or a server did not answer."""
     try:
         return (disk.stat if follow else disk.lstat)(path).st_mode

@@ -124,7 +124,7 @@ class TimedDisk:
         if caller is None:
             self._real.close(descriptor)
         else:
-            caller.submit(lambda: self._real.close(descriptor))
+            caller.worker.submit(lambda: self._real.close(descriptor))
 
 
 class _Caller:
@@ -141,7 +141,7 @@ class _Caller:
         self._place = ""
         self._since = 0.0
         self._stall_reported = False
-        self._worker = Worker(f"call {mount.point}")
+        self.worker = Worker(f"call {mount.point}")
 
     @property
     def blocked(self) -> bool:
@@ -167,8 +167,7 @@ class _Caller:
             self._stall_reported = False
             self._journal.answered(self._mount)
         self._since = self._clock()
-        pending: Future[T] = self.submit(work)
-        self._pending = pending
+        self._pending = pending = self.worker.submit(work)
         try:
             return pending.result(self._seconds)
         except LateError as error:
@@ -178,13 +177,9 @@ class _Caller:
                 pending.add_done_callback(lambda late: self._discard(late, discard))
             raise _no_answer(self._place) from error
 
-    def submit(self, work: Callable[[], T]) -> "Future[T]":
-        """Run `work` in the thread."""
-        return self._worker.submit(work)
-
     def close(self) -> None:
         """End the thread after the submitted work."""
-        self._worker.close(0.0 if self.blocked else JOIN_SECONDS)
+        self.worker.close(0.0 if self.blocked else JOIN_SECONDS)
 
     def _report_stall(self) -> None:
         waited = self._clock() - self._since
@@ -194,7 +189,7 @@ class _Caller:
 
     def _discard(self, late: "Future[T]", discard: Callable[[T], None]) -> None:
         if late.exception() is None:
-            self.submit(lambda: discard(late.result()))
+            self.worker.submit(lambda: discard(late.result()))
 
 
 def _no_answer(place: str) -> TimeoutError:

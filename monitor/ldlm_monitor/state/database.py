@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -47,6 +47,10 @@ class Database:
                 self._go_on_in_memory(error)
                 return _transact(self._connection, work)
 
+    def rows(self, query: str) -> list[Any]:
+        """All rows of a query without parameters."""
+        return self.run(lambda db: db.execute(query).fetchall())
+
     def close(self) -> None:
         """Release the file; it is complete at any time, so this loses nothing."""
         with self._lock:
@@ -65,15 +69,17 @@ class Database:
                 return self._connect()
         except (OSError, sqlite3.Error) as error:
             self._log_memory(error)
-            return _prepare(_memory(), self._schema)
+            return _prepare(_connection(), self._schema)
 
     def _connect(self) -> sqlite3.Connection:
         self._path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
         self._path.chmod(0o600)
-        connection = _plain_connection(str(self._path))
+        connection = _connection(str(self._path))
         try:
             if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise _damaged(damage)
+                error = sqlite3.DatabaseError(damage)
+                error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                raise error
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             return _prepare(connection, self._schema)
@@ -97,12 +103,12 @@ class Database:
         )
 
     def _go_on_in_memory(self, error: sqlite3.Error) -> None:
-        failed, self._connection = self._connection, _memory()
+        failed, self._connection = self._connection, _connection()
         try:
             failed.backup(self._connection)
         except sqlite3.Error:
             self._connection.close()
-            self._connection = _memory()
+            self._connection = _connection()
         finally:
             failed.close()
         _prepare(self._connection, self._schema)
@@ -117,12 +123,6 @@ class Database:
         )
 
 
-def _damaged(what: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(what)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
-
-
 def _of_the_file(error: sqlite3.Error) -> bool:
     """Whether the file failed (full, locked, read-only, damaged), and not our use of it."""
     return isinstance(error, sqlite3.OperationalError) or _primary(error) in _DAMAGED
@@ -133,11 +133,7 @@ def _primary(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _memory() -> sqlite3.Connection:
-    return _plain_connection(":memory:")
-
-
-def _plain_connection(name: str) -> sqlite3.Connection:
+def _connection(name: str = ":memory:") -> sqlite3.Connection:
     """Transactions are ours to begin (`isolation_level`), threads ours to keep apart."""
     return sqlite3.connect(
         name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False

@@ -143,15 +143,12 @@ class ReadLog:
 
     def arrivals(self) -> list[Arrival]:
         """What was read of files that are still followed, in that order."""
-
-        def work(db: sqlite3.Connection) -> list[tuple[int, float, int, int, int, Kind, str]]:
-            return db.execute(
-                "SELECT number, at, start, stop, line, kind, key FROM arrival"
-                " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
-            ).fetchall()
-
+        rows = self._database.rows(
+            "SELECT number, at, start, stop, line, kind, key FROM arrival"
+            " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
+        )
         found = []
-        for number, at, start, stop, line, kind, key in self._database.run(work):
+        for number, at, start, stop, line, kind, key in rows:
             path, device, inode, generation = json.loads(key)
             file = (device, inode, generation)
             found.append(Arrival(at, path, file, start, stop, line, kind, number))
@@ -159,14 +156,8 @@ class ReadLog:
 
     def observed(self) -> list[ObservedRecords]:
         """What this host reported, in that order."""
-
-        def work(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
-            return db.execute("SELECT number, at, record FROM observed ORDER BY number").fetchall()
-
-        return [
-            ObservedRecords(number, at, from_json(text))
-            for number, at, text in self._database.run(work)
-        ]
+        rows = self._database.rows("SELECT number, at, record FROM observed ORDER BY number")
+        return [ObservedRecords(number, at, from_json(text)) for number, at, text in rows]
 
     def rename(self, path: str, before: FileId, after: FileId) -> None:
         """A content is in another file by now."""

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter
 
 from ldlm_monitor.model.view import AlertView, MonitorView
-from ldlm_monitor.source import FilePosition
+from ldlm_monitor.source.identity import FilePosition
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.state.read_log import SCHEMA, Arrival, ReadLog, file_key
 
@@ -80,7 +80,7 @@ class StateStore:
 
     def load(self) -> State | None:
         """What was committed last; None on a first start. What cannot be read is left out."""
-        kept = dict(self._database.run(lambda db: db.execute("SELECT * FROM kept").fetchall()))
+        kept = dict(self._database.rows("SELECT * FROM kept"))
         if not kept:
             return None
         if "clock" not in kept:

@@ -19,7 +19,9 @@ from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.playback.content import launch_facts
-from ldlm_monitor.source import Follower, Surroundings, companions, resolve
+from ldlm_monitor.source.companions import Surroundings, companions
+from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.patterns import resolve
 from ldlm_monitor.source.split import Splitter
 
 LOOK_SECONDS = 2.0
