@@ -167,20 +167,21 @@ def test_values_on_a_device_are_read_when_they_came_and_never_waited_for() -> No
     second = queue.start([torch.tensor(3, dtype=torch.int32)])
     assert first is not None
     assert second is not None
-    assert (first.read(), second.read()) == (None, None)
+    assert (queue.read(first, 2), queue.read(second, 1)) == (None, None)
     queue.open()
-    assert str(first.read()) == "[nan, 2.0]"
-    assert second.read() == [3.0]
+    assert str(queue.read(first, 2)) == "[nan, 2.0]"
+    assert queue.read(second, 1) == [3.0]
 
 
 def test_with_too_much_under_way_values_are_left_out_and_slots_come_back() -> None:
     queue = DeviceQueue()
     sent = [queue.start([torch.tensor(float(number))]) for number in range(40)]
-    assert [copy is None for copy in sent] == [False] * 32 + [True] * 8
+    assert [slot is None for slot in sent] == [False] * 32 + [True] * 8
     queue.open()
-    assert [copy.read() for copy in sent if copy] == [[float(number)] for number in range(32)]
+    arrived = [queue.read(slot, 1) for slot in sent if slot is not None]
+    assert arrived == [[float(number)] for number in range(32)]
     again = [queue.start([torch.tensor(9.0)]) for _ in range(32)]
-    assert all(copy is not None and copy.read() == [9.0] for copy in again)
+    assert all(slot is not None and queue.read(slot, 1) == [9.0] for slot in again)
 
 
 class Far(torch.Tensor):

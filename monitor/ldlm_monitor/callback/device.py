@@ -28,33 +28,12 @@ SAMPLE_SECONDS = 5.0
 anything."""
 
 
-class Copy:
-    """Values of one step under way to the host.
+class DeviceCopies:
+    """The pinned memory of one device, and what is under way into it.
 
-    The memory itself shows that they came: to ask the driver costs the loop a call, and from
+    The memory itself shows that values came: to ask the driver costs the loop a call, and from
     another thread would spoil a CUDA graph that is captured meanwhile.
     """
-
-    __slots__ = ("_cells", "_count", "_free", "_slot")
-
-    def __init__(self, cells: Any, count: int, slot: int, free: list[int]) -> None:
-        self._cells = cells
-        self._count = count
-        self._slot = slot
-        self._free = free
-
-    def read(self) -> list[float] | None:
-        """The values, None while they are under way."""
-        words = (ctypes.c_uint32 * self._count).from_address(self._cells.data_ptr())
-        if _UNWRITTEN in tuple(words):
-            return None
-        values: list[float] = self._cells.tolist()
-        self._free.append(self._slot)
-        return values
-
-
-class DeviceCopies:
-    """The pinned memory of one device, and what is under way into it."""
 
     def __init__(self, device: Any) -> None:
         torch = sys.modules["torch"]
@@ -64,8 +43,11 @@ class DeviceCopies:
         self._free = list(range(SLOTS))
         self._views: dict[tuple[int, int], Any] = {}
 
-    def start(self, tensors: Sequence[Any]) -> Copy | None:
-        """Send the values of tensors with one element each; None if too much is under way."""
+    def start(self, tensors: Sequence[Any]) -> int | None:
+        """Send the values of tensors with one element each; None if too much is under way.
+
+        Returns the slot to `read`.
+        """
         if not self._free or len(tensors) > WIDTH:
             return None
         float32 = self._torch.float32
@@ -78,10 +60,20 @@ class DeviceCopies:
             ctypes.memmove(cells.data_ptr(), _BLANK, 4 * count)
             stacked = self._torch.stack(flat) if count > 1 else flat[0].reshape(1)
             cells.copy_(stacked, non_blocking=True)
-            return Copy(cells, count, slot, self._free)
+            return slot
         except BaseException:
             self._free.append(slot)
             raise
+
+    def read(self, slot: int, count: int) -> list[float] | None:
+        """The values that were sent, once; None while they are under way."""
+        cells = self._cells(slot, count)
+        words = (ctypes.c_uint32 * count).from_address(cells.data_ptr())
+        if _UNWRITTEN in tuple(words):
+            return None
+        values: list[float] = cells.tolist()
+        self._free.append(slot)
+        return values
 
     def _cells(self, slot: int, count: int) -> Any:
         view = self._views.get((slot, count))
@@ -107,7 +99,8 @@ def local_value(tensor: Any) -> Any | None:
         if not all(placement.is_replicate() for placement in tensor.placements):
             return None
         tensor = tensor.to_local()
-    if tensor.numel() != 1 or tensor.is_complex() or tensor.layout is not _strided():
+    strided = sys.modules["torch"].strided
+    if tensor.numel() != 1 or tensor.is_complex() or tensor.layout is not strided:
         return None
     return tensor.detach()
 
@@ -118,10 +111,6 @@ def host_number(tensor: Any) -> float:
     while isinstance(value, list):
         value = value[0]
     return float(value)
-
-
-def _strided() -> Any:
-    return sys.modules["torch"].strided
 
 
 def is_capturing() -> bool:

@@ -93,13 +93,7 @@ class HealthCallback:
         self._errors = 0
         try:
             options = Options(
-                config=config or {},
-                framework=framework,
-                serve=serve,
-                sigterm=sigterm,
-                stack_signal=stack_signal,
-                flight_recorder=flight_recorder,
-                gpu=gpu,
+                config or {}, framework, serve, sigterm, stack_signal, flight_recorder, gpu
             )
             leave_uncompiled(_hooks)
             launch = Launch.detect(run, out, rank, world_size)

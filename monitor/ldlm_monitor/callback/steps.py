@@ -7,9 +7,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from ldlm_monitor.callback.device import Copy, DeviceCopies, is_capturing
+from ldlm_monitor.callback.device import DeviceCopies, is_capturing
 from ldlm_monitor.callback.rank import Beat
 from ldlm_monitor.callback.rows import (
     Entry,
@@ -31,6 +31,8 @@ _ANNOUNCED = {
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
 """Longer than almost all steps: the loop settles its own copies where it goes on."""
+_Sent: TypeAlias = tuple[list[str], DeviceCopies, int]
+"""Names of values that are under way, and the slot of their device where they arrive."""
 
 
 class Steps:
@@ -68,7 +70,7 @@ class Steps:
         self._paused = 0.0
         self._data: float | None = None
         self._copies: dict[Any, DeviceCopies | None] = {}
-        self._waiting: deque[tuple[Entry, list[tuple[list[str], Copy]]]] = deque()
+        self._waiting: deque[tuple[Entry, list[_Sent]]] = deque()
         self._settling = threading.Lock()
 
     def step(self, step: Any, given: dict[str, Any], samples: Any, tokens: Any, batch: Any) -> None:
@@ -178,7 +180,7 @@ class Steps:
         """Pass on the steps that wait, without the values that did not come."""
         while self._waiting:
             entry, copies = self._waiting.popleft()
-            self.unread += sum(len(names) for names, _ in copies)
+            self.unread += sum(len(names) for names, _, _ in copies)
             self._put(entry)
 
     def _file(self, entry: Entry, on_device: dict[str, Any] | None) -> None:
@@ -196,8 +198,8 @@ class Steps:
         """Pass on the oldest step if all of its values are there."""
         entry, copies = self._waiting[0]
         while copies:
-            names, copy = copies[-1]
-            values = copy.read()
+            names, device, slot = copies[-1]
+            values = device.read(slot, len(names))
             if values is None:
                 return False
             entry[5].update(zip(names, values, strict=True))
@@ -207,32 +209,28 @@ class Steps:
         self._waiting.popleft()
         return True
 
-    def _send(self, on_device: dict[str, Any]) -> list[tuple[list[str], Copy]]:
+    def _send(self, on_device: dict[str, Any]) -> list[_Sent]:
         by_device: dict[Any, list[str]] = {}
         for name, tensor in on_device.items():
             by_device.setdefault(tensor.device, []).append(name)
         sent = []
+        capturing = is_capturing()
         for device, names in by_device.items():
-            copy = None
-            if not is_capturing():
-                copy = self._start_copy(device, [on_device[name] for name in names])
-            if copy is None:
+            copies = slot = None
+            try:
+                if not capturing:
+                    if device not in self._copies:
+                        self._copies[device] = DeviceCopies(device)
+                    copies = self._copies[device]
+                if copies is not None:
+                    slot = copies.start([on_device[name] for name in names])
+            except Exception:  # noqa: BLE001 this kind of device allows none, so none is tried again
+                self._copies[device] = None
+            if copies is None or slot is None:
                 self.unread += len(names)
             else:
-                sent.append((names, copy))
+                sent.append((names, copies, slot))
         return sent
-
-    def _start_copy(self, device: Any, tensors: list[Any]) -> Copy | None:
-        """None where too many copies are pending, or this kind of device allows none."""
-        try:
-            if device not in self._copies:
-                self._copies[device] = None
-                self._copies[device] = DeviceCopies(device)
-            copies = self._copies[device]
-            return None if copies is None else copies.start(tensors)
-        except Exception:  # noqa: BLE001 the row goes out without these values
-            self._copies[device] = None
-            return None
 
     def _be_in(self, phase: str, since: float) -> None:
         beat = self.beat

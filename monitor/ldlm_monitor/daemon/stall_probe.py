@@ -155,7 +155,9 @@ class Probing:
             return True
         for run, events in answers.items():
             standing = self._standings.get(run)
-            if any(_goes_on(each, asked.since[run]) for each in events):
+            # A rank's own heartbeat is of later than the last step that the monitor knows.
+            beats = [each.time for each in events if isinstance(each, Heartbeat)]
+            if beats and max(beats) > asked.since[run] + 1.0:
                 self._early_at.pop(run, None)  # its rows stopped, so it is looked at in time
             if standing is not None and standing.since == asked.since[run] and events:
                 standing.found = events
@@ -245,8 +247,3 @@ class Probing:
         answer = self._worker.submit(work)
         answer.add_done_callback(lambda _: self._ring())
         return answer
-
-
-def _goes_on(record: Record, since: float) -> bool:
-    """A rank's own heartbeat is of later than the last step that the monitor knows."""
-    return isinstance(record, Heartbeat) and record.time > since + 1.0

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +10,7 @@ from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.evidence import Evidence
 from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources
 from ldlm_monitor.model.view import Confidence
-from ldlm_monitor.text.format import compressed, names_of
+from ldlm_monitor.text.format import compressed, names_of, signal_name
 
 BEFORE_SECONDS: Final = 300.0
 """A machine's fault at most this long before a hang can be its cause: an Xid or an OOM kill ends a
@@ -216,10 +215,7 @@ def exit_text(code: int | None) -> str:
     if code is None:
         return "ended"
     if code < 0:
-        try:
-            return f"was killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"was killed by signal {-code}"
+        return f"was killed by {signal_name(-code) or f'signal {-code}'}"
     return f"left with exit code {code}"
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
-from ldlm_monitor.parse.events import EventRule, signal_name, text_of
+from ldlm_monitor.parse.events import EventRule, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
+from ldlm_monitor.text.format import signal_name
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record, Scalar
@@ -229,7 +230,7 @@ class FailureTable(Block[EventRule]):
             row.setdefault(name, raw.decode() if name == "signal" else int(raw))
         code = row.get("exitcode")
         if "signal" not in row and isinstance(code, int) and code < 0:
-            row["signal"] = signal_name(code)
+            row["signal"] = signal_name(-code)
 
     forms = (LineForm(_TABLE_LINE, _line),)
 

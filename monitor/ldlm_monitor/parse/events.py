@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number, quantity
+from ldlm_monitor.text.format import signal_name
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
@@ -184,14 +184,6 @@ def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:
     return raw[:limit].decode("utf-8", errors="replace").strip()
 
 
-def signal_name(exit_code: int) -> str | None:
-    """The signal of a negative exit code."""
-    try:
-        return signal.Signals(-exit_code).name if exit_code < 0 else None
-    except ValueError:
-        return None
-
-
 def _convert(
     fields: dict[str, FieldValue], name: str, text: str, conversion: formats.Conversion
 ) -> None:
@@ -205,10 +197,8 @@ def _convert(
         fields[name] = number(text)
     else:
         fields[name] = value = _integer(text)
-        if conversion == "exit_code" and value is not None and "signal" not in fields:
-            name_of_signal = signal_name(value)
-            if name_of_signal:
-                fields["signal"] = name_of_signal
+        if conversion == "exit_code" and value is not None and (ended_by := signal_name(-value)):
+            fields.setdefault("signal", ended_by)
 
 
 def _bytes(text: str) -> int | None:

@@ -74,12 +74,8 @@ class Finding:
 def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Finding]:
     """What hangs, those that name a rank at fault first, then by time."""
     groups = {name for dump in dumps for name in (*dump.status, *dump.descriptions)}
-    findings = []
-    for name in sorted(groups):
-        finding = _ProcessGroup(name, dumps, world_size).finding()
-        if finding is not None:
-            findings.append(finding)
-    return sorted(findings, key=lambda each: (not each.names_somebody, each.since))
+    found = (_ProcessGroup(name, dumps, world_size).finding() for name in sorted(groups))
+    return sorted(filter(None, found), key=lambda each: (not each.names_somebody, each.since))
 
 
 def look(

@@ -74,16 +74,11 @@ def pages(folders: Iterable[Path]) -> Iterator[Page]:
 def read(path: Path) -> Page | None:
     """What a file says; None: it is no heartbeat, or is not to be had."""
     try:
-        fd = process.open_regular(path)
+        with open(process.open_regular(path), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            data = _stable(file.fileno()) if status.st_size == SIZE else None
     except OSError:
         return None
-    try:
-        status = os.fstat(fd)
-        data = _stable(fd) if status.st_size == SIZE else None
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
     return None if data is None else page_of(data, path, status.st_uid)
 
 

@@ -115,7 +115,7 @@ class HostProbe:
         apart = max(time.monotonic() - started, APART_SECONDS / 2)
         for case in cases:
             found = events[case.run]
-            looks = self._second(case, firsts[case.run], seen, apart)
+            looks = self._second(case, seen, apart)
             died = [rank for rank, look in looks.items() if look["state"] in _ENDED]
             found[:0] = self._known[case.run].memory.events(case, self._mount, died)
             if looks:
@@ -161,10 +161,9 @@ class HostProbe:
         known.memory.note(self._mount, goes_on=goes_on)
 
     def _second(
-        self, case: ProbeCandidate, family: Family, seen: Scan, apart: float
+        self, case: ProbeCandidate, seen: Scan, apart: float
     ) -> dict[int | None, dict[str, Scalar]]:
         looks: dict[int | None, dict[str, Scalar]] = {}
-        trees = {rank: _tree(each, family) for rank, each in family.ranks.items()}
         for rank, each in self._known[case.run].ranks.items():
             now = self._now(each)
             look: dict[str, Scalar] = {"rank": rank, "pid": each.pid}
@@ -172,25 +171,20 @@ class HostProbe:
             if now is not None and now.status is not None:
                 look["status"] = now.status
             elif now is not None:
-                before = [*trees.get(rank, [each])]
-                moved = self._ticks(before) / process.TICKS
+                # What a rank started, such as its loaders, computes for it.
+                before = [seen.table[pid] for pid in process.descendants([each.pid], seen)]
+                used = sum(one.ticks for one in before) / process.TICKS
+                after = ((self._now(one) or one).ticks for one in before)
+                moved = sum(after) / process.TICKS - used
                 look["cores"] = round(moved / apart, 2)
                 age = max(
                     case.last_progress_at - seen.booted_at - each.started / process.TICKS, 1.0
                 )
-                used = sum(one.ticks for one in before) / process.TICKS
                 look["usual_cores"] = round((used + moved) / age, 4)
                 if (place := process.waits_in(each.pid, self._proc)) is not None:
                     look["waits_in"] = place
             looks[rank] = look
         return looks
-
-    def _ticks(self, before: Sequence[Process]) -> int:
-        used = 0
-        for each in before:
-            now = self._now(each)
-            used += now.ticks - each.ticks if now is not None else 0
-        return used
 
     # NCCL
 
@@ -210,14 +204,6 @@ class HostProbe:
                 yield nccl_ras.event_of(case, nccl_ras.ask(address, min(left, 3.0)))
             except nccl_ras.RasError as problem:
                 log.debug("%s", problem)
-
-
-def _tree(root: Process, family: Family) -> list[Process]:
-    """A rank's process and those that it started: its loaders compute for it."""
-    found = [root]
-    for each in found:
-        found += [other for other in family.members.values() if other.parent == each.pid]
-    return found
 
 
 def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:

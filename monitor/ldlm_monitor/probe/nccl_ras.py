@@ -52,6 +52,10 @@ class _Status(msgspec.Struct):
     async_error: int = 0
     abort_flag: bool = False
 
+    @property
+    def failed(self) -> bool:
+        return self.abort_flag or self.async_error not in (0, 7)  # ncclSuccess, ncclInProgress
+
 
 class _RasRank(msgspec.Struct):
     rank: int
@@ -129,19 +133,11 @@ def _of_json(answer: _RasAnswer) -> list[Suspect]:
     suspects: list[Suspect] = []
     for each in answer.communicators:
         for rank in each.missing_ranks:
-            how = "missing"
-            if rank.status.considered_dead:
-                how = "dead"
-            elif rank.status.unresponsive:
-                how = "unresponsive"
-            suspects.append(_suspect(rank, how))
-        suspects += [_suspect(rank, "failed") for rank in each.ranks if _failed(rank.status)]
+            how = "unresponsive" if rank.status.unresponsive else "missing"
+            suspects.append(_suspect(rank, "dead" if rank.status.considered_dead else how))
+        suspects += [_suspect(rank, "failed") for rank in each.ranks if rank.status.failed]
         suspects += [_suspect(rank, "behind") for rank in _behind(each.ranks)]
     return [*dict.fromkeys(suspects)]
-
-
-def _failed(status: _Status) -> bool:
-    return status.abort_flag or status.async_error not in (0, 7)  # ncclSuccess, ncclInProgress
 
 
 def _behind(ranks: list[_RasRank]) -> Iterable[_RasRank]:

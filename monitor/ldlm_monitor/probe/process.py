@@ -146,7 +146,7 @@ def family(
     seen = seen or scan()
     writers, filters = _writers(logs, seen)
     found = writers | ({*(named or {}).values()} & seen.table.keys())
-    members = {pid: seen.table[pid] for pid in _descendants(found, seen)}
+    members = {pid: seen.table[pid] for pid in descendants(found, seen)}
     ranks = {rank: members[pid] for rank, pid in (named or {}).items() if pid in members}
     return Family(members, ranks or _main_processes(members, filters, seen.proc))
 
@@ -190,9 +190,9 @@ def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
 def _is_filter(pid: int, proc: Path) -> bool:
     """Whether a process waits for its standard input, as `tee` does; True where unknown."""
     call = read_text(proc / str(pid) / "syscall").split()
+    if len(call) > 1 and call[0].isdecimal() and int(call[1], 16) != 0:
+        return False
     place = waits_in(pid, proc)
-    if len(call) > 1 and call[0].isdecimal():
-        return int(call[1], 16) == 0 and (place is None or "pipe" in place)
     return place is None or "pipe" in place
 
 
@@ -225,7 +225,8 @@ def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: P
     return main
 
 
-def _descendants(roots: Collection[int], seen: Scan) -> set[int]:
+def descendants(roots: Collection[int], seen: Scan) -> set[int]:
+    """These processes and all that they started, directly or not."""
     found: set[int] = set()
     ahead = [pid for pid in roots if pid in seen.table]
     while ahead:

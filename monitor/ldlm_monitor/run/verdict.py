@@ -7,7 +7,6 @@ or do not run. NCCL's RAS is used against ranks only: what it does not list may 
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from ldlm_monitor.model.records import Event, Heartbeat, Position, Scalar
 from ldlm_monitor.model.view import VerdictView
 from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.text.format import signal_name
 
 _ENDINGS: Final[Mapping[str, Literal["finished", "crashed", "killed"]]] = {
     "finished": "finished",
@@ -73,8 +73,9 @@ def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bo
             word="killed", reasons=(f"{who} is gone", f"out of memory: {killed.message}")
         )
     ends = [status for look in gone if isinstance(status := look.get("status"), int)]
-    if signals := [_signal(status & 0x7F) for status in ends if status & 0x7F]:
-        return VerdictView(word="killed", reasons=(f"{who} was ended by {signals[0]}",))
+    if numbers := [status & 0x7F for status in ends if status & 0x7F]:
+        by = signal_name(numbers[0]) or f"signal {numbers[0]}"
+        return VerdictView(word="killed", reasons=(f"{who} was ended by {by}",))
     if codes := [status >> 8 for status in ends if status >> 8]:
         return VerdictView(word="crashed", reasons=(f"{who} ended with exit code {codes[0]}",))
     if complete or (ends and len(ends) == len(gone)):
@@ -146,13 +147,6 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
         if event.kind in ("log_silence", "exit_without_error") and isinstance(found, list):
             return [each for each in found if isinstance(each, dict)]  # type: ignore[misc]
     return []
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 _MAX_EVENTS = 64

@@ -133,18 +133,12 @@ class HostNames:
             return True
         try:
             name = _normalized(urlsplit(f"//{header}").hostname or "")
+            if name not in self._allowed:
+                ipaddress.ip_address(name)
         except ValueError:
             return False
-        return name in self._allowed or _is_address(name)
+        return True
 
 
 def _normalized(name: str) -> str:
     return name.lower().removesuffix(".")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

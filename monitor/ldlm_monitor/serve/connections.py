@@ -33,34 +33,21 @@ class ClientConnection(socket.socket):
         super().__init__(family, kind, protocol, fileno=accepted.detach())
         self.task: asyncio.Task[None] | None = None
         self.deadline = 0.0
-        self._is_answering = False
+        self.is_answering = False
         self._clients = listener.clients
         self._address = address
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether its request has not arrived yet."""
-        return not self._is_answering
-
-    def await_request(self) -> None:
-        """Cut the connection unless a request arrives in REQUEST_SECONDS."""
-        self._is_answering = False
-        self._set_deadline(REQUEST_SECONDS)
-
-    def answer(self) -> None:
-        """Cut the connection unless `await_request` is called in ANSWER_SECONDS."""
-        self._is_answering = True
-        self._set_deadline(ANSWER_SECONDS)
-
-    def _set_deadline(self, seconds: float) -> None:
+    def begin(self, *, answering: bool) -> None:
+        """Wait for a request, or answer it; cut the connection if that takes too long."""
+        self.is_answering = answering
         if self._clients.get(self._address) is not self:
             self.cut()
             return
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self.deadline = loop.time() + seconds
+        self.deadline = loop.time() + (ANSWER_SECONDS if answering else REQUEST_SECONDS)
         self._timer = loop.call_at(self.deadline, self.cut)
 
     def cut(self) -> None:
@@ -80,7 +67,7 @@ class ClientConnection(socket.socket):
         if self._clients.get(self._address) is self:
             del self._clients[self._address]
         # A handler that runs in a thread is waited for, so that the bound on threads holds.
-        if self.task is not None and not self._is_answering:
+        if self.task is not None and not self.is_answering:
             self.task.cancel()
 
 
@@ -114,7 +101,7 @@ class Listener(socket.socket):
             accepted, address = super().accept()
             if not self._is_stopping and self._has_place():
                 client = self.clients[address[:2]] = ClientConnection(accepted, self, address[:2])
-                client.await_request()
+                client.begin(answering=False)
                 return client, address
             with contextlib.suppress(OSError), accepted:
                 if not self._encrypts:
@@ -124,7 +111,7 @@ class Listener(socket.socket):
     def _has_place(self) -> bool:
         if len(self.clients) < MAX_CONNECTIONS:
             return True
-        waiting = [client for client in self.clients.values() if client.is_waiting]
+        waiting = [client for client in self.clients.values() if not client.is_answering]
         if waiting:
             # All who wait have the same time: the next deadline is that of the longest wait.
             min(waiting, key=lambda client: client.deadline).cut()

@@ -32,30 +32,30 @@ _READABLE_BY_ALL = 0o644
 """Prometheus is another user; the file of service discovery holds no secret."""
 
 
-class _SnapshotCollector(Collector):
-    """Series by metric name, one family each, in alphabetical order."""
-
-    def __init__(self, series: dict[str, dict[Labels, float]], redact: Callable[[str], str]):
-        self._series = series
-        self._redact = redact
+class _Families(list[Family], Collector):
+    """Families as the library asks for them."""
 
     def collect(self) -> Iterator[Family]:
-        for name in sorted(self._series):
-            yield self._family(name, self._series[name])
+        return iter(self)
 
-    def _family(self, name: str, series: Mapping[Labels, float]) -> Family:
-        metric = names.METRICS.get(name) or _detected(name)
-        # The library adds `_total` to a counter's family where the format requires it.
-        counter = metric.kind == "counter"
-        family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
-        # Redaction may make two series equal: the last one counts.
-        shown = {
-            tuple((label, _exportable(self._redact(text))) for label, text in labels): value
-            for labels, value in series.items()
-        }
-        for labels, value in shown.items():
-            family.add_sample(name, dict(labels), value)
-        return family
+
+def _family(name: str, series: Mapping[Labels, float], redact: Callable[[str], str]) -> Family:
+    words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
+    detected = names.Metric(name, f"Computed by a detector: {words}.")
+    metric = names.METRICS.get(name, detected)
+    # The library adds `_total` to a counter's family where the format requires it.
+    counter = metric.kind == "counter"
+    family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
+    # Redaction may make two series equal: the last one counts.
+    shown = {
+        tuple(
+            (label, encodable(redact(text)).translate(_UNEXPORTABLE)) for label, text in labels
+        ): value
+        for labels, value in series.items()
+    }
+    for labels, value in shown.items():
+        family.add_sample(name, dict(labels), value)
+    return family
 
 
 def exposition(
@@ -77,27 +77,11 @@ def exposition(
     core = core_points(snapshot.monitor)
     for point in chain(snapshot.points, core, edge_points(notifications, behind, free)):
         series.setdefault(point.name, {})[point.labels] = point.value
-    collector = _SnapshotCollector(series, redact)
-    if _prefers_openmetrics(accept):
-        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(collector)
-    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(collector)
-
-
-def _detected(name: str) -> names.Metric:
-    words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
-    return names.Metric(name, f"Computed by a detector: {words}.")
-
-
-def _exportable(value: str) -> str:
-    return encodable(value).translate(_UNEXPORTABLE)
-
-
-def _prefers_openmetrics(accept: str) -> bool:
-    """Whether `Accept` names OpenMetrics, and not the text format before it.
-
-    Prometheus lists the formats by their weights.
-    """
-    return OPENMETRICS in accept.lower().partition(TEXT)[0]
+    families = _Families(_family(name, series[name], redact) for name in sorted(series))
+    # Prometheus lists the formats by their weights, so the first that is named counts.
+    if OPENMETRICS in accept.lower().partition(TEXT)[0]:
+        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(families)
+    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(families)
 
 
 def target(host: str, port: int, node: str) -> str:

@@ -88,11 +88,11 @@ class _ServerLimits:
                 return
             scope["state"]["body"] = body
             app = self._app if len(body) <= MAX_BODY else _TOO_LARGE
-        client.answer()
+        client.begin(answering=True)
         try:
             await app(scope, receive, send)
         finally:
-            client.await_request()
+            client.begin(answering=False)
 
 
 def _refusal(scope: Scope) -> ASGIApp | None:
@@ -148,7 +148,9 @@ class Server:
         self._app = ASGIWrapper(cast(Any, _ServerLimits(site.app(), self._listener)))
         self._stopping: Future[None] = Future()
         # The threads of handlers inherit `daemon`: one that hangs does not delay the exit.
-        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve()), name="http", daemon=True
+        )
 
     def start(self) -> None:
         """Answer requests from now on."""
@@ -160,9 +162,6 @@ class Server:
             self._stopping.set_result(None)
             self._thread.join(_STOP_SECONDS)
         self._listener.close()
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
 
     async def _serve(self) -> None:
         context = None

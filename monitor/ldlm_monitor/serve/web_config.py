@@ -213,21 +213,19 @@ class Gate:
             return
         self._stamps = stamps
         try:
-            self._reload(self._file)
+            fresh = load(self._file)
+            if (fresh.tls is None) is self.encrypts:
+                raise ConfigError(
+                    "TLS is switched on and off by a restart only",
+                    where=f"{self._file}: tls_server_config",
+                    remedy="restart the monitor",
+                )
         except ConfigError as problem:
             log.error("%s; the configuration loaded before stays in use", problem)
-
-    def _reload(self, file: Path) -> None:
-        fresh = load(file)
-        if (fresh.tls is None) is self.encrypts:
-            raise ConfigError(
-                "TLS is switched on and off by a restart only",
-                where=f"{file}: tls_server_config",
-                remedy="restart the monitor",
-            )
+            return
         self._current = fresh
         self._stamps = self._read_stamps()
-        log.info("%s is reloaded", file)
+        log.info("%s is reloaded", self._file)
 
     def _read_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stamp(file) for file in self._current.files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -12,6 +13,14 @@ _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNKNOWN = "-"
 _MOST_SPANS = 400
 """Spans of ranks in one text: some 3000 characters, which a message still shows."""
+
+
+def signal_name(number: int) -> str | None:
+    """Such as `SIGTERM`; None where no signal has this number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
 
 
 def number(value: float | None, digits: int = 5) -> str:
