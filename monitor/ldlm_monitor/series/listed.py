@@ -4,15 +4,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ldlm_monitor.model.points import Labels, Matcher, Series
+from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.series.store import satisfies
 
 ENDED: Final = None
 """In place of a value: the series ends at this time."""
 
 
-class ListedSeries:
-    """A `points.Storage`. What is listed becomes visible as time passes: see `pass_time`."""
+class ListedSeries(Storage):
+    """What is listed becomes visible as time passes: see `pass_time`."""
 
     def __init__(self) -> None:
         self._series: dict[Labels, tuple[list[float], list[float | None]]] = {}
