@@ -180,10 +180,7 @@ class _Evaluation:
         others = [self.value(argument, at) for argument in node.arguments[1:]]
         whole = OVER_VECTOR.get(node.function)
         if whole is not None:
-            result = whole(vector, *others)
-            if node.function not in KEEPS_NAME:
-                result = [(self.unnamed(labels), value) for labels, value in result]
-            return unique(result)
+            return self._renamed(node, whole(vector, *others))
         compute = ELEMENTWISE[node.function]
         rename = self.unnamed
         return unique([(rename(labels), compute(value, *others)) for labels, value in vector])
@@ -200,17 +197,14 @@ class _Evaluation:
         if node.function == "predict_linear":
             scalars.insert(0, at)
         compute = OVER_RANGE[node.function]
-        rename = _same if node.function in KEEPS_NAME else self.unnamed
-        result: Vector = []
-        for window in self.windows(operand, at):
-            value = compute(window, *scalars)
-            if value is not None:
-                result.append((rename(window.labels), value))
+        found = [(each.labels, compute(each, *scalars)) for each in self.windows(operand, at)]
+        result = [(labels, value) for labels, value in found if value is not None]
+        return self._renamed(node, result)
+
+    def _renamed(self, node: Call, result: Vector) -> Vector:
+        if node.function not in KEEPS_NAME:
+            result = [(self.unnamed(labels), value) for labels, value in result]
         return unique(result)
-
-
-def _same(labels: Labels) -> Labels:
-    return labels
 
 
 def _timestamp(query: _Evaluation, node: Call, at: float) -> Vector:

@@ -29,10 +29,6 @@ class Segment:
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
-    def reaches(self, start: float) -> bool:
-        """Whether any of it lies behind `start`."""
-        return self.ended is None or self.ended > start
-
     def since(self, start: float) -> Segment:
         """What of it lies behind `start`, and the value that still held then."""
         old = max(bisect_right(self.times, start) - 1, 0)
@@ -260,7 +256,11 @@ class SeriesStore:
         """Drop what no rule can look back to; the value that still held then stays."""
         del self._extra[: bisect_left(self._extra, before)]
         for labels, kept in list(self._series.items()):
-            kept.segments = [s.since(before) for s in kept.segments if s.reaches(before)]
+            kept.segments = [
+                segment.since(before)
+                for segment in kept.segments
+                if segment.ended is None or segment.ended > before
+            ]
             if not kept.segments:
                 name = labels[0][1]
                 del self._series[labels]
