@@ -144,13 +144,10 @@ class _TestRun:
         """Store the results of a rule, which later rules read in the same evaluation."""
         self._write(name, samples, at)
         if name == ALERTS_SERIES:
-            starts = [
-                VectorSample(
-                    tuple(sorted({**alert.labels, ALERT_NAME: alert.rule.name}.items())),
-                    alert.active_at,
-                )
-                for alert in self._states.alerts()
-            ]
+            starts = []
+            for alert in self._states.alerts():
+                labels = {**alert.labels, ALERT_NAME: alert.rule.name}
+                starts.append(VectorSample(tuple(sorted(labels.items())), alert.active_at))
             self._write(FOR_STATE_SERIES, starts, at)
 
     def _write(self, name: str, samples: Sequence[VectorSample], at: float) -> None:

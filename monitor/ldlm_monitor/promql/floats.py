@@ -110,15 +110,13 @@ def _carried_mean(values: Sequence[float]) -> float:
     for count in range(2, len(values) + 1):
         new, new_lost = add_compensated(values[count - 1], total, lost)
         if math.isinf(new):
-            before = count - 1
-            return _continue_mean(values, before, total / before, lost / before)
+            return _continue_mean(values, count, total / (count - 1), lost / (count - 1))
         total, lost = new, new_lost
     return (total + lost) / len(values)
 
 
-def _continue_mean(values: Sequence[float], done: int, mean: float, lost: float) -> float:
-    for count in range(done + 1, len(values) + 1):
-        value = values[count - 1]
+def _continue_mean(values: Sequence[float], first: int, mean: float, lost: float) -> float:
+    for count, value in enumerate(values[first - 1 :], first):
         if math.isinf(mean) and (value == mean or math.isfinite(value)):
             continue
         step = value / count - (mean + lost) / count

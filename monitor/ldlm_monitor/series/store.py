@@ -49,18 +49,16 @@ class Segment:
 
     def put(self, value: float, at: float) -> bool:
         """Keep a value from `at` on; False if it is the last one."""
-        if self.times and _same(self.values[-1], value):
-            return False
+        if self.times:
+            old = self.values[-1]
+            if old == value or (math.isnan(old) and math.isnan(value)):
+                return False
         if self.times and self.times[-1] == at:
             self.values[-1] = value
         else:
             self.times.append(at)
             self.values.append(value)
         return True
-
-
-def _same(old: float, new: float) -> bool:
-    return old == new or (math.isnan(old) and math.isnan(new))
 
 
 def is_matched(labels: Labels, matchers: Sequence[Matcher]) -> bool:
