@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Series, make_labels
-from ldlm_monitor.promql import Evaluator, parse
+from ldlm_monitor.model.points import Labels, Series, Storage, make_labels
+from ldlm_monitor.promql import LOOKBACK, Evaluator, parse
 from ldlm_monitor.promql.floats import mean_of, modulo, power, quantile_of, variance_of
 
 floats = st.floats(allow_nan=True, allow_infinity=True)
@@ -49,9 +49,9 @@ def test_a_range_still_holds_the_samples_of_a_series_that_ended(storage_of: Any)
 
 def test_the_lookback_and_ranges_are_open_on_the_left(storage_of: Any) -> None:
     storage = storage_of([series(times=[0.0], values=[3.0])])
-    evaluator = Evaluator(storage, lookback=10.0)
-    assert evaluator(parse("x"), 9.9)
-    assert not evaluator(parse("x"), 10.0)
+    evaluator = Evaluator(storage)
+    assert evaluator(parse("x"), LOOKBACK - 0.1)
+    assert not evaluator(parse("x"), LOOKBACK)
     assert not evaluator(parse("sum_over_time(x[10s])"), 10.0)
 
 
@@ -74,7 +74,7 @@ def test_a_name_that_is_dropped_is_gone_at_once_unless_its_removal_is_delayed(
         for name, value in (("x", 1.0), ("y", 2.0))
     ]
 
-    class Twins:
+    class Twins(Storage):
         def select(self, *_: object) -> list[Series]:
             return twins
 
@@ -105,7 +105,7 @@ rows = st.dictionaries(
 
 @given(rows)
 def test_every_element_belongs_to_exactly_one_group(values: dict[tuple[str, str], float]) -> None:
-    class Rows:
+    class Rows(Storage):
         def select(self, *_: object) -> list[Series]:
             return [
                 series(times=[0.0], values=[value], run=run, rank=rank)

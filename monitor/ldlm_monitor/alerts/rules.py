@@ -119,10 +119,6 @@ def parse_duration(text: str) -> float:
     return sum(int(count) * unit for count, unit in zip(found.groups("0"), _UNITS, strict=True))
 
 
-def _duration(value: Any) -> float:
-    return parse_duration(str(value))
-
-
 def _text(value: Any) -> str:
     """Text of a scalar: Prometheus reads `severity: 1` and `expr: 1` as text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -130,7 +126,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-_Duration: TypeAlias = Annotated[float, BeforeValidator(_duration)]
+_Duration: TypeAlias = Annotated[float, BeforeValidator(lambda value: parse_duration(str(value)))]
 _Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
 
 

@@ -86,12 +86,11 @@ class AlertStates(Generic[E]):
     def due(self) -> float:
         """The earliest time at which a `for` or a `keep_firing_for` runs out; infinite: never."""
         times: list[float] = []
-        for alerts in self._by_rule:
-            for alert in alerts.values():
-                if alert.state == "pending":
-                    times.append(alert.active_at + alert.rule.hold)
-                elif alert.absent_since is not None:
-                    times.append(alert.absent_since + alert.rule.keep_firing_for)
+        for alert in self.alerts():
+            if alert.state == "pending":
+                times.append(alert.active_at + alert.rule.hold)
+            elif alert.absent_since is not None:
+                times.append(alert.absent_since + alert.rule.keep_firing_for)
         return min(times, default=math.inf)
 
     def evaluate(
@@ -147,7 +146,7 @@ class AlertStates(Generic[E]):
         of_name = [
             sample
             for other, samples in sorted(self._recorded.items())
-            if _records(rules[other], rule.record)
+            if isinstance(of := rules[other], RecordingRule) and of.record == rule.record
             for sample in samples
         ]
         record(rule.record, of_name, at)
@@ -160,13 +159,8 @@ class AlertStates(Generic[E]):
                 ),
                 1.0,
             )
-            for alerts in self._by_rule
-            for alert in alerts.values()
+            for alert in self.alerts()
         ]
-
-
-def _records(rule: AlertRule[E] | RecordingRule[E], name: str) -> bool:
-    return isinstance(rule, RecordingRule) and rule.record == name
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
@@ -245,10 +239,9 @@ def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition
         if known:
             reason = "condition held for its duration"
             return [_transition(alert, at, "firing", "pending", reason)]
-        return [_transition(alert, at, "firing", "inactive", "condition holds")]
-    if known:
+    elif known:
         return []
-    return [_transition(alert, at, "pending", "inactive", "condition holds")]
+    return [_transition(alert, at, alert.state, "inactive", "condition holds")]
 
 
 def _transition(

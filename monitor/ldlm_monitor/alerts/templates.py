@@ -36,11 +36,6 @@ class _Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class _Show:
-    operand: _Operand
-
-
-@dataclass(frozen=True, slots=True)
 class _Branch:
     """`if` or (`rebind`) `with`, and the parts of its two branches."""
 
@@ -50,7 +45,7 @@ class _Branch:
     otherwise: tuple["_Part", ...]
 
 
-_Part: TypeAlias = str | _Show | _Branch
+_Part: TypeAlias = str | _Operand | _Branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +72,8 @@ def _render(parts: tuple[_Part, ...], scope: _Scope) -> str:
     for part in parts:
         if isinstance(part, str):
             shown.append(part)
-        elif isinstance(part, _Show):
-            result = part.operand.read(scope)
+        elif isinstance(part, _Operand):
+            result = part.read(scope)
             shown.append(result if isinstance(result, str) else go_float(result))
         else:
             shown.append(_render_branch(part, scope))
@@ -134,7 +129,7 @@ class _TemplateParser:
             if word in {"if", "with"}:
                 parts.append(self._block(word, rest))
             else:
-                parts.append(_Show(self._pipeline(text)))
+                parts.append(self._pipeline(text))
         return tuple(parts), None
 
     def _block(self, word: str, rest: str) -> _Branch:
@@ -183,7 +178,8 @@ class _TemplateParser:
             given = [self._operand(word) for word in arguments] + ([piped] if piped else [])
             if len(given) != 1 or given[0].kind != "number":
                 raise _refused(f"{name} of anything but one number", self._source)
-            return _filtered(FILTERS[name], given[0])
+            shown, read = FILTERS[name], given[0].read
+            return _Operand("text", lambda scope: shown(float(read(scope))))
         if arguments or piped:
             raise _refused(name, self._source)
         return self._operand(name)
@@ -228,11 +224,6 @@ def _fits(verb: str, kind: Literal["text", "number"]) -> bool:
     if kind == "text":
         return re.fullmatch(r"%-?(?:[1-9]\d*)?(?:\.\d+)?s", verb) is not None
     return verb == "%g" or verb[-1] in "ef" or (verb[-1] == "g" and "." in verb)
-
-
-def _filtered(function: Callable[[float], str], operand: _Operand) -> _Operand:
-    read = operand.read
-    return _Operand("text", lambda scope: function(float(read(scope))))
 
 
 def _formatter(template: str, operands: list[_Operand]) -> _Read:

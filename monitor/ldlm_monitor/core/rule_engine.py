@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
@@ -46,12 +45,6 @@ class _Question:
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
         # Time alone can change it; at a stall limit, runs announce when.
         self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    at: float
-    vector: list[VectorSample]
 
 
 class RuleEngine:
@@ -121,7 +114,7 @@ class RuleEngine:
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
         """Whether a series exists that the alert could be about."""
         given = {name: value for name, value in labels.items() if name not in rule.labels}
-        selectors = result_selectors(rule.expr)
+        selectors = tuple(result_selectors(rule.expr.root))
         for selector in selectors:
             for series, _, _ in self._store.latest(selector.matchers, at - LOOKBACK, at):
                 found = dict(series)
@@ -131,7 +124,14 @@ class RuleEngine:
 
     def points(self) -> list[Point]:
         """The active alerts as they are exported."""
-        return [Point("ldlm_alerts", _labels(alert), 1.0) for alert in self.active]
+        return [
+            Point(
+                "ldlm_alerts",
+                make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state),
+                1.0,
+            )
+            for alert in self.active
+        ]
 
     def healths(self) -> Mapping[str, Health]:
         """By run, the health that its firing alerts mean; runs without any are left out."""
@@ -210,7 +210,7 @@ class RuleEngine:
         self._rules = rules
         self._healths = None
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, tuple[float, list[VectorSample]]] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
         self.asks_the_time = any(asked.needs_every_slot for asked in self._asked.values())
 
@@ -219,11 +219,11 @@ class RuleEngine:
         asked = self._asked[expr.text]
         known = self._answers.get(expr.text)
         if known is not None and not asked.always:
-            still = self._store.changed_at(asked.metrics) < known.at - asked.settles_after
-            if still:
-                return known.vector
+            asked_at, vector = known
+            if self._store.changed_at(asked.metrics) < asked_at - asked.settles_after:
+                return vector
         vector = self._evaluator(expr, at)
-        self._answers[expr.text] = _Answer(at, vector)
+        self._answers[expr.text] = at, vector
         return vector
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
@@ -233,8 +233,3 @@ class RuleEngine:
         if points != self._recorded.get(name):
             self._recorded[name] = points
             self._store.record(name, points)
-
-
-def _labels(alert: ActiveAlert[Expression]) -> Labels:
-    state = {"alertname": alert.rule.name, "alertstate": alert.state}
-    return make_labels(**alert.labels, **state)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.alerts import AlertRule, AlertStates, RecordingRule, RuleSet, load_rules
+from ldlm_monitor.alerts import AlertRule, AlertStates, RuleSet, load_rules
 from ldlm_monitor.alerts.humanize import go_float
 from ldlm_monitor.alerts.rules import ALERT_NAME, parse_duration
 from ldlm_monitor.alerts.state import ALERTS_SERIES
@@ -132,10 +132,11 @@ class _TestRun:
         self._states.evaluate(
             self._evaluator, at, ending=lambda *_: "resolved", record=self._record
         )
+        titles = [
+            rule.name if isinstance(rule, AlertRule) else rule.record for rule in self._rules.rules
+        ]
         return [
-            self._named(
-                f"    rule: {_title(self._rules.rules[index])}, time: {at:g}s, err: {problem}"
-            )
+            self._named(f"    rule: {titles[index]}, time: {at:g}s, err: {problem}")
             for index, problem in self._states.health.items()
         ]
 
@@ -143,13 +144,10 @@ class _TestRun:
         """Store the results of a rule, which later rules read in the same evaluation."""
         self._write(name, samples, at)
         if name == ALERTS_SERIES:
-            starts = [
-                VectorSample(
-                    tuple(sorted({**alert.labels, ALERT_NAME: alert.rule.name}.items())),
-                    alert.active_at,
-                )
-                for alert in self._states.alerts()
-            ]
+            starts = []
+            for alert in self._states.alerts():
+                labels = {**alert.labels, ALERT_NAME: alert.rule.name}
+                starts.append(VectorSample(tuple(sorted(labels.items())), alert.active_at))
             self._write(FOR_STATE_SERIES, starts, at)
 
     def _write(self, name: str, samples: Sequence[VectorSample], at: float) -> None:
@@ -217,10 +215,6 @@ def _sample(value: object) -> float | None:
         return ENDED
     assert isinstance(value, float)
     return value
-
-
-def _title(rule: AlertRule[Expression] | RecordingRule[Expression]) -> str:
-    return rule.name if isinstance(rule, AlertRule) else rule.record
 
 
 def _has_nan(samples: Sequence[tuple[Labels, float]]) -> bool:

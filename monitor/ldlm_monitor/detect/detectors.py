@@ -112,7 +112,10 @@ _PACES = (
 
 
 class Detectors:
-    """Turns the measurements of a run into gauges. `run` is the run's name."""
+    """Turns the measurements of a run into gauges. `run` is the run's name.
+
+    `points` are the gauges after the last `update`; the same object until the next.
+    """
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -122,12 +125,7 @@ class Detectors:
         self._ranks = RankDetector()
         self._skipped = SkippedSteps()
         self._checkpoints = CheckpointDetector()
-        self._points: list[Point] = []
-
-    @property
-    def points(self) -> list[Point]:
-        """The gauges after the last `update`; the same object until the next."""
-        return self._points
+        self.points: list[Point] = []
 
     def update(self, measured: Measured) -> None:
         """Add what was measured since the last call."""
@@ -143,7 +141,7 @@ class Detectors:
         if measured.step is not None:
             self._skipped.update(measured.step, measured.skipped_steps)
             self._checkpoints.update(measured.step, measured.checkpoints)
-        self._points = list(self._measure())
+        self.points = list(self._measure())
 
     def _detectors(self, quantity: str, rank: int | None) -> tuple[Detector, ...]:
         found = self._by_quantity.get((quantity, rank))

@@ -48,13 +48,10 @@ class ChangePoint:
         for value in map(math.log, values):
             if self._noise:
                 self._watch(value)
-            else:
-                self._learn(value)
-
-    def _learn(self, value: float) -> None:
-        for group in self._unlearned.extend((value,)):
-            self._level = median(group)
-            self._noise = max(spread(group, self._level), LEAST_NOISE)
+                continue
+            for group in self._unlearned.extend((value,)):
+                self._level = median(group)
+                self._noise = max(spread(group, self._level), LEAST_NOISE)
 
     def _watch(self, value: float) -> None:
         score = min(max((value - self._level) / self._noise, -CLIP), CLIP)
@@ -117,10 +114,8 @@ class ThroughputDetector:
         """Names without their prefix, and values."""
         seconds = self._window.values
         if len(seconds) >= PACE_LEAST + PACE_RECENT:
-            yield (
-                "throughput_ratio",
-                median(seconds[:-PACE_RECENT]) / median(seconds[-PACE_RECENT:]),
-            )
+            usual, recent = median(seconds[:-PACE_RECENT]), median(seconds[-PACE_RECENT:])
+            yield "throughput_ratio", usual / recent
         if len(seconds) >= VARIATION:
             last = seconds[-VARIATION:]
             mean = sum(last) / VARIATION

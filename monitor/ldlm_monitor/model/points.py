@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
@@ -54,27 +54,24 @@ class Matcher:
 
 
 class Storage(Protocol):
-    """Where an evaluator finds samples.
-
-    A storage that also has `latest` is asked through it for what an instant
-    selector needs, which is most of what rules ask.
-    """
+    """Where an evaluator finds samples."""
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
-
-
-@runtime_checkable
-class InstantStorage(Storage, Protocol):
-    """A storage that knows the last sample of a series without listing the others."""
 
     def latest(
         self, matchers: Sequence[Matcher], since: float, until: float
     ) -> Iterable[tuple[Labels, float, float]]:
         """Labels, time and value of the last sample in (since, until] of each series.
 
-        A series that ended after that sample, at `until` or before, is left out.
+        A series that ended after that sample, at `until` or before, is left out. Most of what
+        rules ask: a storage may know it without listing the other samples.
         """
+        for series in self.select(matchers, since, until):
+            last = series.times[-1] if len(series.times) else since
+            ended = series.ended is not None and last <= series.ended <= until
+            if last > since and not ended:
+                yield series.labels, last, series.values[-1]
 
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"

@@ -16,7 +16,6 @@ from ldlm_monitor.promql.nodes import (
     Shift,
     Subquery,
     children,
-    names_one_metric,
     walk,
 )
 
@@ -47,24 +46,23 @@ def metric_names(expr: Expression) -> frozenset[str]:
     )
 
 
-def result_selectors(expr: Expression) -> tuple[Selector, ...]:
+def result_selectors(node: Node) -> Iterator[Selector]:
     """The selectors whose series are in its result. Excludes filter-only operands."""
-    return tuple(_result_selectors(expr.root))
-
-
-def _result_selectors(node: Node) -> Iterator[Selector]:
     if isinstance(node, Selector):
         yield node
     elif isinstance(node, Binary) and node.operator in ("and", "unless"):
-        yield from _result_selectors(node.left)
+        yield from result_selectors(node.left)
     else:
         for child in children(node):
-            yield from _result_selectors(child)
+            yield from result_selectors(child)
 
 
 def names_its_metrics(expr: Expression) -> bool:
     """Whether each of its selectors matches one metric by name."""
-    return all(names_one_metric(selector) for selector in selectors(expr))
+    return all(
+        any(matcher.name == NAME and matcher.op == "=" for matcher in selector.matchers)
+        for selector in selectors(expr)
+    )
 
 
 def selectors(expr: Expression) -> Iterator[Selector]:

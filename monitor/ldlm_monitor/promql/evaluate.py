@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ldlm_monitor.model.alert import VectorSample
-from ldlm_monitor.model.points import InstantStorage, Labels, Storage
+from ldlm_monitor.model.points import Labels, Storage
 from ldlm_monitor.promql.analysis import Expression
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
@@ -20,7 +20,6 @@ from ldlm_monitor.promql.functions import (
     labels_of_absent,
 )
 from ldlm_monitor.promql.nodes import (
-    LOOKBACK,
     Aggregation,
     Binary,
     Call,
@@ -40,9 +39,9 @@ from ldlm_monitor.promql.nodes import (
     without_name,
 )
 from ldlm_monitor.promql.operators import (
+    OPERATORS,
     SET_OPERATORS,
     aggregate,
-    combine_scalars,
     combine_sets,
     combine_vectors,
     combine_with_scalar,
@@ -53,22 +52,14 @@ from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
 class Evaluator:
     """Answers expressions from `storage`; an `alert.Query`.
 
-    `lookback` is how old a sample may be for an instant selector, `step` the
-    resolution of subqueries that name none, both in seconds. `delayed_name_removal` is
+    `step` is the resolution in seconds of subqueries that name none. `delayed_name_removal` is
     the feature flag of Prometheus: metric names are dropped at the end of a query, not at once.
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        lookback: float = LOOKBACK,
-        *,
-        step: float = 60.0,
-        delayed_name_removal: bool = False,
+        self, storage: Storage, *, step: float = 60.0, delayed_name_removal: bool = False
     ) -> None:
         self._storage = storage
-        self._instant = storage if isinstance(storage, InstantStorage) else None
-        self._lookback = lookback
         self._step = step
         self._unnamed = name_later if delayed_name_removal else without_name
 
@@ -89,7 +80,7 @@ class Evaluator:
         """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
         at = float(at)
         first, last = at if start is None else start, at if end is None else end
-        selection = Selection(self._storage, self._instant, self._lookback, first, last)
+        selection = Selection(self._storage, first, last)
         value = _Evaluation(selection, self._step, self._unnamed).number(expr.root, at)
         if isinstance(value, float) or self._unnamed is without_name:
             return value
@@ -167,7 +158,7 @@ class _Evaluation:
         left, right = self.number(node.left, at), self.number(node.right, at)
         if isinstance(left, float):
             if isinstance(right, float):
-                return combine_scalars(node, left, right)
+                return float(OPERATORS[node.operator](left, right))
             return unique(combine_with_scalar(node, right, left, self.unnamed, scalar_left=True))
         if isinstance(right, float):
             return unique(combine_with_scalar(node, left, right, self.unnamed, scalar_left=False))
@@ -189,10 +180,7 @@ class _Evaluation:
         others = [self.value(argument, at) for argument in node.arguments[1:]]
         whole = OVER_VECTOR.get(node.function)
         if whole is not None:
-            result = whole(vector, *others)
-            if node.function not in KEEPS_NAME:
-                result = [(self.unnamed(labels), value) for labels, value in result]
-            return unique(result)
+            return self._renamed(node, whole(vector, *others))
         compute = ELEMENTWISE[node.function]
         rename = self.unnamed
         return unique([(rename(labels), compute(value, *others)) for labels, value in vector])
@@ -209,27 +197,23 @@ class _Evaluation:
         if node.function == "predict_linear":
             scalars.insert(0, at)
         compute = OVER_RANGE[node.function]
-        rename = _same if node.function in KEEPS_NAME else self.unnamed
-        result: Vector = []
-        for window in self.windows(operand, at):
-            value = compute(window, *scalars)
-            if value is not None:
-                result.append((rename(window.labels), value))
+        found = [(each.labels, compute(each, *scalars)) for each in self.windows(operand, at)]
+        result = [(labels, value) for labels, value in found if value is not None]
+        return self._renamed(node, result)
+
+    def _renamed(self, node: Call, result: Vector) -> Vector:
+        if node.function not in KEEPS_NAME:
+            result = [(self.unnamed(labels), value) for labels, value in result]
         return unique(result)
-
-
-def _same(labels: Labels) -> Labels:
-    return labels
 
 
 def _timestamp(query: _Evaluation, node: Call, at: float) -> Vector:
     operand = node.arguments[0]
     if isinstance(operand, Selector):
-        found = [
-            (query.unnamed(labels), time) for labels, time, _ in query.selection.latest(operand, at)
-        ]
-        return unique(found)
-    return unique([(query.unnamed(labels), at) for labels, _ in query.vector(operand, at)])
+        found = [(labels, time) for labels, time, _ in query.selection.latest(operand, at)]
+    else:
+        found = [(labels, at) for labels, _ in query.vector(operand, at)]
+    return unique([(query.unnamed(labels), time) for labels, time in found])
 
 
 def _scalar(query: _Evaluation, node: Call, at: float) -> float:
@@ -244,16 +228,11 @@ def _histogram_quantile(query: _Evaluation, node: Call, at: float) -> Vector:
 
 def _absent(query: _Evaluation, node: Call, at: float) -> Vector:
     operand = node.arguments[0]
-    if query.vector(operand, at):
-        return []
-    return [(labels_of_absent(operand), 1.0)]
-
-
-def _absent_over_time(query: _Evaluation, node: Call, at: float) -> Vector:
-    operand = node.arguments[0]
-    if next(query.windows(operand, at), None) is not None:
-        return []
-    return [(labels_of_absent(operand), 1.0)]
+    if isinstance(operand, Range | Subquery):
+        found = next(query.windows(operand, at), None) is not None
+    else:
+        found = bool(query.vector(operand, at))
+    return [] if found else [(labels_of_absent(operand), 1.0)]
 
 
 SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
@@ -264,7 +243,7 @@ SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
     "timestamp": _timestamp,
     "histogram_quantile": _histogram_quantile,
     "absent": _absent,
-    "absent_over_time": _absent_over_time,
+    "absent_over_time": _absent,
 }
 _HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
     Number: lambda query, node, at: node.value,

@@ -5,6 +5,7 @@ and NaN.
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
@@ -42,21 +43,21 @@ def power(left: float, right: float) -> float:
 
 
 ARITHMETIC: dict[str, Callable[[float, float], float]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
     "/": divide,
     "%": modulo,
     "^": power,
     "atan2": math.atan2,
 }
 COMPARISON: dict[str, Callable[[float, float], bool]] = {
-    "==": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-    ">": lambda left, right: left > right,
-    "<": lambda left, right: left < right,
-    ">=": lambda left, right: left >= right,
-    "<=": lambda left, right: left <= right,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
 }
 
 
@@ -109,15 +110,13 @@ def _carried_mean(values: Sequence[float]) -> float:
     for count in range(2, len(values) + 1):
         new, new_lost = add_compensated(values[count - 1], total, lost)
         if math.isinf(new):
-            before = count - 1
-            return _continue_mean(values, before, total / before, lost / before)
+            return _continue_mean(values, count, total / (count - 1), lost / (count - 1))
         total, lost = new, new_lost
     return (total + lost) / len(values)
 
 
-def _continue_mean(values: Sequence[float], done: int, mean: float, lost: float) -> float:
-    for count in range(done + 1, len(values) + 1):
-        value = values[count - 1]
+def _continue_mean(values: Sequence[float], first: int, mean: float, lost: float) -> float:
+    for count, value in enumerate(values[first - 1 :], first):
         if math.isinf(mean) and (value == mean or math.isfinite(value)):
             continue
         step = value / count - (mean + lost) / count
@@ -140,28 +139,23 @@ def has_nan(values: Iterable[float]) -> bool:
     return math.isnan(sum(values))
 
 
-def least_of(values: Sequence[float]) -> float:
-    """The smallest value; NaN only where there is nothing else."""
+def extreme_of(pick: Callable[..., float], values: Sequence[float]) -> float:
+    """The smallest (`min`) or greatest (`max`) value; NaN only where there is nothing else."""
     if not has_nan(values):
-        return min(values)
-    return min((value for value in values if not math.isnan(value)), default=NAN)
+        return pick(values)
+    return pick((value for value in values if not math.isnan(value)), default=NAN)
 
 
-def greatest_of(values: Sequence[float]) -> float:
-    """The greatest value; NaN only where there is nothing else."""
-    if not has_nan(values):
-        return max(values)
-    return max((value for value in values if not math.isnan(value)), default=NAN)
-
-
-def rising(value: float) -> tuple[bool, float]:
-    """Sort key with NaN below everything."""
-    return (False, 0.0) if math.isnan(value) else (True, value)
+def nan_last(value: float) -> tuple[bool, float]:
+    """Sort key with NaN above everything."""
+    return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def quantile_of(rank: float, values: Sequence[float]) -> float:
     """The quantile by linear interpolation between neighbours; NaN counts as smallest."""
-    ordered = sorted(values, key=rising) if has_nan(values) else sorted(values)
+    ordered = sorted(values)
+    if has_nan(values):
+        ordered = sorted(values, key=lambda value: (not math.isnan(value), value))
     if not ordered or math.isnan(rank):
         return NAN
     if rank < 0:
@@ -185,35 +179,18 @@ def decimal_text(value: float) -> str:
     return text.removesuffix(".0")
 
 
-def greater(left: float, right: float) -> float:
-    """`math.Max`: +Inf wins over NaN, NaN over everything else."""
-    if INF in (left, right):
-        return INF
+def clamped(pick: Callable[..., float], left: float, right: float) -> float:
+    """`math.Max` (`max`) or `math.Min`: Inf of its sign wins over NaN, NaN over all else."""
+    wins = pick(INF, -INF)
+    if wins in (left, right):
+        return wins
     if math.isnan(left) or math.isnan(right):
         return NAN
-    return max(left, right)
+    return pick(left, right)
 
 
-def lesser(left: float, right: float) -> float:
-    """`math.Min`: -Inf wins over NaN, NaN over everything else."""
-    if -INF in (left, right):
-        return -INF
-    if math.isnan(left) or math.isnan(right):
-        return NAN
-    return min(left, right)
-
-
-def floor(value: float) -> float:
-    """The greatest integer not above `value`; keeps the sign of zero, NaN and Inf."""
-    return _whole(value, math.floor)
-
-
-def ceil(value: float) -> float:
-    """The smallest integer not below `value`; keeps the sign of zero, NaN and Inf."""
-    return _whole(value, math.ceil)
-
-
-def _whole(value: float, rounded: Callable[[float], int]) -> float:
+def whole(rounded: Callable[[float], int], value: float) -> float:
+    """The value, `rounded` to an integer; keeps the sign of zero, NaN and Inf."""
     if not math.isfinite(value):
         return value
     return math.copysign(float(rounded(value)), value) if abs(value) < 1 else float(rounded(value))

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import re2
@@ -19,14 +19,12 @@ from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.floats import (
     INF,
     NAN,
-    ceil,
+    clamped,
     divide,
-    floor,
-    greater,
-    lesser,
     logarithm,
-    rising,
+    nan_last,
     total,
+    whole,
 )
 from ldlm_monitor.promql.nodes import (
     Node,
@@ -41,7 +39,7 @@ from ldlm_monitor.promql.nodes import (
 
 def _round(value: float, multiple: float) -> float:
     inverse = divide(1.0, multiple)
-    return divide(floor(value * inverse + 0.5), inverse)
+    return divide(whole(math.floor, value * inverse + 0.5), inverse)
 
 
 def _sign(value: float) -> float:
@@ -83,8 +81,8 @@ DATES: dict[str, Callable[[float], float]] = {
 }
 ELEMENTWISE: dict[str, Callable[..., float]] = {
     "abs": abs,
-    "ceil": ceil,
-    "floor": floor,
+    "ceil": partial(whole, math.ceil),
+    "floor": partial(whole, math.floor),
     "round": _round,
     "sgn": _sign,
     "exp": total(math.exp),
@@ -92,8 +90,8 @@ ELEMENTWISE: dict[str, Callable[..., float]] = {
     "log2": logarithm(math.log2),
     "log10": logarithm(math.log10),
     "sqrt": total(math.sqrt),
-    "clamp_min": greater,
-    "clamp_max": lesser,
+    "clamp_min": partial(clamped, max),
+    "clamp_max": partial(clamped, min),
     "deg": math.degrees,
     "rad": math.radians,
     "sin": total(math.sin),
@@ -116,15 +114,7 @@ ELEMENTWISE: dict[str, Callable[..., float]] = {
 def _clamp(vector: Vector, least: float, most: float) -> Vector:
     if most < least:
         return []
-    return [(labels, greater(least, lesser(most, value))) for labels, value in vector]
-
-
-def _sort(vector: Vector) -> Vector:
-    return sorted(vector, key=lambda sample: (math.isnan(sample[1]), rising(sample[1])))
-
-
-def _sort_descending(vector: Vector) -> Vector:
-    return sorted(vector, key=lambda sample: rising(sample[1]), reverse=True)
+    return [(labels, clamped(max, least, clamped(min, most, value))) for labels, value in vector]
 
 
 def _label_replace(vector: Vector, target: str, template: str, source: str, pattern: str) -> Vector:
@@ -182,8 +172,8 @@ def _expand(template: str, match: Any) -> str:
 
 OVER_VECTOR: dict[str, Callable[..., Vector]] = {
     "clamp": _clamp,
-    "sort": _sort,
-    "sort_desc": _sort_descending,
+    "sort": lambda vector: sorted(vector, key=lambda sample: nan_last(sample[1])),
+    "sort_desc": lambda vector: sorted(vector, key=lambda sample: nan_last(-sample[1])),
     "label_replace": _label_replace,
     "label_join": _label_join,
 }

@@ -210,11 +210,6 @@ def with_label(labels: Labels, name: str, value: str) -> Labels:
     return tuple(sorted(present.items()))
 
 
-def names_one_metric(selector: Selector) -> bool:
-    """Whether the selector matches one metric by name."""
-    return any(matcher.name == NAME and matcher.op == "=" for matcher in selector.matchers)
-
-
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it."""
     yield node

@@ -5,6 +5,7 @@ Semantics: Prometheus 3 `promql/engine.go` (`VectorBinop`, set operators, `aggre
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
@@ -12,11 +13,10 @@ from ldlm_monitor.promql.floats import (
     ARITHMETIC,
     COMPARISON,
     decimal_text,
-    greatest_of,
-    least_of,
+    extreme_of,
     mean_of,
+    nan_last,
     quantile_of,
-    rising,
     sum_of,
     variance_of,
 )
@@ -35,6 +35,7 @@ from ldlm_monitor.promql.nodes import (
     without_name,
 )
 
+OPERATORS: dict[str, Callable[[float, float], float]] = {**ARITHMETIC, **COMPARISON}
 SET_OPERATORS = frozenset({"and", "or", "unless"})
 
 
@@ -49,29 +50,19 @@ def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching)
     return [sample for sample in left if (signature(sample[0]) in known) is keep]
 
 
-def combine_scalars(node: Binary, left: float, right: float) -> float:
-    """Both sides are scalars; a comparison yields 0 or 1."""
-    compare = COMPARISON.get(node.operator)
-    if compare is not None:
-        return float(compare(left, right))
-    return ARITHMETIC[node.operator](left, right)
-
-
 def combine_with_scalar(
     node: Binary, vector: Vector, scalar: float, unnamed: Rename, *, scalar_left: bool
 ) -> Vector:
     """One side is a scalar; a comparison that filters keeps the vector's values and names."""
-    compare = COMPARISON.get(node.operator)
-    if compare is None:
-        compute = ARITHMETIC[node.operator]
-        if scalar_left:
-            return [(unnamed(labels), compute(scalar, value)) for labels, value in vector]
-        return [(unnamed(labels), compute(value, scalar)) for labels, value in vector]
-    sides = ((scalar, value) if scalar_left else (value, scalar) for _, value in vector)
-    verdicts = [(sample, compare(*pair)) for sample, pair in zip(vector, sides, strict=True)]
-    if node.as_bool:
-        return [(unnamed(sample[0]), float(verdict)) for sample, verdict in verdicts]
-    return [sample for sample, verdict in verdicts if verdict]
+    compute = OPERATORS[node.operator]
+    if scalar_left:
+        results = [compute(scalar, value) for _, value in vector]
+    else:
+        results = [compute(value, scalar) for _, value in vector]
+    found = zip(vector, results, strict=True)
+    if node.operator in COMPARISON and not node.as_bool:
+        return [sample for sample, holds in found if holds]
+    return [(unnamed(labels), float(result)) for (labels, _), result in found]
 
 
 def combine_vectors(node: Binary, left: Vector, right: Vector, unnamed: Rename) -> Vector:
@@ -131,13 +122,12 @@ def _index_by_signature(
 
 def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
     """The operation on a pair; None where a filtering comparison does not hold."""
-    compare = COMPARISON.get(node.operator)
-    if compare is None:
-        return ARITHMETIC[node.operator]
-    holds = compare
+    compute = OPERATORS[node.operator]
+    if node.operator in ARITHMETIC:
+        return compute
     if node.as_bool:
-        return lambda left, right: float(holds(left, right))
-    return lambda left, right: left if holds(left, right) else None
+        return lambda left, right: float(compute(left, right))
+    return lambda left, right: left if compute(left, right) else None
 
 
 def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], Labels]:
@@ -171,8 +161,8 @@ def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], 
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": sum_of,
     "avg": mean_of,
-    "min": least_of,
-    "max": greatest_of,
+    "min": partial(extreme_of, min),
+    "max": partial(extreme_of, max),
     "count": lambda values: float(len(values)),
     "group": lambda values: 1.0,
     "stddev": lambda values: math.sqrt(variance_of(values)),
@@ -189,13 +179,9 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     groups = _group(node, vector)
     if node.operator in RANKINGS:
         return _rank(node.operator, groups, parameter)
-    if node.operator == "quantile":
-        rank = parameter if isinstance(parameter, float) else math.nan
-        return [
-            (labels, quantile_of(rank, [value for _, value in members]))
-            for labels, members in groups.items()
-        ]
-    reduce = REDUCTIONS[node.operator]
+    reduce = REDUCTIONS.get(node.operator)
+    if reduce is None:  # the quantile
+        reduce = partial(quantile_of, parameter if isinstance(parameter, float) else math.nan)
     return [(labels, reduce([value for _, value in members])) for labels, members in groups.items()]
 
 
@@ -218,12 +204,11 @@ def _rank(operator: str, groups: dict[Labels, Vector], parameter: Value | None) 
     if count < 1:
         return []
     sign = 1.0 if operator == "bottomk" else -1.0
-
-    def order(sample: tuple[Labels, float]) -> tuple[bool, float]:
-        number, value = rising(sample[1])
-        return (not number, sign * value)  # NaN ranks last either way
-
-    return [sample for members in groups.values() for sample in sorted(members, key=order)[:count]]
+    ranked = (
+        sorted(members, key=lambda sample: nan_last(sign * sample[1]))
+        for members in groups.values()
+    )
+    return [sample for members in ranked for sample in members[:count]]
 
 
 def _count_values(node: Aggregation, vector: Vector, label: str) -> Vector:

@@ -7,28 +7,21 @@ None where the window has too few samples. Semantics: Prometheus 3 `promql/funct
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import InstantStorage, Labels, Storage
+from ldlm_monitor.model.points import Labels, Storage
 from ldlm_monitor.promql.floats import (
     divide,
-    greatest_of,
-    least_of,
+    extreme_of,
     mean_of,
     quantile_of,
     sum_of,
     variance_of,
 )
-from ldlm_monitor.promql.nodes import (
-    Range,
-    RangeWindow,
-    Selector,
-    Shift,
-    Vector,
-)
+from ldlm_monitor.promql.nodes import LOOKBACK, Range, RangeWindow, Selector, Shift, Vector
 
 
 def exact(time: float) -> float:
@@ -43,14 +36,9 @@ def exact(time: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Reads the selectors of one query; `start` and `end` are what `@` may refer to.
-
-    `instant` is the storage itself if it can return the last samples.
-    """
+    """Reads the selectors of one query; `start` and `end` are what `@` may refer to."""
 
     storage: Storage
-    instant: InstantStorage | None
-    lookback: float
     start: float
     end: float
 
@@ -65,22 +53,10 @@ class Selection:
             at = anchor
         return exact(at - shift.offset) if shift.offset else at
 
-    def latest(self, node: Selector, at: float) -> Iterator[tuple[Labels, float, float]]:
+    def latest(self, node: Selector, at: float) -> Iterable[tuple[Labels, float, float]]:
         """Labels, time and value of the last sample of each series at `at`."""
         until = self.shifted(node.shift, at)
-        since = exact(until - self.lookback)
-        if self.instant is not None:
-            yield from self.instant.latest(node.matchers, since, until)
-            return
-        for series in self.storage.select(node.matchers, since, until):
-            if not len(series.times):
-                continue
-            last = series.times[-1]
-            if last <= since:
-                continue
-            if series.ended is not None and last <= series.ended <= until:
-                continue
-            yield series.labels, last, series.values[-1]
+        return self.storage.latest(node.matchers, exact(until - LOOKBACK), until)
 
     def windows(self, node: Range, at: float) -> Iterator[RangeWindow]:
         """The samples of each series of a range; series without any are left out."""
@@ -227,8 +203,8 @@ OVER_RANGE: dict[str, Callable[..., float | None]] = {
     "count_over_time": lambda window: float(len(window.values)),
     "last_over_time": lambda window: window.values[-1],
     "mad_over_time": _median_deviation,
-    "max_over_time": lambda window: greatest_of(window.values),
-    "min_over_time": lambda window: least_of(window.values),
+    "max_over_time": lambda window: extreme_of(max, window.values),
+    "min_over_time": lambda window: extreme_of(min, window.values),
     "present_over_time": lambda window: 1.0,
     "quantile_over_time": lambda window, rank: quantile_of(rank, window.values),
     "stddev_over_time": lambda window: math.sqrt(variance_of(window.values)),

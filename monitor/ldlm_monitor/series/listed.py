@@ -4,15 +4,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ldlm_monitor.model.points import Labels, Matcher, Series
-from ldlm_monitor.series.store import satisfies
+from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
+from ldlm_monitor.series.store import is_matched
 
 ENDED: Final = None
 """In place of a value: the series ends at this time."""
 
 
-class ListedSeries:
-    """A `points.Storage`. What is listed becomes visible as time passes: see `pass_time`."""
+class ListedSeries(Storage):
+    """What is listed becomes visible as time passes: see `pass_time`."""
 
     def __init__(self) -> None:
         self._series: dict[Labels, tuple[list[float], list[float | None]]] = {}
@@ -41,7 +41,7 @@ class ListedSeries:
         """The series that satisfy every matcher, with their samples in [start, end]."""
         for labels, (times, values) in self._series.items():
             low, high = bisect_left(times, start), bisect_right(times, min(end, self._now))
-            if low >= high or not all(satisfies(matcher, labels) for matcher in matchers):
+            if low >= high or not is_matched(labels, matchers):
                 continue
             window = zip(times[low:high], values[low:high], strict=True)
             kept = [(time, value) for time, value in window if value is not None]

@@ -29,10 +29,6 @@ class Segment:
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
-    def reaches(self, start: float) -> bool:
-        """Whether any of it lies behind `start`."""
-        return self.ended is None or self.ended > start
-
     def since(self, start: float) -> Segment:
         """What of it lies behind `start`, and the value that still held then."""
         old = max(bisect_right(self.times, start) - 1, 0)
@@ -53,18 +49,16 @@ class Segment:
 
     def put(self, value: float, at: float) -> bool:
         """Keep a value from `at` on; False if it is the last one."""
-        if self.times and _same(self.values[-1], value):
-            return False
+        if self.times:
+            old = self.values[-1]
+            if old == value or (math.isnan(old) and math.isnan(value)):
+                return False
         if self.times and self.times[-1] == at:
             self.values[-1] = value
         else:
             self.times.append(at)
             self.values.append(value)
         return True
-
-
-def _same(old: float, new: float) -> bool:
-    return old == new or (math.isnan(old) and math.isnan(new))
 
 
 def is_matched(labels: Labels, matchers: Sequence[Matcher]) -> bool:
@@ -260,7 +254,11 @@ class SeriesStore:
         """Drop what no rule can look back to; the value that still held then stays."""
         del self._extra[: bisect_left(self._extra, before)]
         for labels, kept in list(self._series.items()):
-            kept.segments = [s.since(before) for s in kept.segments if s.reaches(before)]
+            kept.segments = [
+                segment.since(before)
+                for segment in kept.segments
+                if segment.ended is None or segment.ended > before
+            ]
             if not kept.segments:
                 name = labels[0][1]
                 del self._series[labels]
