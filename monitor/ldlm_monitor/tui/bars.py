@@ -68,11 +68,9 @@ def player_line(played: Played, width: int, glyphs: Glyphs) -> Line:
     if room >= _LEAST_BAR:
         line += [StyledSpan(" "), *bar(passed / length, room - 2, glyphs), StyledSpan(" ")]
     line += [StyledSpan(done, "dim"), *keys]
-    return (
-        line
-        if width_of(line) <= width
-        else [StyledSpan(fit(f" {local_time(played.at)}", width, glyphs))]
-    )
+    if width_of(line) <= width:
+        return line
+    return [StyledSpan(fit(f" {local_time(played.at)}", width, glyphs))]
 
 
 def _state(played: Played) -> Line:

@@ -203,11 +203,11 @@ def _rows(curve: CurveView, width: int, height: int, levels: str) -> list[str]:
     """A bar chart of `height` lines; each column is the mean of its part of the run."""
     if width < 1 or height < 1 or not curve.steps:
         return []
-    count = len(curve.steps)
+    count, across = len(curve.steps), min(width, len(curve.steps))
     means = []
-    for column in range(min(width, count)):
-        start, end = column * count // min(width, count), (column + 1) * count // min(width, count)
-        part = [v for v in curve.means[start : max(end, start + 1)] if math.isfinite(v)]
+    for column in range(across):
+        seen = curve.means[column * count // across : (column + 1) * count // across]
+        part = [value for value in seen if math.isfinite(value)]
         means.append(sum(part) / len(part) if part else math.nan)
     finite = [value for value in means if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)

@@ -12,12 +12,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.analysis.compare.intervals import (
-    Difference,
-    median_of,
-    of_logarithms,
-    unknown,
-)
+from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
 from ldlm_monitor.analysis.compare.learned import Point, Seen, Span, look, places
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import (
