@@ -23,8 +23,6 @@ SPEEDS = (
     ("samples_per_second", "smp/s"),
     ("steps_per_second", "step/s"),
 )
-
-
 Curves: TypeAlias = dict[tuple[str, str], CurveView]
 HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]
 

@@ -174,7 +174,7 @@ def _unsettled(*sides: Side) -> str:
 
 def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
     """Losses and accuracies where the runs are equally far."""
-    starts = [side.readings.started for side in sides]
+    starts = [next(iter(side.readings.steps.times), math.nan) for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
         columns = [side.readings.column(quantity.name) for side in sides]
         for place in places(columns, starts, at):
