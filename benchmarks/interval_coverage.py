@@ -31,7 +31,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_pairs,
 )
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import LOSS, STEP_SECONDS, verdict
+from ldlm_monitor.analysis.compare.verdict import LOSS, PACE, verdict
 from ldlm_monitor.analysis.readings import STEPS, RunReadings
 
 PAIRS = 300
@@ -167,7 +167,7 @@ def rates(case: Case, pairs: int) -> Rates:
     chance = random.Random(f"{SEED} {case}")
     make = KINDS[case.noise]
     noise = iter(lambda: make(chance, case.count, case.memory), None)
-    quantity = STEP_SECONDS if case.compared == "step time" else LOSS
+    quantity = PACE[0] if case.compared == "step time" else LOSS
     held: list[bool] = []
     seen = {}
     for truth in (1.0, EFFECT):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -63,10 +62,6 @@ class Column:
         self.steps.extend(steps)
         self.times.extend(times)
         self.values.extend(values)
-
-    def between(self, start: float, end: float) -> Column:
-        """The part from one time to another (Unix seconds)."""
-        return self.part(bisect_left(self.times, start), bisect_right(self.times, end))
 
     def part(self, start: int, stop: int) -> Column:
         """Values `start` up to, not including, `stop`."""

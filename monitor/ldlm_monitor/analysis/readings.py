@@ -110,11 +110,6 @@ class RunReadings:
         return steps[-1] - steps[0] if steps else 0
 
     @property
-    def started(self) -> float:
-        """Time of the first step, Unix seconds; NaN where it is not known."""
-        return next(iter(self.steps.times), math.nan)
-
-    @property
     def seconds(self) -> float | None:
         """Seconds from the first step to the last; None where no times are known."""
         times = self.steps.times

@@ -74,12 +74,11 @@ def _made_of(found: Coverage, name: str) -> Iterator[str]:
 
 
 def _values(sample: Sample) -> str:
+    from ldlm_monitor.parse.coverage import numbers_of
     from ldlm_monitor.text.format import number
     from ldlm_monitor.text.sanitize import plain
 
-    heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
-    shown = {name: value for name, value in heads.items() if value is not None} | sample.values
-    return ", ".join(f"{plain(name)} {number(value)}" for name, value in shown.items())
+    return ", ".join(f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
 
 
 @app.command(name="list")

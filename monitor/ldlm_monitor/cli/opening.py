@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 SWITCH_SECONDS = 0.001
 """How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
 NOTHING = Snapshot(
-    version=-2,
-    at=0.0,
-    runs=(),
-    alerts=(),
-    events=(),
-    monitor=MonitorView.fresh(),
-    points=(),
+    version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()
 )
 
 

@@ -53,9 +53,7 @@ def parse(
 
     if form == "text" and not stats:
         raise UsageError(
-            "records are always JSON",
-            where="--format text",
-            remedy="leave it out, or add --stats",
+            "records are always JSON", where="--format text", remedy="leave it out, or add --stats"
         )
     wanted = settings_for_inputs(flags, files)
     parser = Parser(wanted.formats)

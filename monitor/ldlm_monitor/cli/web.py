@@ -69,9 +69,7 @@ class _Screens(Server):
 
     @web.middleware
     async def _check(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         if self._names is not None and not self._names.accepts(request.host):
             raise web.HTTPForbidden(text=NOT_OUR_NAME)

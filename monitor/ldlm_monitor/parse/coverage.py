@@ -188,7 +188,7 @@ def _entries(definitions: Definitions) -> Iterator[tuple[str, Any]]:
 def _unwanted(entry: Any, found: list[Record]) -> str:
     """What a counter-example gave; empty if nothing."""
     if not isinstance(entry, EventDefinition):
-        samples = [_shown(_numbers(record)) for record in found if isinstance(record, Sample)]
+        samples = [_shown(numbers_of(record)) for record in found if isinstance(record, Sample)]
         return f"expected no numbers, got {samples[0]}" if samples else ""
     events = [record for record in found if isinstance(record, Event)]
     for event in events:
@@ -198,8 +198,8 @@ def _unwanted(entry: Any, found: list[Record]) -> str:
 
 
 def _wrong_sample(expected: SampleExample, found: list[Record]) -> str:
-    wanted = _numbers(expected)
-    samples = [_numbers(record) for record in found if isinstance(record, Sample)]
+    wanted = numbers_of(expected)
+    samples = [numbers_of(record) for record in found if isinstance(record, Sample)]
     if len(samples) != 1:
         count = f"{len(samples)} records" if samples else "nothing"
         return f"expected {_shown(wanted)}, got {count}"
@@ -240,7 +240,7 @@ def _same(expected: Any, value: Any) -> bool:
     return bool(value == expected)
 
 
-def _numbers(sample: SampleExample | Sample) -> dict[str, float]:
+def numbers_of(sample: SampleExample | Sample) -> dict[str, float]:
     """All that a sample has."""
     heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
     return {name: value for name, value in heads.items() if value is not None} | sample.values

@@ -73,14 +73,13 @@ class Advice:
         return next((known[name] for name in names if name in known), None)
 
     def _scaled(self, now: str | None) -> str | None:
+        if not now or not self.factor:
+            return None
         try:
-            value = float(now) if now and self.factor else None
+            scaled = float(now) * self.factor
         except ValueError:
             return None
-        if value is None or not self.factor:
-            return None
-        scaled = value * self.factor
-        if now and now.isdecimal():
+        if now.isdecimal():
             return str(round(scaled)) if scaled >= 1 else None
         return f"{scaled:g}"
 

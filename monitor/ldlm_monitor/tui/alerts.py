@@ -31,16 +31,6 @@ class AlertItem:
     of: AlertView | Transition
     reason: str
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it ended."""
-        return isinstance(self.of, Transition)
-
-    @property
-    def severity(self) -> str:
-        """Empty if it has none."""
-        return self.of.labels.get("severity", "")
-
 
 def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
     """Firing by severity, pending, then those that ended, the newest first."""
@@ -178,13 +168,14 @@ class AlertsPage(DetailPage[AlertItem]):
 
     def row(self, item: AlertItem) -> Line:
         """State, severity, name, age, who suppressed it, summary."""
-        of, glyphs, over = item.of, self._desk.glyphs, item.is_over
-        style = "dim" if over or item.reason else item.severity
+        of, glyphs, severity = item.of, self._desk.glyphs, severity_of(item.of)
+        over = isinstance(of, Transition)
+        style = "dim" if over or item.reason else severity
         age = whole_duration(self._desk.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
         return [
             StyledSpan(fit(of.state.upper(), 9, glyphs), style),
-            StyledSpan(fit(item.severity, 9, glyphs), style),
+            StyledSpan(fit(severity, 9, glyphs), style),
             StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
             StyledSpan(fit(local_time(of.time) if isinstance(of, Transition) else age, 15), "dim"),
             StyledSpan(safe(note, glyphs), "info"),
@@ -197,7 +188,7 @@ class AlertsPage(DetailPage[AlertItem]):
         age = whole_duration(self._desk.clock() - of.active_at)
         lines: list[Line] = [
             [
-                StyledSpan(f" {safe(item.name, glyphs)}", item.severity),
+                StyledSpan(f" {safe(item.name, glyphs)}", severity_of(of)),
                 StyledSpan(f"  {of.state}", "title"),
                 StyledSpan(f"  since {local_time(of.active_at)} ({age})", "dim"),
                 StyledSpan(f"  value {number(of.value)}", "dim"),

@@ -130,7 +130,7 @@ class MonitorApp(App[int]):
         if self._bell.rings(desk.snapshot, desk.held_back):
             self.bell()
         if drawn[0] != before[0]:
-            self._ask_held_back()
+            in_thread(self, desk.source.held_back, self._take_held_back, group="held")
         self._page().look()
         self.query_one("#bar", Painted).refresh()
 
@@ -197,9 +197,6 @@ class MonitorApp(App[int]):
             to_come = self._player.played().runs if self._player is not None else 1
             if len(runs) == to_come == 1 and self.query_one(ContentSwitcher).current == "overview":
                 self.action_page("run")
-
-    def _ask_held_back(self) -> None:
-        in_thread(self, self.desk.source.held_back, self._take_held_back, group="held")
 
     def _take_held_back(self, held: HeldBack) -> None:
         if held != self.desk.held_back:

@@ -53,7 +53,7 @@ def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
 
 def player_line(played: Played, width: int, glyphs: Glyphs) -> Line:
     """The state of a playback in `width` cells; parts that do not fit are dropped, keys first."""
-    line: Line = [*_state(played), StyledSpan(f" {_speed(played.speed)} ", "title")]
+    line: Line = [_state(played), StyledSpan(f" {_speed(played.speed)} ", "title")]
     line += [StyledSpan(f" {local_time(played.at)} ")]
     passed, length = played.at - played.start, max(played.end - played.start, 1e-9)
     done = f" {whole_duration(passed)} of {whole_duration(length)} "
@@ -68,23 +68,19 @@ def player_line(played: Played, width: int, glyphs: Glyphs) -> Line:
     if room >= _LEAST_BAR:
         line += [StyledSpan(" "), *bar(passed / length, room - 2, glyphs), StyledSpan(" ")]
     line += [StyledSpan(done, "dim"), *keys]
-    return (
-        line
-        if width_of(line) <= width
-        else [StyledSpan(fit(f" {local_time(played.at)}", width, glyphs))]
-    )
+    if width_of(line) <= width:
+        return line
+    return [StyledSpan(fit(f" {local_time(played.at)}", width, glyphs))]
 
 
-def _state(played: Played) -> Line:
+def _state(played: Played) -> StyledSpan:
     if played.seeks:
-        return [StyledSpan(" seeking an alert ", "warning")]
+        return StyledSpan(" seeking an alert ", "warning")
     if played.alert:
-        return [StyledSpan(f" stopped at {played.alert} ", "critical")]
+        return StyledSpan(f" stopped at {played.alert} ", "critical")
     if played.has_ended:
-        return [StyledSpan(" the end ", "title")]
-    return [
-        StyledSpan(" playing ", "ok") if played.is_playing else StyledSpan(" paused ", "warning")
-    ]
+        return StyledSpan(" the end ", "title")
+    return StyledSpan(" playing ", "ok") if played.is_playing else StyledSpan(" paused ", "warning")
 
 
 def _speed(speed: float) -> str:

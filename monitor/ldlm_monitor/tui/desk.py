@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.worker import get_current_worker
 
 from ldlm_monitor.config.policy import severity_rank
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, CurveView, RunView, Snapshot
@@ -22,8 +23,6 @@ SPEEDS = (
     ("samples_per_second", "smp/s"),
     ("steps_per_second", "step/s"),
 )
-
-
 Curves: TypeAlias = dict[tuple[str, str], CurveView]
 HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]
 
@@ -121,7 +120,7 @@ def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
     return sorted(found, key=lambda alert: severity_rank(severity_of(alert)))
 
 
-def severity_of(alert: AlertView) -> str:
+def severity_of(alert: AlertView | Transition) -> str:
     """Empty if it has none."""
     return alert.labels.get("severity", "")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -36,33 +36,23 @@ Line: TypeAlias = list[StyledSpan]
 class Glyphs:
     """Characters of one cell each; `levels` rise, `marks` are by severity."""
 
-    levels: str
-    full: str
-    empty: str
-    dot: str
-    cursor: str
-    vertical: str
-    nonfinite: str
-    marks: dict[str, str]
-    braille: bool
-    ellipsis: str
-    cells: str
+    levels: str = "▁▂▃▄▅▆▇█"
+    full: str = "█"
+    empty: str = "░"
+    dot: str = "●"
+    cursor: str = "▶"
+    vertical: str = "│"
+    nonfinite: str = "✕"
+    marks: Mapping[str, str] = field(
+        default_factory=lambda: {"critical": "▲", "error": "▲", "warning": "△", "info": "·"}
+    )
+    braille: bool = True
+    ellipsis: str = "…"
+    cells: str = "■▤□○✕"
     """A rank: in step, behind, far behind, silent, failed."""
 
 
-UNICODE = Glyphs(
-    levels="▁▂▃▄▅▆▇█",
-    full="█",
-    empty="░",
-    dot="●",
-    cursor="▶",
-    vertical="│",
-    nonfinite="✕",
-    marks={"critical": "▲", "error": "▲", "warning": "△", "info": "·"},
-    braille=True,
-    ellipsis="…",
-    cells="■▤□○✕",
-)
+UNICODE = Glyphs()
 ASCII = Glyphs(
     levels="_.-=+*#@",
     full="#",
@@ -76,46 +66,28 @@ ASCII = Glyphs(
     ellipsis="~",
     cells="#o-?X",
 )
-_DARK = {
-    "ok": "#00b386",
-    "info": "#56b4e9",
-    "warning": "#f0e442",
-    "error": "#e69f00",
-    "critical": "bold #ff7733",
-    "accent": "#56b4e9",
-    "curve": "#56b4e9",
-    "curve2": "#e69f00",
-    "curve3": "#00b386",
-    "curve4": "#cc79a7",
-    "curve5": "#f0e442",
-    "dim": "#8a919c",
-    "raw": "#45658a",
-    "title": "bold #ffffff",
-    "key": "bold #56b4e9",
-    "found": "bold #000000 on #f0e442",
-    "cursor": "bold on #2b3c52",
-    "here": "bold reverse",
-    "badge": "bold #000000 on #ff7733",
+_COLOURS = {
+    "ok": ("#00b386", "#007a5a"),
+    "info": ("#56b4e9", "#0072b2"),
+    "warning": ("#f0e442", "#8a6d00"),
+    "error": ("#e69f00", "#a85b00"),
+    "critical": ("bold #ff7733", "bold #c04000"),
+    "accent": ("#56b4e9", "#0072b2"),
+    "curve": ("#56b4e9", "#0072b2"),
+    "curve2": ("#e69f00", "#a85b00"),
+    "curve3": ("#00b386", "#007a5a"),
+    "curve4": ("#cc79a7", "#a0437a"),
+    "curve5": ("#f0e442", "#8a6d00"),
+    "dim": ("#8a919c", "#5f6773"),
+    "raw": ("#45658a", "#9db8d2"),
+    "title": ("bold #ffffff", "bold #000000"),
+    "key": ("bold #56b4e9", "bold #0072b2"),
+    "found": ("bold #000000 on #f0e442", "bold #000000 on #f0e442"),
+    "cursor": ("bold on #2b3c52", "bold on #c3d7ea"),
+    "here": ("bold reverse", "bold reverse"),
+    "badge": ("bold #000000 on #ff7733", "bold #000000 on #ff7733"),
 }
-_LIGHT = {
-    **_DARK,
-    "ok": "#007a5a",
-    "info": "#0072b2",
-    "warning": "#8a6d00",
-    "error": "#a85b00",
-    "critical": "bold #c04000",
-    "accent": "#0072b2",
-    "curve": "#0072b2",
-    "curve2": "#a85b00",
-    "curve3": "#007a5a",
-    "curve4": "#a0437a",
-    "curve5": "#8a6d00",
-    "dim": "#5f6773",
-    "raw": "#9db8d2",
-    "title": "bold #000000",
-    "key": "bold #0072b2",
-    "cursor": "bold on #c3d7ea",
-}
+"""On a dark and on a light ground."""
 CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")
 HEALTH_STYLE = {
     "HEALTHY": "ok",
@@ -132,11 +104,10 @@ STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", 
 @lru_cache(maxsize=256)
 def style_of(name: str, *, dark: bool) -> Style:
     """The style of a name; `a+b` is both. An unknown name changes nothing."""
-    colours = _DARK if dark else _LIGHT
     found = Style()
     for part in name.split("+"):
-        if part in colours:
-            found += Style.parse(colours[part])
+        if part in _COLOURS:
+            found += Style.parse(_COLOURS[part][0 if dark else 1])
     return found
 
 

@@ -14,7 +14,7 @@ from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import Line, StyledSpan, safe
-from ldlm_monitor.tui.log_rows import PlacedLine, filters, lines_of, log_row, log_title, merged
+from ldlm_monitor.tui.log_rows import PlacedLine, filters, log_row, log_title, merged
 from ldlm_monitor.tui.prompt import SearchPrompt
 from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
@@ -275,7 +275,8 @@ class LogPage(Vertical):
         self.rows.move_to(index, centre=True)
 
     def _hold(self, found: LogSlice) -> None:
-        self._held, self.lines = found, lines_of(self.path, found)
+        self._held = found
+        self.lines = [PlacedLine(self.path, line) for line in found.lines]
 
     def _index_at(self, offset: int) -> int:
         """The record that contains a byte, or the last one."""

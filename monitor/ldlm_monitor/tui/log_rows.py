@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.model.queries import LogLine, LogQuery, LogSlice, Source
+from ldlm_monitor.model.queries import LogLine, LogQuery, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
@@ -24,11 +24,6 @@ class PlacedLine:
 
     path: str
     line: LogLine
-
-
-def lines_of(path: str, found: LogSlice) -> list[PlacedLine]:
-    """The records of a slice of the file `path`."""
-    return [PlacedLine(path, line) for line in found.lines]
 
 
 def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[PlacedLine]:

@@ -23,7 +23,7 @@ from ldlm_monitor.tui.desk import (
     speed,
     whole_duration,
 )
-from ldlm_monitor.tui.draw import HEALTH_STYLE, Line, StyledSpan, bar, fit, safe, spark
+from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Line, StyledSpan, bar, fit, safe, spark
 from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
@@ -116,6 +116,7 @@ class RunPage(Vertical):
             return [[StyledSpan(" no run yet: no file that was read contains a training", "dim")]]
         waited, style = age(run, self._desk.clock())
         style_of_health = HEALTH_STYLE[run.headline]
+        is_bad = STATE_STYLE.get(run.state) == "critical"
         world = f" on {run.world_size} ranks" if run.world_size else ""
         framework = safe(run.framework, glyphs) if run.framework != "unknown" else ""
         also = f" ({safe(run.also_called, glyphs)})" if run.also_called else ""
@@ -123,7 +124,7 @@ class RunPage(Vertical):
             StyledSpan(f" {safe(run.name, glyphs)}", "title"),
             StyledSpan(also, "dim"),
             StyledSpan(f"  {glyphs.dot} {run.headline}", style_of_health),
-            StyledSpan(f"  {run.state}", style_of_health if run.state in _BAD else ""),
+            StyledSpan(f"  {run.state}", style_of_health if is_bad else ""),
             StyledSpan(f"  {framework}{world}", "dim"),
         ]
         if run.verdict is not None:
@@ -196,18 +197,15 @@ def _is_loss(quantity: str) -> bool:
     return quantity == "loss" or (quantity.startswith("loss_") and quantity != "loss_scale")
 
 
-_BAD = frozenset({"stalled", "crashed", "killed"})
-
-
 def _rows(curve: CurveView, width: int, height: int, levels: str) -> list[str]:
     """A bar chart of `height` lines; each column is the mean of its part of the run."""
     if width < 1 or height < 1 or not curve.steps:
         return []
-    count = len(curve.steps)
+    count, across = len(curve.steps), min(width, len(curve.steps))
     means = []
-    for column in range(min(width, count)):
-        start, end = column * count // min(width, count), (column + 1) * count // min(width, count)
-        part = [v for v in curve.means[start : max(end, start + 1)] if math.isfinite(v)]
+    for column in range(across):
+        seen = curve.means[column * count // across : (column + 1) * count // across]
+        part = [value for value in seen if math.isfinite(value)]
         means.append(sum(part) / len(part) if part else math.nan)
     finite = [value for value in means if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)

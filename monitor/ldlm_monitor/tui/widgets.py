@@ -251,22 +251,17 @@ class DetailPage(Vertical, Generic[_T]):
         self.rows.show(len(items))
         if to_end:
             self.rows.move_to(len(items) - 1)
-        self._show_detail()
+        self.on_resize()
         self.query_one(Painted).refresh()
 
-    def on_row_list_moved(self) -> None:
-        """Show the details of the row that is selected now."""
-        self._show_detail()
-
     def on_resize(self) -> None:
-        """Wrap the details again."""
-        self._show_detail()
+        """Show the details of the selected row, wrapped."""
+        width, item = self._detail.size.width or self.size.width, self.selected
+        self._lines = [] if item is None else self.detail(item, width)
+        self._detail.show(len(self._lines))
+
+    on_row_list_moved = on_resize
 
     def _row(self, index: int, width: int) -> Line:
         mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "
         return [StyledSpan(f"{mark} ", "key"), *self.row(self.items[index])]
-
-    def _show_detail(self) -> None:
-        width, item = self._detail.size.width or self.size.width, self.selected
-        self._lines = [] if item is None else self.detail(item, width)
-        self._detail.show(len(self._lines))

@@ -51,7 +51,11 @@ def bench(
         steps=run.taken,
         settings={plain(key): plain(text) for key, text in run.settings.items()},
         exact=run.is_exact,
-        series={each: BenchSeries.of(column) for each, column in columns.items() if column},
+        series={
+            each: BenchSeries(steps=(*kept.steps,), times=(*kept.times,), values=(*kept.values,))
+            for each, kept in columns.items()
+            if kept
+        },
     )
     keep(record, folder)
     return record

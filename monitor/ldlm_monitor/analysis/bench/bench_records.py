@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -30,11 +31,6 @@ class BenchSeries(View):
     steps: tuple[int, ...]
     times: tuple[float, ...]
     values: tuple[float, ...]
-
-    @classmethod
-    def of(cls, found: Column) -> BenchSeries:
-        """Of a column of readings."""
-        return cls(steps=tuple(found.steps), times=tuple(found.times), values=tuple(found.values))
 
 
 class BenchRecord(View):
@@ -67,7 +63,8 @@ class BenchRecord(View):
                 array("q", series.steps), array("d", series.times), array("d", series.values)
             )
             if steps is not None and quantity in WATCHED:
-                column = column.between(steps.times[0], steps.times[-1])
+                first = bisect_left(column.times, steps.times[0])
+                column = column.part(first, bisect_right(column.times, steps.times[-1]))
             readings.put(quantity, column, exact=self.exact and quantity == STEPS)
         return readings
 

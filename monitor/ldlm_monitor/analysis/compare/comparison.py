@@ -12,12 +12,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.analysis.compare.intervals import (
-    Difference,
-    median_of,
-    of_logarithms,
-    unknown,
-)
+from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
 from ldlm_monitor.analysis.compare.learned import Point, Seen, Span, look, places
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import (
@@ -179,7 +174,7 @@ def _unsettled(*sides: Side) -> str:
 
 def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
     """Losses and accuracies where the runs are equally far."""
-    starts = [side.readings.started for side in sides]
+    starts = [next(iter(side.readings.steps.times), math.nan) for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
         columns = [side.readings.column(quantity.name) for side in sides]
         for place in places(columns, starts, at):

@@ -100,15 +100,14 @@ def look(
         for column, start in zip(columns, starts, strict=True)
     ]
     base = parts[0]
-    for index, part in enumerate(parts):
-        if part is None or not len(part):
+    for part in parts:
+        if not part:
             yield Seen(None, 0)
             continue
-        value = fmean(part.values)
-        if index == 0 or base is None:
-            yield Seen(value, len(part))
-            continue
-        yield Seen(value, len(part), _difference(base, part, span.unit, confidence))
+        found: Difference | str = ""
+        if base is not None and part is not base:
+            found = _difference(base, part, span.unit, confidence)
+        yield Seen(fmean(part.values), len(part), found)
 
 
 def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:

@@ -98,7 +98,7 @@ def charts(sides: Sequence[Side]) -> list[Figure]:
     names = {name for side in sides for name in side.readings.quantities()}
     found = [_chart(quantity, sides) for quantity in learned(names)[:LEARNED]]
     for measures in (SPEED_BY, MEMORY_BY):
-        best = next((name for name in measures if any(side.has(name) for side in sides)), "")
+        best = next((name for name in measures if any(side.column(name) for side in sides)), "")
         found += [_chart(each, sides) for each in (*PACE, *MEMORY) if each.name == best]
     return [chart for chart in found if chart.lines]
 

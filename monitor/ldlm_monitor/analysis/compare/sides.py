@@ -39,10 +39,6 @@ class Side:
         self.is_settled = pace is None or bisect_left(pace.steps, self._from) < 0.45 * len(pace)
         """Whether its pace became steady before the half of the run."""
 
-    def has(self, quantity: str) -> bool:
-        """Whether pace or memory of that name is known."""
-        return bool(self.column(quantity))
-
     def steady(self, quantity: str) -> Sequence[float]:
         """The values above 0 after the warm-up; empty where the run has none."""
         column = self.column(quantity) or Column()

@@ -27,11 +27,8 @@ class Quantity:
     inverse: bool = False
 
 
-STEP_SECONDS = Quantity(
-    "step_seconds", "step time", "pace", "s", less="faster", more="slower", inverse=True
-)
 PACE = (
-    STEP_SECONDS,
+    Quantity("step_seconds", "step time", "pace", "s", "faster", "slower", inverse=True),
     Quantity("samples_per_second", "samples/s", "pace", "/s", "slower", "faster", "more"),
     Quantity("tokens_per_second", "tokens/s", "pace", "/s", "slower", "faster", "more"),
     Quantity("steps_per_second", "it/s", "pace", "/s", "slower", "faster", "more"),
