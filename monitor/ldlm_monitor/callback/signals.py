@@ -68,7 +68,7 @@ class ProcessEnd:
         atexit.register(exited)
 
     def forget(self) -> None:
-        """Undo this where no later handler was set."""
+        """Remove the exit function, and restore the hook unless somebody replaced ours since."""
         atexit.unregister(self._exited)
         if sys.excepthook == self._hook:
             sys.excepthook = self._previous

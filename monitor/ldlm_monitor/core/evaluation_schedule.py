@@ -44,7 +44,7 @@ class EvaluationSchedule:
             self.next = (math.floor(at / self.interval) + 1) * self.interval
 
     def begin(self, at: float) -> None:
-        """Time is known from now on: no slot comes before."""
+        """Set the first slot, at or after `at` (Unix seconds), unless there is one."""
         if math.isinf(self.next):
             self.next = math.ceil(at / self.interval) * self.interval
 

@@ -199,7 +199,7 @@ class Inputs:
         elif name != run and not self._monitor.names.is_given:
             self._say(
                 f"{plain(run)}: its callback calls it {plain(name)}; "
-                "alerts were already sent under this name"
+                "the old name stays, because alerts were already sent under it"
             )
 
     def _say(self, notice: str) -> None:

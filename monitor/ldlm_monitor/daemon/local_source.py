@@ -28,7 +28,7 @@ from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.text.sanitize import redact, sanitized
 
 SHOWN = 4000
-"""Characters of a record, at most."""
+"""Bytes of a record that a view gets: a screen shows fewer at once."""
 _WORSE: dict[Level, tuple[Level, ...]] = {
     "error": ("error",),
     "warning": ("error", "warning"),

@@ -40,6 +40,8 @@ POLL_SECONDS = 1.0
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload takes up."""
 EDGE_SECONDS = 5.0
+"""Between two looks at the outbox, the backlog and the free disk for the monitor's own metrics:
+as often as rules are evaluated by default."""
 COMMIT_SECONDS = 10.0
 """How often the state is kept where nothing changed that must be kept at once: what is lost of
 it is judged again, and which bytes came when is noted in every turn."""
@@ -55,10 +57,10 @@ class Pump:
 
     `turn` is the whole of it; the threads around it only decide when it is called. `snapshot` is
     replaced whole, for readers in other threads. `ended`: standard input was all there was to
-    follow, and it is closed. `turns` counts the turns that have ended. `probing` asks this host of
-    runs that stall; None: nobody does. `folder` is the state's; None: its disk is not watched.
-    `disk` and `mounts` are what the system offers. `recorder` keeps what is judged. `stopping`: it
-    is to end. `prints`: a line for each transition.
+    follow, and it is closed. `turns` counts the turns that have ended. `probing` inspects this
+    host where a run stalls; None: nothing does. `folder` is the state folder, whose free space is
+    watched; None: it is not. `recorder` keeps what is judged. `stopping` returns whether it has to
+    end. `prints`: a line for each transition.
     """
 
     def __init__(

@@ -33,9 +33,10 @@ BEAT_SECONDS = 10.0
 AGAIN_SECONDS = 300.0
 """A run that stays stalled is looked at again after this, then after twice as long, ..."""
 EARLY_SECONDS = 60.0
-"""A run whose pauses often come near its limit is not looked at early more often."""
+"""Least time between two looks at a run before its limit: one whose pauses often come near it is
+not inspected at each of them."""
 FRESH_SECONDS = 20.0
-"""What was found longer ago, and not judged yet, is looked for again."""
+"""A finding that is older when it is judged is looked for again: processes change meanwhile."""
 OLD_SECONDS = 3600.0
 OLD_PAUSE_SECONDS = 60.0
 """Runs that stand still for so long are looked at this often, some of them: most of them were

@@ -12,9 +12,10 @@ from ldlm_monitor.detect.window import Groups, RecentValues, Values, finite, med
 LOSS_WINDOW = 500
 """Logged steps that a value is compared with: long against a spike, short against learning."""
 RECENT = 20
-"""The last logged steps, which are compared with those before."""
+"""The last logged steps, which are compared with those before. A trade, not measured: one bad
+batch does not move their median, and a change is seen twenty steps later."""
 LEAST = 30
-"""Logged steps before the recent ones that a comparison needs."""
+"""Logged steps before the recent ones that a comparison needs: fewer give no usable spread."""
 HALVES = 50
 """Logged steps whose halves are compared: a rise within them is visible on the screen."""
 GROUP = 40

@@ -124,7 +124,9 @@ class Roster:
         return found.pop() if len(found) == 1 else None
 
     def of_death(self, death: Death) -> int | None:
-        """The rank that a launcher reports: on the first node local ranks are the global ones."""
+        """The global rank of a death; None if neither its pid nor its local rank shows it.
+
+        On the first node local ranks are the global ones."""
         clue, path = death.clue, death.clue.position.path
         if clue.rank is not None:
             return clue.rank

@@ -18,8 +18,8 @@ class Chunk:
     those of its first byte. `final`: nothing more of this file will follow, so
     an unfinished last record is all there is. `peek`: an unfinished last record
     as it stands after a silence of `age` seconds; the same bytes come again, whole, later.
-    `timed`: the time that it is fed with is that of its writing, and not only an order.
-    `framed`: its records are frames of that form, which `line` counts instead.
+    `timed`: it is fed with the time of its writing; else that time only gives an order.
+    `framed`: the form of its binary frames, which are its records, and which `line` counts.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Chunk:
         return data.count(b"\n")
 
     def after(self, offset: int) -> "Chunk | None":
-        """What of it stands at or behind `offset`, where a record begins; None: nothing."""
+        """The part from `offset` on, which is a record's first byte; None if nothing is left."""
         passed = self.data[: max(offset - self.offset, 0)]
         if not passed:
             return self

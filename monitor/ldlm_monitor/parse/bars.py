@@ -35,7 +35,8 @@ _UNKNOWN = NumberSpec(name="")
 class BarReading:
     """The values of one bar. `end` is the index after its last complete part.
 
-    `phase`: what it counts, as in a definition; with `epoch`, its end is not the training's.
+    `phase`: what the bar counts, as its definition names it. With `epoch`, the bar's end is an
+    epoch's, not the training's.
     `home`: the format whose definition matched it.
     """
 

@@ -49,7 +49,7 @@ _MAX_TEXT = 16 * 1024
 _MAX_ITEMS = 512
 """Values kept of one row, and items of one field (`samples.MAX_VALUES`)."""
 _MAX_KEY = 128
-"""Characters kept of a key."""
+"""Characters kept of a key: names of metrics are shorter, and labels stay small."""
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
 
 

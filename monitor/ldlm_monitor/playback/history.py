@@ -109,10 +109,11 @@ def place(
 ) -> History:
     """Place files in time: progress bars first, whose clock step logs without times borrow.
 
-    `continued`: files that are read on; what they got unseen came not before `floor`.
+    `continued`: files that were followed before; bytes that nobody saw arrive in them were written
+    at `floor` (Unix seconds) or later.
     `apart`: rows with times come in pieces that span less than these seconds, each at the
-    time of its last row. `budget`: see `HistoryFile`; None: all is read. `now` is when,
-    `journal` counts what went wrong.
+    time of its last row. `budget`: see `HistoryFile`; None: all is read. `now`: the
+    present (Unix seconds). `journal` counts what went wrong.
     """
     history = History(list(continued), ends=ends)
     journal = Journal() if journal is None else journal

@@ -69,12 +69,12 @@ class CollectiveEntry:
 
     @property
     def sizes(self) -> str:
-        """Of its inputs."""
+        """Shapes of its input tensors."""
         return _sizes(self.dumped.get("input_sizes"))
 
     @property
     def dtypes(self) -> str:
-        """Of its inputs."""
+        """Data types of its input tensors."""
         return _sizes(self.dumped.get("input_dtypes"))
 
     @property

@@ -121,7 +121,7 @@ def table(proc: Path = PROC) -> dict[int, Process]:
 
 
 def scan(proc: Path = PROC) -> Scan:
-    """Every process of this host but this one, and what it may be asked has open."""
+    """Every process of this host but this one, with the open files that may be inspected."""
     seen = Scan(proc, table(proc))
     seen.table.pop(os.getpid(), None)
     if booted := _BOOTED.search(read_text(proc / "stat", 4 * 1024 * 1024)):

@@ -166,9 +166,10 @@ def from_bars(
 ) -> tuple[Timeline, StepClock] | None:
     """The timeline of a log whose bars show elapsed seconds; None where it has none.
 
-    `last_write` (Unix seconds) is the time of the last bar, unless `known` has the time of an
-    earlier one. A clock that falls back belongs to a new bar after a restart, and continues
-    the old one. Bars show whole seconds; those of one second are spread over it.
+    The last bar was written at `last_write` (Unix seconds); where `known` has the time of an
+    earlier bar on the same clock, times are counted from that. A clock that falls
+    back belongs to a new bar after a restart, and continues the old one. Bars show whole
+    seconds; those of one second are spread over it.
     """
     groups = groupby(_on_one_clock(marks), key=itemgetter(0))
     seconds = [(elapsed, [mark for _, mark in group]) for elapsed, group in groups]

@@ -19,6 +19,7 @@ REQUEST_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 """From a request's end until its answer is sent, however slowly the client reads."""
 BACKLOG = 64
+"""Connections that the kernel queues until they are accepted: a burst waits, and is not refused."""
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 

@@ -230,7 +230,7 @@ class Backlog:
         return self.tail.position()
 
     def rest(self) -> None:
-        """Give the descriptor back until it is needed: there may be more files than those."""
+        """Close the descriptor until it is needed: there may be more files than descriptors."""
         if self.has_name:
             self.tail.close()
 

@@ -159,7 +159,7 @@ class MountReader:
         return self.collect(self._submitted_at, patience)
 
     def close(self, patience: float) -> None:
-        """Close the files; a thread that is blocked in a call is not waited for."""
+        """Close the files; waits `patience` seconds for the thread, not at all if it is overdue."""
         worker, self._worker = self._worker, None
         if worker is None:
             self._registry.close()

@@ -83,7 +83,9 @@ _Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]
 
 
 class ReadLog:
-    """Tables of the state store's database. `last` is the highest number, and only rises."""
+    """In which order bytes and host records came, in the state store's database.
+
+    `last` is the highest number given; it never falls."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -155,7 +157,7 @@ class ReadLog:
         return found
 
     def observed(self) -> list[ObservedRecords]:
-        """What this host reported, in that order."""
+        """What this host reported, in the order in which it was judged."""
         rows = self._database.rows("SELECT number, at, record FROM observed ORDER BY number")
         return [ObservedRecords(number, at, from_json(text)) for number, at, text in rows]
 

@@ -23,6 +23,7 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
 POLL_SECONDS = 0.5
+"""Between two requests for the snapshot: the screen lags by this at most."""
 ANSWER_SECONDS = 10.0
 RESOURCES = ("runs", "alerts", "incidents", "events")
 MAX_ANSWER = 64 * 1024 * 1024

@@ -26,7 +26,7 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
-"""A loss is the mean over the last tenth of what lies before the point."""
+"""The loss at a point is the mean over this share of the steps before it: the last tenth."""
 ENOUGH = 2 * LEAST_VALUES
 """Twice the least, so that thinning and blocks leave enough."""
 REACH = 0.5
