@@ -13,7 +13,7 @@ from pathlib import Path
 import nccl_catch_up
 import side_by_side as bench
 from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.parse import Parser, formats, scan
+from ldlm_monitor.parse import Parser, definitions, triggers
 
 TARGET_SHARE = 0.8
 CHUNK_BYTES = 256 * 1024
@@ -40,14 +40,14 @@ def chunks(size: int) -> list[Chunk]:
 
 def parser_of(files: Sequence[Path]) -> Parser:
     """A parser that knows these packaged files alone."""
-    packaged = formats.packaged_files
-    scan._compiled.cache_clear()
+    packaged = definitions.packaged_files
+    triggers._compiled.cache_clear()
     try:
-        formats.packaged_files = lambda: tuple(files)
+        definitions.packaged_files = lambda: tuple(files)
         return Parser()
     finally:
-        formats.packaged_files = packaged
-        scan._compiled.cache_clear()
+        definitions.packaged_files = packaged
+        triggers._compiled.cache_clear()
 
 
 def spent(parser: Parser, log: Sequence[Chunk]) -> float:
@@ -63,7 +63,7 @@ def spent(parser: Parser, log: Sequence[Chunk]) -> float:
 def rows(args: Namespace) -> list[bench.Row]:
     megabytes = max(args.megabytes // 10, 8) if args.quick else args.megabytes
     log = chunks(megabytes * 1_000_000)
-    every = formats.packaged_files()
+    every = definitions.packaged_files()
     own = [path for path in every if path.stem == OURS]
     parsers = {"all": parser_of(every), "own": parser_of(own)}
     best = dict.fromkeys(parsers, float("inf"))

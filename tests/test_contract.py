@@ -9,7 +9,7 @@ import pytest
 from ldlm_monitor.model import names
 from ldlm_monitor.model.alert import State
 from ldlm_monitor.model.view import Health
-from ldlm_monitor.parse import formats
+from ldlm_monitor.parse import definitions
 
 CONTRACT = Path(__file__).resolve().parents[1] / "../shared/design/contract.md"
 
@@ -112,8 +112,8 @@ def test_record_names_are_those_of_the_contract(sections: dict[str, str]) -> Non
     text = sections["2"]
     assert {name for name in names.CANONICAL_VALUES if f"`{name}`" not in text} == set()
     families = dict(re.findall(r"\b([A-M]) `(\w+)`", text))
-    loaded = [formats.load(path) for path in formats.packaged_files()]
+    loaded = [definitions.load(path) for path in definitions.packaged_files()]
     assert {each.family for each in loaded} <= set(families.values())
     roles = re.search(r"`fields\.role` is (.*?)\.\n", text)
     assert roles is not None
-    assert tuple(re.findall(r"`(\w+)`", roles[1])) == get_args(formats.Role)
+    assert tuple(re.findall(r"`(\w+)`", roles[1])) == get_args(definitions.Role)

@@ -21,7 +21,7 @@ import atheris
 with atheris.instrument_imports(include=["ldlm_monitor"]):
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.formats import load, packaged_files
+    from ldlm_monitor.parse.definitions import load, packaged_files
     from ldlm_monitor.source.split import Splitter
 
 EVENT_FILES = Path(__file__).resolve().parents[1] / "event_files"

@@ -15,8 +15,8 @@ from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.formats import Role
-from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.parse.definitions import Role
+from ldlm_monitor.run.run_names import RunNames
 
 LOGS = Path(__file__).parent / "injected"
 NODES = ("nodes_raise", "nodes_kill", "nodes_kill_record")

@@ -8,7 +8,7 @@ import pytest
 
 from ldlm_monitor.playback.content import NOMINAL_ROWS, callback_run, has_bars, launch_facts
 from ldlm_monitor.playback.history import place
-from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.run_names import RunNames
 
 LOG = "train_20260129_101500_node0.log"
 END = 1_769_681_800.0

@@ -15,8 +15,8 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.records import Event, Heartbeat
 from ldlm_monitor.model.view import AlertView, MonitorView
+from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.follow import Follower
-from ldlm_monitor.source.identity import FilePosition
 from ldlm_monitor.state import read_log
 from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_dir import StateDir

@@ -2,7 +2,7 @@
 
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.message import Message, Notification, Story, message_of
-from ldlm_monitor.notify.slack import Block, drawn
+from ldlm_monitor.notify.slack_message import Block, drawn
 
 OUT_OF_MEMORY = Story(
     id="r1/1",

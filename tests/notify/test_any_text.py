@@ -26,7 +26,7 @@ from ldlm_monitor.notify.message import (
     message_of,
     to_json,
 )
-from ldlm_monitor.notify.slack import drawn
+from ldlm_monitor.notify.slack_message import drawn
 from ldlm_monitor.notify.states import SentAlert, body
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.text import health_report

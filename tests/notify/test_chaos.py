@@ -37,7 +37,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack import SlackWebhook
+from ldlm_monitor.notify.slack_api import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.daemon.dispatcher import Dispatcher

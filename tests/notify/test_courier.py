@@ -17,7 +17,7 @@ from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.message import Message, Notification, Receipt, to_json
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack import SlackWebhook
+from ldlm_monitor.notify.slack_api import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 
 
@@ -194,7 +194,7 @@ from pathlib import Path
 from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.message import Notification, from_json
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack import SlackWebhook
+from ldlm_monitor.notify.slack_api import SlackWebhook
 
 class DiesAfterTheAnswer(SlackWebhook):
     def send(self, message):

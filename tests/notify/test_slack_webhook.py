@@ -10,7 +10,7 @@ from stories import slack_message
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import message_of
-from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure
+from ldlm_monitor.notify.slack_api import SlackWebhook, how_to_configure
 
 
 def refused(slack, notification) -> DeliveryError:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse.bar_form import match_meter, split_meter
 from ldlm_monitor.parse.bars import BarReading, BarRecords, Bars
-from ldlm_monitor.parse.meter import match_meter, split_meter
-from ldlm_monitor.parse.scan import compiled
+from ldlm_monitor.parse.triggers import compiled
 
 BARS = compiled(()).bars
 PLAIN = b"Training:  25%|##8 | 475/1900 [00:28<01:19, 17.55it/s, Epoch=0/2, Loss=1.7353, Text=1.7"

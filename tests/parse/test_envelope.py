@@ -8,7 +8,7 @@ import pytest
 
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse.envelope import can_be_peeled, peel
-from ldlm_monitor.parse.framing import clean
+from ldlm_monitor.parse.text_lines import clean
 
 BROKEN = "OSError: [Errno 28] No space left on device"
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Record, Sample
-from ldlm_monitor.parse import Parser, formats
-from ldlm_monitor.parse.scan import compiled
+from ldlm_monitor.parse import Parser, definitions
+from ldlm_monitor.parse.triggers import compiled
 
 Value = tuple[str, float]
 
@@ -50,7 +50,7 @@ def texts() -> tuple[str, ...]:
     """The examples of all packaged definitions: what trainers, torchrun and NCCL print."""
     return tuple(
         example.line
-        for loaded in map(formats.load, formats.packaged_files())
+        for loaded in map(definitions.load, definitions.packaged_files())
         for entries in (loaded.bars, loaded.lines, loaded.events)
         for entry in entries
         for example in entry.examples

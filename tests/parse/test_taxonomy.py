@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.parse import formats
+from ldlm_monitor.parse import definitions
 
 TAXONOMY = Path(__file__).resolve().parents[2] / "../shared/reference/taxonomy_patterns.json"
 TRAPS = (Path(__file__).parent / "traps.log").read_text().splitlines()
@@ -62,7 +62,7 @@ def samples() -> list[Any]:
 
 
 def test_every_kind_is_defined() -> None:
-    loaded = [formats.load(path) for path in formats.packaged_files()]
+    loaded = [definitions.load(path) for path in definitions.packaged_files()]
     defined = {event.kind for definitions in loaded for event in definitions.events}
     assert {kind["id"] for kind in KINDS} - PROGRESS - defined == set()
 

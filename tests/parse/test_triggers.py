@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.parse import formats
-from ldlm_monitor.parse.scan import MARKS, Scanner, compile_triggers, mark_of
+from ldlm_monitor.parse import definitions
+from ldlm_monitor.parse.triggers import MARKS, Scanner, compile_triggers, mark_of
 
 TRAPS = Path(__file__).with_name("traps.log").read_bytes()
 
@@ -15,8 +15,8 @@ TRAPS = Path(__file__).with_name("traps.log").read_bytes()
 def packaged() -> list[str]:
     """Every trigger of every packaged definition."""
     found: dict[str, None] = {}
-    for path in formats.packaged_files():
-        loaded = formats.load(path)
+    for path in definitions.packaged_files():
+        loaded = definitions.load(path)
         found.update((line.trigger, None) for line in loaded.lines)
         found.update((shape.trigger, None) for event in loaded.events for shape in event.shapes)
     return list(found)
@@ -25,8 +25,8 @@ def packaged() -> list[str]:
 def examples() -> bytes:
     """Every example line of every packaged definition, and lines that are traps."""
     lines: list[str] = []
-    for path in formats.packaged_files():
-        loaded = formats.load(path)
+    for path in definitions.packaged_files():
+        loaded = definitions.load(path)
         lines += [example.line for line in loaded.lines for example in line.examples]
         lines += [example.line for event in loaded.events for example in event.examples]
     return "\n".join(lines).encode() + b"\n" + TRAPS

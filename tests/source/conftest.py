@@ -38,7 +38,7 @@ class Reader:
 
     def tails(self) -> list[Tail]:
         """The local files that are read."""
-        registry = self.follower._local._registry
+        registry = self.follower._local._named_files
         return [tail for _, tail in registry.live.values()]
 
     def notices(self) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.registry import RETIRED_SECONDS
+from ldlm_monitor.source.named_files import RETIRED_SECONDS
 
 
 def append(path: Path, data: bytes) -> None:

@@ -10,8 +10,8 @@ import pytest
 from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions
 from ldlm_monitor.source.file_system import OPEN_FLAGS, Disk
 from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.patterns import resolve
 from ldlm_monitor.source.timed_disk import TimedDisk
 
 SECONDS = 0.05

@@ -16,9 +16,9 @@ from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
-from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import ValueSource, is_of_its_rank, source_of
+from ldlm_monitor.run.run_names import RunNames
 
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""

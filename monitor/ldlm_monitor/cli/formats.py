@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.records import Sample
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.parse.coverage import Coverage
-    from ldlm_monitor.parse.formats import Definitions
+    from ldlm_monitor.parse.definitions import Definitions
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
 

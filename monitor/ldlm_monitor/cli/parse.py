@@ -82,8 +82,8 @@ def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
 
 def inputs(found: Settings) -> list[tuple[str, Origin]]:
     """The files that are there, in order, and whose they are. Raises InputError."""
-    from ldlm_monitor.run.identity import RunNames
-    from ldlm_monitor.source.patterns import resolve
+    from ldlm_monitor.run.run_names import RunNames
+    from ldlm_monitor.source.input_patterns import resolve
 
     patterns = resolve(found.files, base=Path())
     places = [str(path) for path in (*patterns.present(), *patterns.pipes())]

@@ -7,8 +7,8 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.run.run_names import RunNames
 
 
 def assemble(

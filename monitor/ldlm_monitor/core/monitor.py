@@ -24,8 +24,8 @@ from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.fleet import Fleet
-from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.run.run_names import RunNames
 
 RECENT = 500
 """Events and transitions that a snapshot has, the last ones."""

@@ -16,10 +16,10 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.playback.history import History, place
 from ldlm_monitor.playback.history_file import HistoryFile
+from ldlm_monitor.source.file_identity import FilePosition, Found, Known
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.follow import Follower
-from ldlm_monitor.source.identity import FilePosition, Found, Known
-from ldlm_monitor.source.patterns import mode_of
+from ldlm_monitor.source.input_patterns import mode_of
 from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import State, StateStore
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
-from ldlm_monitor.run.identity import launch_time
+from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source.companions import (
     Companion,
@@ -20,9 +20,9 @@ from ldlm_monitor.source.companions import (
     companions,
     undecided,
 )
+from ldlm_monitor.source.file_identity import NEW, Found, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
-from ldlm_monitor.source.identity import NEW, Found, Known, KnownContents
-from ldlm_monitor.source.patterns import InputPatterns
+from ldlm_monitor.source.input_patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0

@@ -25,10 +25,10 @@ from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.recording import Recorder
+from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
 from ldlm_monitor.source.follow import Follower, StdinSource
-from ldlm_monitor.source.identity import FilePosition
-from ldlm_monitor.source.patterns import resolve
+from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir

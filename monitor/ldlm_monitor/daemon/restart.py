@@ -10,10 +10,10 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.history_file import HistoryFile, Seen
-from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk
-from ldlm_monitor.source.identity import FilePosition, Known
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.state.read_log import Arrival, ObservedRecords, file_key
 from ldlm_monitor.state.state_store import State, StateStore

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.records import Heartbeat, Record
-from ldlm_monitor.probe.evidence import folders
 from ldlm_monitor.probe.host import HostProbe
+from ldlm_monitor.probe.host_events import folders
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.text.sanitize import plain

@@ -12,7 +12,7 @@ from ldlm_monitor.detect.gradient import (
     OverflowDetector,
     SkippedSteps,
 )
-from ldlm_monitor.detect.loss import ConstantDetector, LossDetector
+from ldlm_monitor.detect.loss_trend import ConstantDetector, LossDetector
 from ldlm_monitor.detect.throughput import RankDetector, ThroughputDetector
 from ldlm_monitor.detect.window import RecentValues, Values, finite, median, positive
 from ldlm_monitor.model.names import DETECT_PREFIX

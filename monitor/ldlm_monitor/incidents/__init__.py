@@ -4,6 +4,6 @@
 """
 
 from ldlm_monitor.incidents.book import Incidents
-from ldlm_monitor.incidents.facts import RunFacts
+from ldlm_monitor.incidents.roster import RunFacts
 
 __all__ = ["Incidents", "RunFacts"]

@@ -9,8 +9,8 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, named_ranks, rank_in, ranks_in
 from ldlm_monitor.incidents.communication import Collective
-from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources
+from ldlm_monitor.incidents.folded_evidence import Evidence
+from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
 from ldlm_monitor.text.format import names_of
 
 _FEW: Final = 8

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, clue_of, fails
-from ldlm_monitor.incidents.facts import RunFacts
 from ldlm_monitor.incidents.incident import OPENERS, Incident, alert_clue, is_early
-from ldlm_monitor.incidents.outside import BEFORE_SECONDS
+from ldlm_monitor.incidents.outside_causes import BEFORE_SECONDS
+from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import IncidentView

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ldlm_monitor.incidents.clues import MAX_RANKS, Clue, Tier
-from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.facts import RootCause, RunFacts
+from ldlm_monitor.incidents.folded_evidence import Evidence
+from ldlm_monitor.incidents.roster import RootCause, RunFacts
 from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import names_of
 

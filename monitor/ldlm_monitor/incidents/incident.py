@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 from ldlm_monitor.incidents import shown
 from ldlm_monitor.incidents.clues import FAILING, MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
-from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.facts import RunFacts
-from ldlm_monitor.incidents.root import Judgement, judge
+from ldlm_monitor.incidents.folded_evidence import Evidence
+from ldlm_monitor.incidents.root_cause import Judgement, judge
+from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import IncidentView

@@ -10,9 +10,9 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.communication import Collective
-from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import RootCause
-from ldlm_monitor.incidents.root import Judgement
+from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
+from ldlm_monitor.incidents.root_cause import Judgement
+from ldlm_monitor.incidents.roster import RootCause
 from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, SymptomView
 from ldlm_monitor.text.format import compressed, names_of
 

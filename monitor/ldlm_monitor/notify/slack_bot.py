@@ -20,15 +20,8 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.slack import (
-    Block,
-    GoneError,
-    MendableError,
-    RefusedError,
-    SlackApi,
-    as_code,
-    drawn,
-)
+from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackApi
+from ldlm_monitor.notify.slack_message import Block, as_code, drawn
 
 API_URL = "https://slack.com/api/"
 EVENT = "ldlm_monitor_alert"

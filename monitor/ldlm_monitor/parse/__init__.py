@@ -5,11 +5,11 @@ and reads other text by the definitions of `packaged_formats`. `clock_marks` is 
 pass over a finished file; `frame_times` and `METRIC_TIME` give the times of trackers' files.
 """
 
-from ldlm_monitor.parse.formats import load as load_formats
-from ldlm_monitor.parse.formats import packaged_files as packaged_formats
+from ldlm_monitor.parse.definitions import load as load_formats
+from ldlm_monitor.parse.definitions import packaged_files as packaged_formats
 from ldlm_monitor.parse.parser import ParseCounters, Parser, clock_marks
-from ldlm_monitor.parse.whole_file import READERS, ROW_SUFFIXES, frame_times, metric_of
-from ldlm_monitor.parse.whole_file import ROW_TIME as METRIC_TIME
+from ldlm_monitor.parse.structured_files import READERS, ROW_SUFFIXES, frame_times, metric_of
+from ldlm_monitor.parse.structured_files import ROW_TIME as METRIC_TIME
 
 __all__ = [
     "METRIC_TIME",

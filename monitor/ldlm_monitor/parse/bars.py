@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Literal
 
 from ldlm_monitor.model.records import FieldValue, Record
+from ldlm_monitor.parse.bar_form import Meter, match_meter, read_item, read_items, split_meter
+from ldlm_monitor.parse.definitions import Bar
 from ldlm_monitor.parse.envelope import can_be_peeled
-from ldlm_monitor.parse.events import RecordPlace, text_of
-from ldlm_monitor.parse.formats import Bar
+from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.meter import Meter, match_meter, read_item, read_items, split_meter
+from ldlm_monitor.parse.line_rules import Numbers, read_number, whole
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, quantity
-from ldlm_monitor.parse.samples import Numbers, read_number, whole
 from ldlm_monitor.parse.vocabulary import canonical
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")

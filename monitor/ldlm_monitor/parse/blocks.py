@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ldlm_monitor.parse.events import EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.event_rules import EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern
-from ldlm_monitor.parse.samples import LineRule
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from ldlm_monitor.model.records import SampleBlock
-from ldlm_monitor.parse.events import RecordPlace
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import is_known, measure
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Sample
-from ldlm_monitor.parse.formats import EventDefinition, SampleExample
-from ldlm_monitor.parse.framing import Lines
+from ldlm_monitor.parse.definitions import EventDefinition, SampleExample
 from ldlm_monitor.parse.free_fields import MetricLike
+from ldlm_monitor.parse.text_lines import Lines
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record
-    from ldlm_monitor.parse.formats import Definitions, EventExample
+    from ldlm_monitor.parse.definitions import Definitions, EventExample
     from ldlm_monitor.parse.parser import Parser
 
 KEPT_SAMPLES = 3

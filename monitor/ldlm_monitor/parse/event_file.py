@@ -15,10 +15,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.frames import frames
-from ldlm_monitor.parse.events import RecordPlace
-from ldlm_monitor.parse.framing import WholeFile
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
-from ldlm_monitor.parse.samples import Numbers
+from ldlm_monitor.parse.line_rules import Numbers
+from ldlm_monitor.parse.text_lines import WholeFile
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ldlm_monitor.parse.envelope import peel
-from ldlm_monitor.parse.framing import clean
 from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
+from ldlm_monitor.parse.text_lines import clean
 from ldlm_monitor.parse.vocabulary import (
     EPOCH_KEYS,
     STEP_KEYS,

@@ -18,7 +18,7 @@ from ldlm_monitor.parse.vocabulary import STEP_KEYS, canonical, is_known, is_tra
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record, Severity
-    from ldlm_monitor.parse.events import RecordPlace
+    from ldlm_monitor.parse.event_rules import RecordPlace
 
 STEPS = (
     "step",

@@ -13,9 +13,9 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
-from ldlm_monitor.parse.scan import compiled
+from ldlm_monitor.parse.structured_files import ROW_SUFFIXES, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
-from ldlm_monitor.parse.whole_file import ROW_SUFFIXES, reader_of
+from ldlm_monitor.parse.triggers import compiled
 
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 

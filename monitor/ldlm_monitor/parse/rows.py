@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ldlm_monitor.model.records import SampleBlock
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.columns import RowShape, shape_of, signature
-from ldlm_monitor.parse.events import RecordPlace
-from ldlm_monitor.parse.framing import MAX_RECORD_BYTES, WholeFile
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import BadRowError
+from ldlm_monitor.parse.text_lines import MAX_RECORD_BYTES, WholeFile
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin

@@ -12,13 +12,13 @@ from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRecords
 from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
-from ldlm_monitor.parse.dumps import FailureTable, StackDump
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
-from ldlm_monitor.parse.framing import LineContext, Lines, TextLine, WholeFile
+from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.patterns import PatternMatch, certain
-from ldlm_monitor.parse.scan import NO_CLAIMS, Claims, Rules, Scanner
+from ldlm_monitor.parse.stack_dumps import FailureTable, StackDump
+from ldlm_monitor.parse.text_lines import LineContext, Lines, TextLine, WholeFile
 from ldlm_monitor.parse.tracebacks import Traceback
+from ldlm_monitor.parse.triggers import NO_CLAIMS, Claims, Rules, Scanner
 
 _MAX_EVENTS_A_RECORD = 32
 """Events found in one record; bounds the time that a line of 1 MiB takes."""

@@ -13,7 +13,7 @@ from ldlm_monitor.parse.blocks import (
     BlockOpening,
     LineForm,
 )
-from ldlm_monitor.parse.events import EventRule, text_of
+from ldlm_monitor.parse.event_rules import EventRule, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 if TYPE_CHECKING:

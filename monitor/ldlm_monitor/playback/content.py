@@ -15,7 +15,7 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark
 from ldlm_monitor.model.frames import form_of as frames_of
 from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.patterns import compile_pattern
-from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.companions import LaunchFacts

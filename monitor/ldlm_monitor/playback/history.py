@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeAlias
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.content import Stretch, form_of, name_by_content, row_timeline
 from ldlm_monitor.playback.history_file import HistoryFile, StreamFile
-from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT, Disk

@@ -13,8 +13,8 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.content import Form, Stretch, form_of
 from ldlm_monitor.run.timeline import Timeline, at_once
 from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import Disk
-from ldlm_monitor.source.identity import FilePosition
 from ldlm_monitor.source.log_parts import ByteSpan, excerpt, skipped_note
 from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.read_log import Arrival

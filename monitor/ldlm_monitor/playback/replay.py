@@ -24,9 +24,9 @@ from ldlm_monitor.playback.history import (
     place,
     place_stream,
 )
-from ldlm_monitor.run.identity import RunNames, launch_time
+from ldlm_monitor.run.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings, companions, undecided
-from ldlm_monitor.source.patterns import resolve
+from ldlm_monitor.source.input_patterns import resolve
 
 
 class Replay:

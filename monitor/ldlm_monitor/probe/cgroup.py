@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.probe import evidence
+from ldlm_monitor.probe import host_events
 from ldlm_monitor.probe.process import read_text
 from ldlm_monitor.run.verdict import ProbeCandidate
 
@@ -65,7 +65,7 @@ class MemoryGroups:
 
 def _event(case: ProbeCandidate, rank: int | None, group: MemoryGroup, kills: int) -> Event:
     limit = "" if group.limit is None else f" with a limit of {group.limit >> 20} MiB"
-    return evidence.event(
+    return host_events.event(
         case,
         "host_oom_kill",
         "critical",

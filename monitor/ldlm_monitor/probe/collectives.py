@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.probe import evidence, flight_recorder, heartbeat, stacks
+from ldlm_monitor.probe import flight_recorder, heartbeat, host_events, stacks
 from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
@@ -108,7 +108,7 @@ def look(
 
 def _of_living(case: ProbeCandidate, dumped: Collection[int], until: float) -> Iterator[Dump]:
     """What ranks record that opened their flight recorder and have written no dump."""
-    for page in heartbeat.pages(evidence.folders(case)):
+    for page in heartbeat.pages(host_events.folders(case)):
         left = until - time.monotonic()
         if not page.recorder or page.rank in dumped or left <= 0:
             continue
@@ -240,17 +240,17 @@ def describe(finding: Finding) -> str:
 def _event(case: ProbeCandidate, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
     """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
     accused = finding.missing or finding.mismatched
-    return evidence.event(
+    return host_events.event(
         case,
         "fr_dump",
         "warning",
         describe(finding),
         family="nccl_torch",
-        missing_ranks=evidence.listed(finding.missing),
-        mismatched_ranks=evidence.listed(finding.mismatched),
-        waiting_ranks=evidence.listed(finding.waiting),
-        ranks_without_dump=evidence.listed({*finding.without_dump} - {*unread}),
-        unread_ranks=evidence.listed(unread),
+        missing_ranks=host_events.listed(finding.missing),
+        mismatched_ranks=host_events.listed(finding.mismatched),
+        waiting_ranks=host_events.listed(finding.waiting),
+        ranks_without_dump=host_events.listed({*finding.without_dump} - {*unread}),
+        unread_ranks=host_events.listed(unread),
         collective=finding.operation,
         seq=finding.seq,
         process_group=finding.group,

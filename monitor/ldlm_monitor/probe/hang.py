@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ldlm_monitor.model.records import Event, Heartbeat, Scalar
-from ldlm_monitor.probe import evidence
+from ldlm_monitor.probe import host_events
 from ldlm_monitor.probe.heartbeat import Page, is_process, pages
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
 from ldlm_monitor.run.verdict import ProbeCandidate
@@ -40,7 +40,7 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
     those of this host, within `seconds`. `now` in Unix seconds.
     """
     until = time.monotonic() + seconds
-    found = [page for page in pages(evidence.folders(case)) if page.status == "running"]
+    found = [page for page in pages(host_events.folders(case)) if page.status == "running"]
     here = [page for page in found if is_process(page)][:MAX_ASKED]
     with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
         asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
@@ -58,7 +58,7 @@ def beats(case: ProbeCandidate) -> list[Heartbeat]:
     """
     return [
         page.record(case.run)
-        for page in pages(evidence.folders(case))
+        for page in pages(host_events.folders(case))
         if page.status == "running"
         and page.step >= 0
         and page.time >= case.last_progress_at - SKEW_SECONDS
@@ -114,7 +114,7 @@ def _event(each: RankReport, case: ProbeCandidate, now: float, why: str) -> Even
     message = f"rank {page.rank} {why}," if why else f"rank {page.rank} is"
     message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
     message += f", at {place}" if place is not None else ""
-    return evidence.event(
+    return host_events.event(
         case,
         "stack_dump",
         "info",

@@ -19,10 +19,10 @@ from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.probe import (
     cgroup,
     collectives,
-    evidence,
     flight_recorder,
     hang,
     heartbeat,
+    host_events,
     nccl_ras,
     process,
 )
@@ -213,13 +213,13 @@ def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) ->
     counts: dict[Scalar, list[dict[str, Scalar]]] = {}
     for look in looks:
         counts.setdefault(look["state"], []).append(look)
-    return evidence.event(
+    return host_events.event(
         case,
         "exit_without_error" if gone else "log_silence",
         "info",
         ", ".join(f"{_who(found)} {state}" for state, found in counts.items()),
         family="progress",
-        processes=ordered[: evidence.MAX_SHOWN],
+        processes=ordered[: host_events.MAX_SHOWN],
         alive=len(looks) - gone,
     )
 
@@ -242,6 +242,6 @@ def _family(case: ProbeCandidate, seen: Scan) -> Family:
         and pid in seen.table
         and seen.started_at(pid) <= case.last_progress_at
     }
-    pages = heartbeat.pages(evidence.folders(case))
+    pages = heartbeat.pages(host_events.folders(case))
     named |= {page.rank: page.pid for page in pages if heartbeat.is_process(page)}
     return process.family({os.path.realpath(log) for log in case.files if log != "-"}, named, seen)

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ldlm_monitor.model.records import Event, Scalar
-from ldlm_monitor.probe import evidence
+from ldlm_monitor.probe import host_events
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
@@ -205,15 +205,15 @@ def event_of(case: ProbeCandidate, suspects: Sequence[Suspect]) -> Event:
     for what in dict.fromkeys(each.what for each in suspects):
         ranks = {each.rank for each in suspects if each.what == what and each.rank is not None}
         if ranks:
-            fields[what] = evidence.listed(ranks)
+            fields[what] = host_events.listed(ranks)
     processes: list[dict[str, Scalar]] = [asdict(each) for each in suspects if each.pid is not None]
-    return evidence.event(
+    return host_events.event(
         case,
         "ras_status",
         "warning" if suspects else "info",
         describe(suspects),
         family="nccl",
         role="evidence" if suspects else "context",
-        processes=processes[: evidence.MAX_SHOWN],
+        processes=processes[: host_events.MAX_SHOWN],
         **fields,
     )

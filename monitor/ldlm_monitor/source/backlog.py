@@ -15,8 +15,8 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import form_of
+from ldlm_monitor.source.file_identity import COPY_BYTES, FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
-from ldlm_monitor.source.identity import COPY_BYTES, FilePosition
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import BOM, Tail

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
-from ldlm_monitor.source.held_files import FollowedName
-from ldlm_monitor.source.identity import FilePosition, Known
+from ldlm_monitor.source.input_patterns import STANDARD_INPUT
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.mount_reader import MountReader
-from ldlm_monitor.source.patterns import STANDARD_INPUT
+from ldlm_monitor.source.open_files import FollowedName
 from ldlm_monitor.source.split import Splitter
 
 TURN_BYTES = 8 * 1024 * 1024

@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
-from ldlm_monitor.source.held_files import FollowedName
-from ldlm_monitor.source.identity import FilePosition, Known
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.registry import Registry
+from ldlm_monitor.source.named_files import NamedFiles
+from ldlm_monitor.source.open_files import FollowedName
 from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
 
@@ -40,7 +40,7 @@ class MountReader:
         self.mount = mount
         self.overdue = False
         self._journal = journal
-        self._registry = Registry(Journal(), disk, open_files)
+        self._named_files = NamedFiles(Journal(), disk, open_files)
         self._at = Path()
         self._unfinished: dict[Tail, None] = {}
         self._backlog: dict[FollowedName, None] = {}
@@ -84,7 +84,7 @@ class MountReader:
             began = clock()
             chunk = next(chunks, None)
             slow = clock() - began > SLOW_SECONDS
-            self._journal.absorb(self._registry.journal)
+            self._journal.absorb(self._named_files.journal)
             if chunk is not None:
                 yield chunk
             if slow and not self.threaded:
@@ -97,7 +97,7 @@ class MountReader:
         assert self._worker is not None  # the follower reads in its own thread otherwise
         if self.idle and (paths is None or paths or self._changes or self._has_work(now)):
             self._apply()
-            self._positions = self._registry.positions()
+            self._positions = self._named_files.positions()
             self._submitted_at = now
             self._pending = self._worker.submit(lambda: list(self._read(paths, now, budget)))
 
@@ -119,7 +119,7 @@ class MountReader:
         if self._stall_reported:
             self._stall_reported = False
             self._journal.answered(self.mount)
-        self._journal.absorb(self._registry.journal)
+        self._journal.absorb(self._named_files.journal)
         return chunks
 
     @property
@@ -129,7 +129,7 @@ class MountReader:
 
     def behind(self) -> int:
         """As `Follower.behind`."""
-        return sum(tail.unread for _, tail in list(self._registry.live.values()))
+        return sum(tail.unread for _, tail in list(self._named_files.live.values()))
 
     def next_peek(self) -> float | None:
         """As `Follower.next_peek`; None while the thread reads."""
@@ -141,17 +141,17 @@ class MountReader:
             joining = [position for entry in self._joining for position in entry.kept]
             return [*self._positions, *joining]
         self._apply()
-        return self._registry.positions()
+        return self._named_files.positions()
 
     def contents(self) -> list[Known]:
         """As `Follower.contents`; while the thread reads, what was known before."""
-        return self._registry.contents() if self.idle else [*map(Known, self._positions)]
+        return self._named_files.contents() if self.idle else [*map(Known, self._positions)]
 
     def finish(self, patience: float) -> list[Chunk]:
         """The last chunk of every file; none if the file system does not answer."""
         if self._worker is None:
             chunks = self._finish()
-            self._journal.absorb(self._registry.journal)
+            self._journal.absorb(self._named_files.journal)
             return chunks
         if not self.idle:
             return []
@@ -162,9 +162,9 @@ class MountReader:
         """Close the files; waits `patience` seconds for the thread, not at all if it is overdue."""
         worker, self._worker = self._worker, None
         if worker is None:
-            self._registry.close()
+            self._named_files.close()
         else:
-            worker.submit(self._registry.close)
+            worker.submit(self._named_files.close)
             worker.close(0.0 if self.overdue else patience)
 
     def _apply(self) -> None:
@@ -178,19 +178,19 @@ class MountReader:
 
     def _add(self, entry: FollowedName) -> None:
         """Follow a name, also one that led to another file system for a while."""
-        self._registry.add(entry)
-        self._registry.entries[entry.path].elsewhere = False
+        self._named_files.add(entry)
+        self._named_files.entries[entry.path].elsewhere = False
 
     def _leave(self, path: Path) -> None:
         """The name leads to another file system: its files here are retired."""
-        self._registry.entries[path].elsewhere = True
+        self._named_files.entries[path].elsewhere = True
 
     def _read(self, paths: Collection[Path] | None, now: float, budget: int) -> Iterator[Chunk]:
-        self._registry.recall(now)
+        self._named_files.recall(now)
         chosen = self._chosen(paths, now)
         for entry in chosen:
             self._at = entry.path
-            self._registry.check(entry, now)
+            self._named_files.check(entry, now)
         yield from self._drain()
         turns = deque(entry for entry in chosen if entry.due())
         self._backlog = dict.fromkeys(turns)
@@ -216,11 +216,11 @@ class MountReader:
         return min((time for time in times if time is not None), default=None)
 
     def _finish(self) -> list[Chunk]:
-        self._registry.finish()
+        self._named_files.finish()
         return list(self._drain())
 
     def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[FollowedName, None]:
-        entries, places = self._registry.entries, self._registry.places
+        entries, places = self._named_files.entries, self._named_files.places
         chosen = dict(self._backlog)
         if paths is None:
             return chosen | dict.fromkeys(entries.values())
@@ -230,8 +230,8 @@ class MountReader:
                 chosen[entry] = None
         for tail in self._unfinished:
             at = tail.splitter.peek_at()
-            if at is not None and at <= now and tail.key in self._registry.live:
-                chosen[self._registry.live[tail.key][0]] = None
+            if at is not None and at <= now and tail.key in self._named_files.live:
+                chosen[self._named_files.live[tail.key][0]] = None
         return chosen
 
     def _serve(self, entry: FollowedName, now: float) -> int:
@@ -249,14 +249,14 @@ class MountReader:
         try:
             if not tail.reopen(entry.path):
                 return
-            self._registry.ready.extend(tail.read(now))
+            self._named_files.ready.extend(tail.read(now))
         except (OSError, InputError) as error:
             tail.close()
-            self._registry.held.forget(tail)
-            entry.report(self._registry.journal, error)
+            self._named_files.held.forget(tail)
+            entry.report(self._named_files.journal, error)
             return
-        self._registry.held.use(tail)
-        entry.recover(self._registry.journal)
+        self._named_files.held.use(tail)
+        entry.recover(self._named_files.journal)
         if tail.splitter.unfinished:
             self._unfinished[tail] = None
         else:
@@ -271,6 +271,6 @@ class MountReader:
                 yield tail.splitter.peek()
 
     def _drain(self) -> Iterator[Chunk]:
-        ready = self._registry.ready
+        ready = self._named_files.ready
         while ready:
             yield ready.popleft()

@@ -22,8 +22,8 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
+from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.file_system import Disk, Key
-from ldlm_monitor.source.identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 

@@ -28,7 +28,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import TruthError
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.source.patterns import resolve
+from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.text.format import counted, duration, number
 from ldlm_monitor.text.sanitize import plain
 

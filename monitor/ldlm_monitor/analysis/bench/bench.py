@@ -13,7 +13,7 @@ from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.readings import STEPS, Readings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.text.format import duration, utc
 from ldlm_monitor.text.sanitize import plain
 

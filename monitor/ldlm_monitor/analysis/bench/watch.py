@@ -21,7 +21,7 @@ from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.playback.content import launch_facts
 from ldlm_monitor.source.companions import Surroundings, companions
 from ldlm_monitor.source.follow import Follower
-from ldlm_monitor.source.patterns import resolve
+from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.split import Splitter
 
 LOOK_SECONDS = 2.0

@@ -17,7 +17,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.playback.replay import gather, refuse_unreadable
-from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.run_names import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 """Settings that give the number of samples of a step."""

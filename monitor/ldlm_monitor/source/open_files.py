@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.identity import FilePosition
+from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.tail import Tail
 

@@ -5,7 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from ldlm_monitor.detect.loss import ConstantDetector, LossDetector, mann_kendall, relative_slope
+from ldlm_monitor.detect.loss_trend import (
+    ConstantDetector,
+    LossDetector,
+    mann_kendall,
+    relative_slope,
+)
 
 STEPS = 3000
 

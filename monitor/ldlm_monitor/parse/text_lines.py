@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.envelope import Envelope, peel
-from ldlm_monitor.parse.events import RecordPlace
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:

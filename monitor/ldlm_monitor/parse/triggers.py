@@ -24,11 +24,11 @@ import hyperscan
 import re2
 
 from ldlm_monitor.model.errors import FormatError
-from ldlm_monitor.parse import formats
+from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
-from ldlm_monitor.parse.events import EventRule
+from ldlm_monitor.parse.event_rules import EventRule
+from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
-from ldlm_monitor.parse.samples import LineRule
 
 Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]
 Part: TypeAlias = tuple[int | None, Any]
@@ -82,7 +82,7 @@ class Rules:
     """
 
     def __init__(
-        self, loaded: Sequence[tuple[Path, formats.Definitions]], users: Sequence[Path]
+        self, loaded: Sequence[tuple[Path, definitions.Definitions]], users: Sequence[Path]
     ) -> None:
         self.benign: list[Pattern] = []
         self.exceptions: list[EventRule] = []
@@ -90,11 +90,11 @@ class Rules:
         triggers: list[tuple[str, str, Rule]] = [
             (trigger, "the parser", rule) for trigger, rule in _OURS
         ]
-        for path, definitions in loaded:
-            for index, bar in enumerate(definitions.bars):
+        for path, given in loaded:
+            for index, bar in enumerate(given.bars):
                 with _located(f"{path}: bars.{index}"):
-                    bars.append(BarRule(bar, definitions.format))
-            for where, rule, trigger in _rules(path, definitions):
+                    bars.append(BarRule(bar, given.format))
+            for where, rule, trigger in _rules(path, given):
                 rule.order = len(triggers)
                 if isinstance(rule, LineRule) and path in users:
                     rule.order -= _USERS_FIRST
@@ -102,7 +102,7 @@ class Rules:
                     self.exceptions.append(rule)
                 triggers.append((trigger, where, rule))
             with _located(f"{path}: benign"):
-                self.benign.extend(map(compile_pattern, definitions.benign))
+                self.benign.extend(map(compile_pattern, given.benign))
         self.bars = Bars(bars)
         triggers += [(trigger, "the parser", self.bars) for trigger in TRIGGERS]
         named: dict[str, list[Rule]] = {}
@@ -150,13 +150,13 @@ def _edition(path: Path) -> tuple[str, int, int]:
 
 @lru_cache(maxsize=8)
 def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ...]) -> Rules:
-    packaged = [(path, formats.load(path)) for path in formats.packaged_files()]
+    packaged = [(path, definitions.load(path)) for path in definitions.packaged_files()]
     packaged.sort(key=lambda entry: entry[1].priority)
-    return Rules([*packaged, *((path, formats.load(path)) for path in files)], files)
+    return Rules([*packaged, *((path, definitions.load(path)) for path in files)], files)
 
 
 def _rules(
-    path: Path, loaded: formats.Definitions
+    path: Path, loaded: definitions.Definitions
 ) -> Iterator[tuple[str, LineRule | EventRule, str]]:
     """The rules of a file, each with its place in the file and its trigger."""
     for index, line in enumerate(loaded.lines):

@@ -18,10 +18,10 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.backlog import Recall, find_again
+from ldlm_monitor.source.file_identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.file_system import Disk, Key, key_of
-from ldlm_monitor.source.held_files import Descriptors, FollowedName, lingers
-from ldlm_monitor.source.identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.open_files import Descriptors, FollowedName, lingers
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
@@ -34,7 +34,7 @@ REMEMBERED_FILES = 4096
 """Ended files whose position is kept in case they come back; about 3 KiB each."""
 
 
-class Registry:
+class NamedFiles:
     """The followed names and their files.
 
     `places`: names by the resolved path of their file. `live`: the files being read, with

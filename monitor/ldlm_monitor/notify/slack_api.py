@@ -1,24 +1,19 @@
-"""Slack: its form of a message, an incoming webhook, and the Web API that a bot calls.
+"""Slack's two ways in: an incoming webhook, and the Web API that a bot calls.
 
-A message is escaped, bounded, and without a mention, whatever its text is. Limits of
-https://docs.slack.dev/reference/block-kit/blocks: header 150 characters, section 3000, field 2000,
-50 blocks. Text is escaped as https://docs.slack.dev/messaging/formatting-message-text requires, so
-that nothing in a log becomes a mention or a link. At a webhook nothing can be edited.
-Codes of errors: https://docs.slack.dev/reference/methods/chat.postMessage#errors and those of
-the other methods that a bot calls.
+At a webhook nothing can be edited. Codes of errors:
+https://docs.slack.dev/reference/methods/chat.postMessage#errors and those of the other methods
+that a bot calls.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from itertools import accumulate
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import urlencode
 from urllib.request import Request
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.content import Content, news_of
+from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.http_client import (
     TIMEOUT_SECONDS,
     HttpAnswer,
@@ -27,24 +22,9 @@ from ldlm_monitor.notify.http_client import (
     post,
 )
 from ldlm_monitor.notify.message import Message, Receipt
+from ldlm_monitor.notify.slack_message import as_code, drawn
 from ldlm_monitor.text.sanitize import plain
 
-Block: TypeAlias = dict[str, Any]
-
-HEADER_LIMIT: Final = 150
-FALLBACK_LIMIT: Final = 1000
-"""Characters of the text that notifications and screen readers show instead of the blocks."""
-TEXT_LIMIT: Final = 1700
-"""Characters of each text, the log line included: all blocks of a message together may have some
-13,000, which is not documented (https://github.com/slackapi/bolt-js/issues/2509)."""
-LIST_LIMIT: Final = 2600
-"""Of the list of alerts, which is bounded already, but for what escapes add."""
-FACT_LIMIT: Final = 300
-ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-IN_CODE: Final = {**ESCAPED, "`": "ˋ"}
-"""A backtick would end the code; its look-alike (U+02CB) does not."""
-IN_HEADER: Final = {"<": "‹", ">": "›"}
-"""Plain text is not escaped; without these two it is a mention nowhere."""
 REFUSED_FORMS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 _ANSWER_LIMIT = 4 << 20
@@ -61,55 +41,6 @@ _OF_THE_MESSAGE = frozenset(
 _OF_THE_SERVER = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
-
-
-def drawn(content: Content) -> tuple[str, list[Block]]:
-    """(fallback text, blocks)."""
-    title = f"{content.mark} {content.title}"
-    text = {"type": "plain_text", "text": cut(title, HEADER_LIMIT, IN_HEADER)}
-    blocks: list[Block] = [{"type": "header", "text": text}]
-    blocks += (section(cut(text, TEXT_LIMIT)) for text in content.summary)
-    blocks += _headed("First cause", content.cause)
-    fields = [
-        mrkdwn(f"*{name}*\n`{cut(value, FACT_LIMIT, IN_CODE)}`") for name, value in content.facts
-    ]
-    blocks += [{"type": "section", "fields": fields}] if fields else []
-    blocks += [section(cut("\n".join(content.alerts), LIST_LIMIT))] if content.alerts else []
-    if content.log:
-        blocks.append(section(f"```\n{cut(content.log, TEXT_LIMIT, IN_CODE)}\n```"))
-    blocks += _headed("What to do", content.action)
-    notes = (mrkdwn(cut(note, TEXT_LIMIT)) for note in content.notes)
-    blocks += ({"type": "context", "elements": [note]} for note in notes)
-    fallback = title if content.alerts else ": ".join((title, *content.summary[:1]))
-    return cut(fallback, FALLBACK_LIMIT), blocks
-
-
-def _headed(title: str, text: str) -> list[Block]:
-    return [section(f"*{title}*\n{cut(text, TEXT_LIMIT)}")] if text else []
-
-
-def section(text: str) -> Block:
-    """A section of that text, which is escaped already."""
-    return {"type": "section", "text": mrkdwn(text)}
-
-
-def mrkdwn(text: str) -> Block:
-    """`verbatim`: Slack adds no links or mentions of its own."""
-    return {"type": "mrkdwn", "text": text, "verbatim": True}
-
-
-def as_code(text: str) -> str:
-    """An escaped line in which Slack makes no links where no block contains it."""
-    return f"`{text.replace('`', IN_CODE['`'])}`"
-
-
-def cut(text: str, limit: int, escapes: dict[str, str] = ESCAPED) -> str:
-    """`text` escaped, at most `limit` UTF-16 units long and never cut inside an entity."""
-    pieces = [escapes.get(char, char) for char in text[: limit + 1]]
-    ends = [*accumulate(len(piece) + (piece > "\uffff") for piece in pieces)]
-    if not ends or ends[-1] <= limit:
-        return "".join(pieces)
-    return "".join(pieces[: bisect_right(ends, limit - 1)]) + "…"
 
 
 class SlackWebhook:

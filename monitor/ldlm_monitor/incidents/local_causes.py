@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
-from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources
-from ldlm_monitor.incidents.outside import (
+from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
+from ldlm_monitor.incidents.outside_causes import (
     LATE_SECONDS,
     Exit,
     by_exit,
@@ -16,6 +15,7 @@ from ldlm_monitor.incidents.outside import (
     exit_text,
     own_exits,
 )
+from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
 from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import names_of
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
-from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources
+from ldlm_monitor.incidents.folded_evidence import Evidence
+from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
 from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import compressed, names_of, signal_name
 

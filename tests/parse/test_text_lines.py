@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.framing import Lines, clean, raw_index
+from ldlm_monitor.parse.text_lines import Lines, clean, raw_index
 
 ORIGIN = Origin(run="r")
 

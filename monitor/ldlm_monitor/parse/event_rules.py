@@ -12,7 +12,7 @@ from ldlm_monitor.text.format import signal_name
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.parse import formats
+    from ldlm_monitor.parse import definitions
 
 MAX_MESSAGE_BYTES = 4096
 """Bytes of a message; the longest that a receiver takes is Slack's block of 3000 characters."""
@@ -100,7 +100,7 @@ class EventRule:
     """One wording of one event kind."""
 
     def __init__(
-        self, spec: formats.EventDefinition, shape: formats.EventShape, family: str
+        self, spec: definitions.EventDefinition, shape: definitions.EventShape, family: str
     ) -> None:
         self.spec = spec
         self.family = family
@@ -111,7 +111,7 @@ class EventRule:
             for row in spec.rows
         )
         self.until = compile_pattern(spec.until) if spec.until else None
-        self.exceptions: tuple[tuple[Pattern, formats.ExceptionEvent], ...] = tuple(
+        self.exceptions: tuple[tuple[Pattern, definitions.ExceptionEvent], ...] = tuple(
             (compile_pattern(special.pattern), special) for special in spec.exceptions
         )
 
@@ -167,7 +167,7 @@ class EventRule:
         return found
 
     def _sample(
-        self, wanted: formats.FieldSample, place: RecordPlace, fields: dict[str, FieldValue]
+        self, wanted: definitions.FieldSample, place: RecordPlace, fields: dict[str, FieldValue]
     ) -> list[Record]:
         values: dict[str, float] = {}
         for name, source in wanted.values.items():
@@ -185,7 +185,7 @@ def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:
 
 
 def _convert(
-    fields: dict[str, FieldValue], name: str, text: str, conversion: formats.Conversion
+    fields: dict[str, FieldValue], name: str, text: str, conversion: definitions.Conversion
 ) -> None:
     if conversion == "str":
         fields[name] = text

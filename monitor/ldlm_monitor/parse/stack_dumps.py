@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
-from ldlm_monitor.parse.events import EventRule, text_of
+from ldlm_monitor.parse.event_rules import EventRule, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.text.format import signal_name
 

@@ -24,7 +24,7 @@ from ldlm_monitor.incidents.clues import (
     tier_of,
     whole,
 )
-from ldlm_monitor.incidents.facts import Claim, Death, Roster
+from ldlm_monitor.incidents.roster import Claim, Death, Roster
 from ldlm_monitor.model.records import Event
 
 MAX_FOLDS: Final = 256

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
-from ldlm_monitor.parse.events import RecordPlace
-from ldlm_monitor.parse.framing import WholeFile
+from ldlm_monitor.parse.event_rules import RecordPlace
+from ldlm_monitor.parse.line_rules import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, number
 from ldlm_monitor.parse.rows import RowReader
-from ldlm_monitor.parse.samples import Numbers
+from ldlm_monitor.parse.text_lines import WholeFile
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_training, measure, plain
 
 if TYPE_CHECKING:

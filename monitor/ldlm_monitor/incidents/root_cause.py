@@ -16,10 +16,10 @@ from ldlm_monitor.incidents.communication import (
     silence,
     silent_ranks,
 )
-from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import Claim, RankFacts, RootCause, RunFacts
-from ldlm_monitor.incidents.local import first_failure
-from ldlm_monitor.incidents.outside import exit_text, external, hardware
+from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
+from ldlm_monitor.incidents.local_causes import first_failure
+from ldlm_monitor.incidents.outside_causes import exit_text, external, hardware
+from ldlm_monitor.incidents.roster import Claim, RankFacts, RootCause, RunFacts
 from ldlm_monitor.model.view import ClaimView
 from ldlm_monitor.text.format import compressed, names_of
 
