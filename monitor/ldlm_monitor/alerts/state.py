@@ -57,13 +57,13 @@ class AlertStates(Generic[E]):
 
     def __init__(self, rules: RuleSet[E]) -> None:
         self._rules = rules
-        self._by_rule: list[dict[Labels, ActiveAlert[E]]] = [{} for _ in rules.rules]
+        self._by_rule: dict[int, dict[Labels, ActiveAlert[E]]] = {}
         self._recorded: dict[int, list[VectorSample]] = {}
         self.health: dict[int, RuleError] = {}
 
     def alerts(self) -> Iterator[ActiveAlert[E]]:
         """The pending and firing alerts, in rule order."""
-        for alerts in self._by_rule:
+        for _, alerts in sorted(self._by_rule.items()):
             yield from alerts.values()
 
     def firing(self) -> list[Transition]:
@@ -80,7 +80,7 @@ class AlertStates(Generic[E]):
             for index, rule in enumerate(self._rules.rules):
                 if isinstance(rule, AlertRule) and rule.name == alert.rule.name:
                     alert.rule = rule
-                    self._by_rule[index][_sorted_labels(alert.labels)] = alert
+                    self._by_rule.setdefault(index, {})[_sorted_labels(alert.labels)] = alert
                     break
 
     def due(self) -> float:
@@ -115,16 +115,18 @@ class AlertStates(Generic[E]):
                 if isinstance(rule, RecordingRule):
                     self._record(index, rule, vector, at, record)
                     continue
-                alerts = self._by_rule[index]
-                if not vector and not alerts and index not in self.health:
+                if not vector and index not in self._by_rule and index not in self.health:
                     continue
                 fresh = _instances(rule, vector, at)
             except RuleError as problem:
                 self.health[index] = problem
                 continue
             self.health.pop(index, None)
-            shown = bool(alerts)
+            shown = index in self._by_rule
+            alerts = self._by_rule.setdefault(index, {})
             transitions += _step(rule, alerts, fresh, at, ending)
+            if not alerts:
+                del self._by_rule[index]
             if shown or alerts:
                 record(ALERTS_SERIES, self._alerts_series(), at)
         return transitions

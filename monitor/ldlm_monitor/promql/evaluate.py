@@ -98,9 +98,9 @@ class _Evaluation:
 
     def value(self, node: Node, at: float) -> Value:
         """The node's value; callers must not change the vector."""
-        if not isinstance(node, Selector | Aggregation):
+        if type(node) not in _SHARED:
             return _HANDLERS[type(node)](self, node, at)
-        key = (id(node), at)  # equal selectors and aggregations of one rule are evaluated once
+        key = (id(node), at)
         value = self._computed.get(key)
         if value is None:
             value = self._computed[key] = _HANDLERS[type(node)](self, node, at)
@@ -155,7 +155,10 @@ class _Evaluation:
         return unique([(self.unnamed(labels), -number) for labels, number in value])
 
     def combined(self, node: Binary, at: float) -> Value:
-        left, right = self.number(node.left, at), self.number(node.right, at)
+        left = self.number(node.left, at)
+        if not left and isinstance(left, list) and node.operator != "or":
+            return left  # nothing matches; most rules end here at each step of a healthy run
+        right = self.number(node.right, at)
         if isinstance(left, float):
             if isinstance(right, float):
                 return float(OPERATORS[node.operator](left, right))
@@ -245,6 +248,8 @@ SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
     "absent": _absent,
     "absent_over_time": _absent,
 }
+_SHARED = frozenset({Selector, Aggregation})
+"""Equal ones within a rule are one node: they are evaluated once. Others cost less than a lookup."""
 _HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
     Number: lambda query, node, at: node.value,
     Text: lambda query, node, at: node.value,
