@@ -171,12 +171,12 @@ class _FileModel(BaseModel):
     groups: list[_GroupModel] = []
 
 
-class StrictLoader(yaml.SafeLoader):
+class StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Refuses a key that is written twice, of which YAML would drop the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Counts keys of `<<` too, as Prometheus does."""
-        mapping = super().construct_mapping(node, deep)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
             raise yaml.constructor.ConstructorError(
                 None, None, "a key is written twice in one mapping", node.start_mark

@@ -249,7 +249,7 @@ SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
     "absent_over_time": _absent,
 }
 _SHARED = frozenset({Selector, Aggregation})
-"""Equal ones within a rule are one node: they are evaluated once. Others cost less than a lookup."""
+"""Equal ones within a rule are one node, which is evaluated once; others cost less than a lookup."""
 _HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
     Number: lambda query, node, at: node.value,
     Text: lambda query, node, at: node.value,
