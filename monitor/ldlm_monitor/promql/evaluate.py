@@ -1,13 +1,16 @@
 """Evaluates accepted expressions over a storage.
 
-Pure: the same samples, expression and time give the same vector.
+Pure: the same samples, expression and time give the same vector. Each node becomes a closure
+when its expression is first asked: walking the tree at each evaluation took twice as long.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.points import Labels, Storage
@@ -34,19 +37,35 @@ from ldlm_monitor.promql.nodes import (
     Text,
     Value,
     Vector,
+    is_scalar,
     name_later,
     settled,
+    walk,
     without_name,
 )
 from ldlm_monitor.promql.operators import (
     OPERATORS,
     SET_OPERATORS,
     aggregate,
-    combine_sets,
-    combine_vectors,
-    combine_with_scalar,
+    set_operation,
+    vector_operation,
+    with_scalar,
 )
 from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
+
+
+@dataclass(slots=True)
+class _Query:
+    """What one query reads, and its values so far of nodes that its expression has twice."""
+
+    selection: Selection
+    known: dict[tuple[int, float], Value] = field(default_factory=dict)
+
+
+Compute: TypeAlias = Callable[[_Query, float], Any]
+"""The value of a node at a time (Unix seconds); callers must not change a vector."""
+Windows: TypeAlias = Callable[[_Query, float], Iterator[RangeWindow]]
+"""The samples of each series of a range vector; series without any are left out."""
 
 
 class Evaluator:
@@ -62,6 +81,7 @@ class Evaluator:
         self._storage = storage
         self._step = step
         self._unnamed = name_later if delayed_name_removal else without_name
+        self._compiled: dict[str, Compute] = {}
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
         """The instant vector at `at`; a scalar becomes one sample without labels.
@@ -79,130 +99,146 @@ class Evaluator:
     ) -> float | Vector:
         """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
         at = float(at)
+        compute = self._compiled.get(expr.text)
+        if compute is None:
+            compiler = _Compiler(expr.root, self._step, self._unnamed)
+            compute = self._compiled[expr.text] = compiler.compute(expr.root)
         first, last = at if start is None else start, at if end is None else end
-        selection = Selection(self._storage, first, last)
-        value = _Evaluation(selection, self._step, self._unnamed).number(expr.root, at)
+        value: float | Vector = compute(_Query(Selection(self._storage, first, last)), at)
         if isinstance(value, float) or self._unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
 
 
-class _Evaluation:
-    """One query: what stays the same while its nodes are evaluated at one or many times."""
+class _Compiler:
+    """Makes the closures of one expression."""
 
-    def __init__(self, selection: Selection, step: float, unnamed: Rename) -> None:
-        self.selection = selection
+    def __init__(self, root: Node, step: float, unnamed: Rename) -> None:
         self.unnamed = unnamed
         self._step = step
-        self._computed: dict[tuple[int, float], Value] = {}
+        self._count = Counter(id(node) for node in walk(root))  # equal nodes are one object
 
-    def value(self, node: Node, at: float) -> Value:
-        """The node's value; callers must not change the vector."""
-        if type(node) not in _SHARED:
-            return _HANDLERS[type(node)](self, node, at)
-        key = (id(node), at)
-        value = self._computed.get(key)
-        if value is None:
-            value = self._computed[key] = _HANDLERS[type(node)](self, node, at)
-        return value
+    def compute(self, node: Node) -> Compute:
+        """A node's closure."""
+        compute = _HANDLERS[type(node)](self, node)
+        if self._count[id(node)] == 1 or not isinstance(node, Selector | Aggregation):
+            return compute
 
-    def vector(self, node: Node, at: float) -> Vector:
-        value = self.value(node, at)
-        assert isinstance(value, list), node
-        return value
+        def once(query: _Query, at: float) -> Value:
+            key = (id(node), at)
+            if key not in query.known:
+                query.known[key] = compute(query, at)
+            return query.known[key]
 
-    def number(self, node: Node, at: float) -> float | Vector:
-        value = self.value(node, at)
-        assert not isinstance(value, str), node
-        return value
+        return once
 
-    def scalar(self, node: Node, at: float) -> float:
-        value = self.value(node, at)
-        assert isinstance(value, float), node
-        return value
-
-    def selected(self, node: Selector, at: float) -> Vector:
-        return [(labels, value) for labels, _, value in self.selection.latest(node, at)]
-
-    def windows(self, node: Node, at: float) -> Iterator[RangeWindow]:
-        """The samples of each series of a range vector; series without any are left out."""
+    def windows(self, node: Node) -> Windows:
+        """The closure of a range vector."""
         if isinstance(node, Subquery):
-            return self._resampled(node, at)
+            return self._resampled(node)
         assert isinstance(node, Range), node
-        return self.selection.windows(node, at)
+        return lambda query, at: query.selection.windows(node, at)
 
-    def _resampled(self, node: Subquery, at: float) -> Iterator[RangeWindow]:
-        end = self.selection.shifted(node.shift, at)
-        start = exact(end - node.seconds)
-        step = node.step or self._step
-        samples: dict[Labels, tuple[list[float], list[float]]] = {}
-        # Steps are aligned to zero, not to the query.
-        slot = math.floor(round(start / step, 6)) + 1
-        while (time := exact(slot * step)) <= end:
-            value = self.number(node.operand, time)
-            for labels, number in [((), value)] if isinstance(value, float) else value:
-                times, values = samples.setdefault(labels, ([], []))
-                times.append(time)
-                values.append(number)
-            slot += 1
-        for labels, (times, values) in samples.items():
-            yield RangeWindow(labels, times, values, start, end)
+    def _resampled(self, node: Subquery) -> Windows:
+        operand, step = self.compute(node.operand), node.step or self._step
 
-    def negated(self, node: Negation, at: float) -> Value:
-        value = self.number(node.operand, at)
-        if isinstance(value, float):
-            return -value
-        return unique([(self.unnamed(labels), -number) for labels, number in value])
+        def windows(query: _Query, at: float) -> Iterator[RangeWindow]:
+            end = query.selection.shifted(node.shift, at)
+            start = exact(end - node.seconds)
+            samples: dict[Labels, tuple[list[float], list[float]]] = {}
+            # Steps are aligned to zero, not to the query.
+            slot = math.floor(round(start / step, 6)) + 1
+            while (time := exact(slot * step)) <= end:
+                value = operand(query, time)
+                for labels, number in [((), value)] if isinstance(value, float) else value:
+                    times, values = samples.setdefault(labels, ([], []))
+                    times.append(time)
+                    values.append(number)
+                slot += 1
+            for labels, (times, values) in samples.items():
+                yield RangeWindow(labels, times, values, start, end)
 
-    def combined(self, node: Binary, at: float) -> Value:
-        left = self.number(node.left, at)
-        if not left and isinstance(left, list) and node.operator != "or":
-            return left  # nothing matches; most rules end here at each step of a healthy run
-        right = self.number(node.right, at)
-        if isinstance(left, float):
-            if isinstance(right, float):
-                return float(OPERATORS[node.operator](left, right))
-            return unique(combine_with_scalar(node, right, left, self.unnamed, scalar_left=True))
-        if isinstance(right, float):
-            return unique(combine_with_scalar(node, left, right, self.unnamed, scalar_left=False))
-        if node.operator in SET_OPERATORS:
-            return combine_sets(node.operator, left, right, node.matching)
-        return combine_vectors(node, left, right, self.unnamed)
+        return windows
 
-    def aggregated(self, node: Aggregation, at: float) -> Vector:
-        parameter = None if node.parameter is None else self.value(node.parameter, at)
-        return aggregate(node, self.vector(node.operand, at), parameter)
+    def selector(self, node: Selector) -> Compute:
+        return lambda query, at: [
+            (labels, value) for labels, _, value in query.selection.latest(node, at)
+        ]
 
-    def called(self, node: Call, at: float) -> Value:
+    def negation(self, node: Negation) -> Compute:
+        operand, unnamed = self.compute(node.operand), self.unnamed
+        if is_scalar(node.operand):
+            return lambda query, at: -operand(query, at)
+        return lambda query, at: unique(
+            [(unnamed(labels), -number) for labels, number in operand(query, at)]
+        )
+
+    def binary(self, node: Binary) -> Compute:
+        left, right = self.compute(node.left), self.compute(node.right)
+        if is_scalar(node.left):
+            if is_scalar(node.right):
+                compute = OPERATORS[node.operator]
+                return lambda query, at: float(compute(left(query, at), right(query, at)))
+            on_left = with_scalar(node, self.unnamed, scalar_left=True)
+            return lambda query, at: on_left(right(query, at), left(query, at))
+        if is_scalar(node.right):
+            on_right = with_scalar(node, self.unnamed, scalar_left=False)
+            return lambda query, at: on_right(left(query, at), right(query, at))
+        is_set = node.operator in SET_OPERATORS
+        combine = set_operation(node) if is_set else vector_operation(node, self.unnamed)
+        if node.operator == "or":
+            return lambda query, at: combine(left(query, at), right(query, at))
+
+        def matched(query: _Query, at: float) -> Vector:
+            found: Vector = left(query, at)
+            # Most rules end here at each step of a healthy run: nothing matches nothing.
+            return combine(found, right(query, at)) if found else found
+
+        return matched
+
+    def aggregation(self, node: Aggregation) -> Compute:
+        operand = self.compute(node.operand)
+        if node.parameter is None:
+            return lambda query, at: aggregate(node, operand(query, at), None)
+        parameter = self.compute(node.parameter)
+        return lambda query, at: aggregate(node, operand(query, at), parameter(query, at))
+
+    def call(self, node: Call) -> Compute:
         special = SPECIAL.get(node.function)
         if special is not None:
-            return special(self, node, at)
+            return special(self, node)
         if node.function in OVER_RANGE:
-            return self._over_range(node, at)
-        vector = self.vector(node.arguments[0], at)
-        others = [self.value(argument, at) for argument in node.arguments[1:]]
+            return self._over_range(node)
+        operand, *others = map(self.compute, node.arguments)
         whole = OVER_VECTOR.get(node.function)
         if whole is not None:
-            return self._renamed(node, whole(vector, *others))
-        compute = ELEMENTWISE[node.function]
-        rename = self.unnamed
-        return unique([(rename(labels), compute(value, *others)) for labels, value in vector])
+            return lambda query, at: self._renamed(
+                node, whole(operand(query, at), *(other(query, at) for other in others))
+            )
+        compute, unnamed = ELEMENTWISE[node.function], self.unnamed
 
-    def _over_range(self, node: Call, at: float) -> Vector:
-        scalars: list[float] = []
-        operand: Node | None = None
-        for argument in node.arguments:
-            if isinstance(argument, Range | Subquery):
-                operand = argument
-            else:
-                scalars.append(self.scalar(argument, at))
-        assert operand is not None, node
+        def elementwise(query: _Query, at: float) -> Vector:
+            given = [other(query, at) for other in others]
+            return unique(
+                [(unnamed(labels), compute(value, *given)) for labels, value in operand(query, at)]
+            )
+
+        return elementwise
+
+    def _over_range(self, node: Call) -> Compute:
+        (operand,) = (each for each in node.arguments if isinstance(each, Range | Subquery))
+        windows = self.windows(operand)
+        scalars = [self.compute(each) for each in node.arguments if each is not operand]
         if node.function == "predict_linear":
-            scalars.insert(0, at)
+            scalars.insert(0, lambda query, at: at)
         compute = OVER_RANGE[node.function]
-        found = [(each.labels, compute(each, *scalars)) for each in self.windows(operand, at)]
-        result = [(labels, value) for labels, value in found if value is not None]
-        return self._renamed(node, result)
+
+        def over_range(query: _Query, at: float) -> Vector:
+            given = [scalar(query, at) for scalar in scalars]
+            found = [(each.labels, compute(each, *given)) for each in windows(query, at)]
+            return self._renamed(node, [(labels, x) for labels, x in found if x is not None])
+
+        return over_range
 
     def _renamed(self, node: Call, result: Vector) -> Vector:
         if node.function not in KEEPS_NAME:
@@ -210,52 +246,55 @@ class _Evaluation:
         return unique(result)
 
 
-def _timestamp(query: _Evaluation, node: Call, at: float) -> Vector:
+def _timestamp(compiler: _Compiler, node: Call) -> Compute:
     operand = node.arguments[0]
+    unnamed, compute = compiler.unnamed, compiler.compute(operand)
     if isinstance(operand, Selector):
-        found = [(labels, time) for labels, time, _ in query.selection.latest(operand, at)]
-    else:
-        found = [(labels, at) for labels, _ in query.vector(operand, at)]
-    return unique([(query.unnamed(labels), time) for labels, time in found])
+        return lambda query, at: unique(
+            [(unnamed(labels), time) for labels, time, _ in query.selection.latest(operand, at)]
+        )
+    return lambda query, at: unique([(unnamed(labels), at) for labels, _ in compute(query, at)])
 
 
-def _scalar(query: _Evaluation, node: Call, at: float) -> float:
-    vector = query.vector(node.arguments[0], at)
-    return vector[0][1] if len(vector) == 1 else math.nan
+def _scalar(compiler: _Compiler, node: Call) -> Compute:
+    operand = compiler.compute(node.arguments[0])
+    return lambda query, at: found[0][1] if len(found := operand(query, at)) == 1 else math.nan
 
 
-def _histogram_quantile(query: _Evaluation, node: Call, at: float) -> Vector:
-    rank, buckets = node.arguments
-    return unique(histogram_quantile(query.scalar(rank, at), query.vector(buckets, at)))
+def _vector(compiler: _Compiler, node: Call) -> Compute:
+    operand = compiler.compute(node.arguments[0])
+    return lambda query, at: [((), operand(query, at))]
 
 
-def _absent(query: _Evaluation, node: Call, at: float) -> Vector:
+def _histogram_quantile(compiler: _Compiler, node: Call) -> Compute:
+    rank, buckets = map(compiler.compute, node.arguments)
+    return lambda query, at: unique(histogram_quantile(rank(query, at), buckets(query, at)))
+
+
+def _absent(compiler: _Compiler, node: Call) -> Compute:
     operand = node.arguments[0]
-    if isinstance(operand, Range | Subquery):
-        found = next(query.windows(operand, at), None) is not None
-    else:
-        found = bool(query.vector(operand, at))
-    return [] if found else [(labels_of_absent(operand), 1.0)]
+    is_range = isinstance(operand, Range | Subquery)
+    series = compiler.windows(operand) if is_range else compiler.compute(operand)
+    labels = labels_of_absent(operand)
+    return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
 
 
-SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
-    "time": lambda query, node, at: at,
-    "pi": lambda query, node, at: math.pi,
-    "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
+SPECIAL: dict[str, Callable[[_Compiler, Call], Compute]] = {
+    "time": lambda compiler, node: lambda query, at: at,
+    "pi": lambda compiler, node: lambda query, at: math.pi,
+    "vector": _vector,
     "scalar": _scalar,
     "timestamp": _timestamp,
     "histogram_quantile": _histogram_quantile,
     "absent": _absent,
     "absent_over_time": _absent,
 }
-_SHARED = frozenset({Selector, Aggregation})
-"""Equal ones within a rule are one node, which is evaluated once; others cost less than a lookup."""
-_HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
-    Number: lambda query, node, at: node.value,
-    Text: lambda query, node, at: node.value,
-    Selector: _Evaluation.selected,
-    Negation: _Evaluation.negated,
-    Binary: _Evaluation.combined,
-    Aggregation: _Evaluation.aggregated,
-    Call: _Evaluation.called,
+_HANDLERS: dict[type, Callable[[_Compiler, Any], Compute]] = {
+    Number: lambda compiler, node: lambda query, at: node.value,
+    Text: lambda compiler, node: lambda query, at: node.value,
+    Selector: _Compiler.selector,
+    Negation: _Compiler.negation,
+    Binary: _Compiler.binary,
+    Aggregation: _Compiler.aggregation,
+    Call: _Compiler.call,
 }

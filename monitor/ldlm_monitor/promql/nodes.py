@@ -236,3 +236,15 @@ def children(node: Node) -> tuple[Node, ...]:
         case Call(arguments=arguments):
             return arguments
     return ()
+
+
+def is_scalar(node: Node) -> bool:
+    """Whether a node's values are numbers rather than vectors (PromQL knows by the form)."""
+    match node:
+        case Binary(left=left, right=right):
+            return is_scalar(left) and is_scalar(right)
+        case Negation(operand=operand):
+            return is_scalar(operand)
+        case Call(function=function):
+            return function in ("time", "pi", "scalar")
+    return isinstance(node, Number)

@@ -25,7 +25,6 @@ from ldlm_monitor.promql.nodes import (
     NAME,
     Aggregation,
     Binary,
-    Matching,
     Rename,
     Value,
     Vector,
@@ -34,74 +33,91 @@ from ldlm_monitor.promql.nodes import (
     with_label,
     without_name,
 )
+from ldlm_monitor.promql.ranges import unique
 
 OPERATORS: dict[str, Callable[[float, float], float]] = {**ARITHMETIC, **COMPARISON}
 SET_OPERATORS = frozenset({"and", "or", "unless"})
 
 
-def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching) -> Vector:
-    """`and`, `or`, `unless`."""
-    signature = signature_of(matching.on, matching.labels)
-    if operator == "or":
+def set_operation(node: Binary) -> Callable[[Vector, Vector], Vector]:
+    """`and`, `or` or `unless` of two vectors."""
+    signature = signature_of(node.matching.on, node.matching.labels)
+    keep = node.operator == "and"
+
+    def union(left: Vector, right: Vector) -> Vector:
         known = {signature(labels) for labels, _ in left}
         return left + [sample for sample in right if signature(sample[0]) not in known]
-    known = {signature(labels) for labels, _ in right}
-    keep = operator == "and"
-    return [sample for sample in left if (signature(sample[0]) in known) is keep]
+
+    def filtered(left: Vector, right: Vector) -> Vector:
+        known = {signature(labels) for labels, _ in right}
+        return [sample for sample in left if (signature(sample[0]) in known) is keep]
+
+    return union if node.operator == "or" else filtered
 
 
-def combine_with_scalar(
-    node: Binary, vector: Vector, scalar: float, unnamed: Rename, *, scalar_left: bool
-) -> Vector:
-    """One side is a scalar; a comparison that filters keeps the vector's values and names."""
-    compute = OPERATORS[node.operator]
-    if scalar_left:
-        results = [compute(scalar, value) for _, value in vector]
-    else:
-        results = [compute(value, scalar) for _, value in vector]
-    found = zip(vector, results, strict=True)
-    if node.operator in COMPARISON and not node.as_bool:
-        return [sample for sample, holds in found if holds]
-    return [(unnamed(labels), float(result)) for (labels, _), result in found]
+def with_scalar(
+    node: Binary, unnamed: Rename, *, scalar_left: bool
+) -> Callable[[Vector, float], Vector]:
+    """The operation of a vector and a scalar, which is its left side where `scalar_left`.
 
-
-def combine_vectors(node: Binary, left: Vector, right: Vector, unnamed: Rename) -> Vector:
-    """Elements of both sides that share a signature.
-
-    Raises RuleError where a group has several elements on a side that may hold one.
+    A comparison that filters keeps the vector's values and names.
     """
-    if not left or not right:
-        return []
+    operator = OPERATORS[node.operator]
+    compute = (lambda value, scalar: operator(scalar, value)) if scalar_left else operator
+
+    def filtered(vector: Vector, scalar: float) -> Vector:
+        return [sample for sample in vector if compute(sample[1], scalar)]
+
+    def computed(vector: Vector, scalar: float) -> Vector:
+        return unique([(unnamed(labels), float(compute(x, scalar))) for labels, x in vector])
+
+    return filtered if node.operator in COMPARISON and not node.as_bool else computed
+
+
+def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector], Vector]:
+    """The operation on the elements of two vectors that share a signature.
+
+    It raises RuleError where a group has several elements on a side that may hold one.
+    """
     swapped = node.matching.many == "right"
-    many, one = (right, left) if swapped else (left, right)
     signature = signature_of(node.matching.on, node.matching.labels)
-    partners = _index_by_signature(one, signature, side="left" if swapped else "right")
-    compute = _elementwise(node)
+    operator = _elementwise(node)
+    compute = (lambda many, one: operator(one, many)) if swapped else operator
     rename = _result_labels(node, unnamed)
-    taken: set[tuple[Labels, Labels | None]] = set()
-    result: Vector = []
-    for labels, value in many:
-        group = signature(labels)
-        partner = partners.get(group)
-        if partner is None:
-            continue
-        outcome = compute(partner[1], value) if swapped else compute(value, partner[1])
-        if outcome is None:
-            continue
-        metric = rename(labels, partner[0])
-        claim = (group, metric if node.matching.many else None)
-        if claim in taken:
-            raise RuleError(
-                "multiple matches for labels",
-                remedy=(
-                    "name the grouping labels that keep results apart in group_left/group_right"
-                    if node.matching.many
-                    else "many-to-one matching must be explicit (group_left/group_right)"
-                ),
-            )
-        taken.add(claim)
-        result.append((metric, outcome))
-    return result
+
+    def combined(left: Vector, right: Vector) -> Vector:
+        if not left or not right:
+            return []
+        many, one = (right, left) if swapped else (left, right)
+        partners = _index_by_signature(one, signature, side="left" if swapped else "right")
+        taken: set[tuple[Labels, Labels | None]] = set()
+        result: Vector = []
+        for labels, value in many:
+            group = signature(labels)
+            partner = partners.get(group)
+            outcome = None if partner is None else compute(value, partner[1])
+            if partner is None or outcome is None:
+                continue
+            metric = rename(labels, partner[0])
+            claim = (group, metric if node.matching.many else None)
+            if claim in taken:
+                raise _several_matches(node)
+            taken.add(claim)
+            result.append((metric, outcome))
+        return result
+
+    return combined
+
+
+def _several_matches(node: Binary) -> RuleError:
+    return RuleError(
+        "multiple matches for labels",
+        remedy=(
+            "name the grouping labels that keep results apart in group_left/group_right"
+            if node.matching.many
+            else "many-to-one matching must be explicit (group_left/group_right)"
+        ),
+    )
 
 
 def _index_by_signature(
