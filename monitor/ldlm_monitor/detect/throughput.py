@@ -55,6 +55,8 @@ class ChangePoint:
 
     def _watch(self, value: float) -> None:
         score = min(max((value - self._level) / self._noise, -CLIP), CLIP)
+        if -DRIFT <= score <= DRIFT and self._above.total == self._below.total == 0.0:
+            return  # both sums stay 0, as for four in five values of a steady pace
         for excursion, step in ((self._above, score - DRIFT), (self._below, -score - DRIFT)):
             excursion.add(value, step)
             if excursion.total > LIMIT:
