@@ -12,6 +12,7 @@ import re2
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import Content, news_of
 from ldlm_monitor.notify.message import Message, Notification, Receipt, weight
+from ldlm_monitor.text.sanitize import shorten
 
 if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
@@ -108,7 +109,7 @@ def _line(words: str, limit: int = TEXT_LIMIT) -> str:
     shown = " ".join(words.split())
     for active, replacement in _ACTIVE:
         shown = active.sub(replacement, shown)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shorten(shown, limit)
 
 
 def _type(notification: Notification) -> NotifyType:

@@ -1,7 +1,6 @@
 """The content of a message, from which each receiver builds its own form.
 
-Texts are cleaned and redacted here. The receiver escapes the characters that are special in its
-form.
+Texts are cleaned and redacted here; the receiver escapes what is special in its own form.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Final
 
 from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Story, clean, weight
 from ldlm_monitor.text.format import compressed, duration, utc
+from ldlm_monitor.text.sanitize import shorten
 
 ALERTS_SHOWN: Final = 15
 """Kinds of alerts that a message lists: as many as a phone's screen shows. Others are counted."""
@@ -153,7 +153,6 @@ def _cause(story: Story | None, lead: Notification) -> str:
 
 
 def _facts(each: Notification) -> tuple[tuple[str, str], ...]:
-    """Run, rank, step and place in the log, as far as they are known."""
     place = each.path
     if place and each.line_number is not None:
         place = f"{place}:{each.line_number}"
@@ -171,11 +170,7 @@ def _lines(shown: Iterable[Notification]) -> str:
         if each.line
     }
     first = [*lines.items()][:LINES_SHOWN]
-    return "\n".join(f"{place}\n  {_bounded(line, LINE_LIMIT)}" for place, line in first)
-
-
-def _bounded(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return "\n".join(f"{place}\n  {shorten(line, LINE_LIMIT)}" for place, line in first)
 
 
 def _flapping(message: Message) -> tuple[str, ...]:
@@ -229,4 +224,4 @@ def _kind(members: Sequence[Notification]) -> str:
     ranks = compressed(int(each.rank) for each in members if each.rank and each.rank.isdecimal())
     of = f" rank{'s' if len(members) > 1 else ''} {ranks}" if ranks else ""
     line = one_line(f"{first.alert} {first.state}{times}: {first.run}{of}")
-    return f"{_mark(first)} {_bounded(line, ALERT_LIMIT)}"
+    return f"{_mark(first)} {shorten(line, ALERT_LIMIT)}"

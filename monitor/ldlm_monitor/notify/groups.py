@@ -105,10 +105,7 @@ def interval_seconds(kind: str, policy: Policy) -> float:
 def _group_of(
     db: sqlite3.Connection, each: Notification, receiver: str, kind: str, now: float
 ) -> int | None:
-    """The group of an alert; None if it begins one.
-
-    An end joins its beginning's group. Others join their incident's group, or the run's latest.
-    """
+    """The group of the alert's firing, of its incident, or the run's latest; None to begin one."""
     found = None
     if each.state != "firing":
         found = db.execute(

@@ -14,7 +14,7 @@ from ldlm_monitor.text.sanitize import plain
 Curves: TypeAlias = Callable[[], Mapping[str, Mapping[str, CurveView]]]
 """Returns the current curves, by run and quantity."""
 
-QUANTITY: Final = "loss"
+QUANTITY: Final = "loss"  # a choice: the curve that shows a failure of training best
 BEFORE, AFTER = 150, 50
 """Buckets of the curve that are shown before and after the incident's begin: what led to it
 matters more than what followed, and a picture of this width can show 200 points."""
@@ -25,10 +25,7 @@ _SIZE, _DPI = (8.0, 3.5), 100
 
 
 def picture_of(curves: Curves) -> Callable[[Message], bytes | None]:
-    """A function that draws the loss of a message's run.
-
-    It returns None if the run has no curve of the loss or matplotlib is missing.
-    """
+    """A function that draws the loss of a message's run, or returns None if it cannot."""
 
     def draw(message: Message) -> bytes | None:
         curve = curves().get(message.lead.run, {}).get(QUANTITY)
@@ -63,9 +60,8 @@ def loss_picture(curve: CurveView, at: float, run: str, *, step: int | None = No
     axes.plot(steps, [_or_nan(curve.means[i]) for i in window], linewidth=1.2, label=QUANTITY)
     broken = [curve.steps[i] for i in window if curve.nonfinite[i]]
     if broken:
-        bottom = axes.get_xaxis_transform()
-        heights = [0.02] * len(broken)  # of the axes' height: just above the bottom
-        axes.plot(broken, heights, "rx", transform=bottom, label="NaN or infinite")
+        bottom = axes.get_xaxis_transform()  # y is a share of the height: 0.02 is at the bottom
+        axes.plot(broken, [0.02] * len(broken), "rx", transform=bottom, label="NaN or infinite")
     axes.axvline(curve.steps[center], color="red", linestyle="--", linewidth=1, label="incident")
     axes.set_xlabel("step")
     axes.set_ylabel(QUANTITY)

@@ -12,14 +12,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.view import IncidentView
-from ldlm_monitor.text.sanitize import sanitized
+from ldlm_monitor.text.sanitize import sanitized, shorten
 
 MAX_TEXT = 4000
 """Characters kept of the log line and of each annotation: more than Slack's longest text (3000), so
 that a receiver's own limit decides."""
 MAX_LABEL = MAX_ID = 256
-"""Characters kept of a label's value and of an incident's id. Both are names; a longer one is
-unusable as a name."""
+"""Characters kept of a label's value and of an incident's id: both are names, and usually short."""
 Step: TypeAlias = Literal["first", "follow-up", "repeat", "update"]
 """`first` posts a group's first message, `follow-up` its news, `repeat` a reminder of what still
 fires; `update` edits the first message."""
@@ -127,10 +126,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A receiver's confirmation that it has a message.
+    """A receiver's confirmation; `place` is its own reference to the message.
 
-    `place` is the receiver's own reference to the message. `found`: an earlier attempt had
-    arrived already. `then` adds a picture; it is called once, after the arrival is committed.
+    `found`: the message of an earlier attempt had arrived. `then` adds a picture; it is called
+    once, after the arrival is committed.
     """
 
     place: str | None = None
@@ -175,8 +174,7 @@ def from_transition(transition: Transition) -> Notification:
 
 def fit(text: str, limit: int = MAX_TEXT) -> str:
     """`text` redacted, then cut to `limit` characters: half a secret is not recognised."""
-    shown = clean(text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shorten(clean(text), limit)
 
 
 def clean(text: str) -> str:
@@ -186,23 +184,12 @@ def clean(text: str) -> str:
 
 def message_of(each: Notification) -> Message:
     """A message of one alert alone, as `notify test` sends it."""
-    alone = (each,)
-    return Message(
-        step="first",
-        group=0,
-        identity=each.key,
-        news=alone,
-        alerts=alone,
-        opened_at=each.started_at,
-    )
+    one, at = (each,), each.started_at
+    return Message(step="first", group=0, identity=each.key, news=one, alerts=one, opened_at=at)
 
 
 def story_of(view: IncidentView) -> Story:
-    """The story of an incident: its texts cleaned, redacted and then bounded.
-
-    The bounds (characters) are a choice: a few lines of a phone's screen each, and more for the
-    action, which may list several commands.
-    """
+    """The story of an incident: its texts redacted and bounded, each to some lines of a phone."""
     root = view.root
     known = view.confidence != "none"
     return Story(

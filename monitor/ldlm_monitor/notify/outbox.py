@@ -73,8 +73,7 @@ class Outbox:
     def add(self, notification: Notification, receivers: Sequence[str], now: float) -> bool:
         """Queue it for those of `receivers` whose policy accepts it; committed on return.
 
-        False if no policy accepts it, or if every such receiver has a notification of the same
-        (key, state, started_at) already.
+        False if no policy accepts it, or all have one of the same (key, state, started_at).
         """
 
         def work(db: sqlite3.Connection) -> bool:

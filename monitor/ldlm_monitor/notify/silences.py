@@ -34,8 +34,7 @@ from ldlm_monitor.text.sanitize import redact
 
 MAX_MATCHERS: Final = 20
 MAX_LABELS: Final = 100
-"""Both exceed the labels of any alert. They are bounded because every user of this machine can send
-requests."""
+"""Both exceed the labels of any alert; they bound requests, which any local user can send."""
 MAX_KEPT: Final = 1000
 """Silences and acknowledgements at most: the pump's thread matches every alert against each."""
 _SCHEMA = """
@@ -44,7 +43,7 @@ CREATE TABLE IF NOT EXISTS silence (
     body TEXT NOT NULL
 ) WITHOUT ROWID;
 """
-_EXAMPLE: Final = {
+_EXAMPLE: Final = {  # shown with an error, by the class of the request
     "Silence": '{"matchers": [{"name": "alertname", "value": "LossSpike"}],'
     ' "endsAt": "2026-01-30T06:00:00Z", "createdBy": "me", "comment": "known"}',
     "Acknowledgement": '{"alert": "LossSpike", "labels": {...}, "by": "me", "comment": "known"}',

@@ -32,18 +32,17 @@ _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent
 _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
 
-_LIMITED = frozenset({"ratelimited", "rate_limited"})
-_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})
-_OF_THE_MESSAGE = frozenset(
+_LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
+_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})  # deleted
+_OF_THE_MESSAGE = frozenset(  # Slack does not accept the form of the message
     {
         *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
         *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
     }
 )
-_OF_THE_SERVER = frozenset(
+_OF_THE_SERVER = frozenset(  # failures of Slack itself
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
-"""Error codes by cause: the rate of requests, a deleted message, a message's form, Slack itself."""
 
 
 class SlackWebhook:
@@ -108,10 +107,7 @@ class SlackApi:
         self._timeout = timeout
 
     def call(self, method: str, **fields: object) -> dict[str, Any]:
-        """Call a method; returns the answer's fields.
-
-        Raises DeliveryError, `GoneError` and `RefusedError`.
-        """
+        """The fields of a method's answer. Raises DeliveryError, `GoneError`, `RefusedError`."""
         form = {
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in fields.items()

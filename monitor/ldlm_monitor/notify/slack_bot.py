@@ -23,7 +23,7 @@ from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackApi
 from ldlm_monitor.notify.slack_message import Block, as_code, drawn
 
-API_URL = "https://slack.com/api/"
+API_URL = "https://slack.com/api/"  # as in Slack's documentation
 EVENT = "ldlm_monitor_alert"
 """The type of the metadata by which the bot recognises its own messages."""
 SEARCHED, SEARCHED_REPLIES = 200, 999
@@ -144,10 +144,7 @@ class SlackBot:
             raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
-        """The place of a message that may have arrived; None if it is not found.
-
-        Without the scope to search, it counts as not found and may be sent twice.
-        """
+        """The place of a message that may have arrived; None if not found, or without scope."""
         oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
         method, where = "conversations.history", {"channel": self._channel, "limit": SEARCHED}
         if message.place is not None:
@@ -195,8 +192,8 @@ def _metadata(message: Message) -> dict[str, Any]:
 
 
 def _checked_token(token: str) -> str:
-    # Slack's tokens are far longer than 8 characters: a shorter text was copied wrongly.
-    if not token.isascii() or not token.isprintable() or " " in token or len(token) < 8:
+    too_short = len(token) < 8  # a choice: Slack's own have 50 and more
+    if not token.isascii() or not token.isprintable() or " " in token or too_short:
         raise ConfigError(
             "is not a token of a Slack app",
             where="Slack bot token",

@@ -18,20 +18,18 @@ Block: TypeAlias = dict[str, Any]
 
 HEADER_LIMIT: Final = 150  # characters, Slack's limit
 FALLBACK_LIMIT: Final = 1000
-"""Characters of the text that notifications and screen readers use instead of the blocks. A choice:
-systems show some lines of it at most."""
+"""Characters of the text for notifications and screen readers: a choice, more than they show."""
 TEXT_LIMIT: Final = 1700
 """Characters of each text, the log line included. All blocks of a message together may have some
 13,000; Slack does not document that (https://github.com/slackapi/bolt-js/issues/2509)."""
 LIST_LIMIT: Final = 2600
 """Characters of the list of alerts: its 15 lines of 160 characters, and some room for escapes."""
 FACT_LIMIT: Final = 300  # characters of a value: a choice; a long path fits, and stays one field
-ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # Slack's control characters
 IN_CODE: Final = {**ESCAPED, "`": "ˋ"}
 """A backtick would end the code; its look-alike (U+02CB) does not."""
 IN_HEADER: Final = {"<": "‹", ">": "›"}
-"""Slack shows entities of plain text as they are, so these are replaced by look-alikes: without `<`
-and `>` no client finds a mention."""
+"""Plain text has no escapes; with these look-alikes no client finds a mention in it."""
 
 
 def drawn(content: Content) -> tuple[str, list[Block]]:

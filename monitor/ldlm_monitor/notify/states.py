@@ -41,13 +41,11 @@ LOOK_SECONDS: Final = 0.25
 """Seconds between two looks at the snapshot, or at a stuck pump: an Alertmanager is to get an alert
 within a second."""
 BATCH: Final = 64
-"""Alerts of one request at most. A choice: a quarter of Prometheus' default
-(`--alertmanager.notification-batch-size`), since these texts may be long."""
+"""Alerts of one request at most: a choice. Prometheus sends 256 by default, with shorter texts."""
 TEXT_LIMIT: Final = 4096
 """Characters of a label or annotation: Slack and mail show less of an alert."""
 LONGEST_PAUSE: Final = 60.0
-"""Seconds between two attempts at most, well below VALID_SECONDS, after which an Alertmanager ends
-an alert."""
+"""Seconds between two attempts at most: after VALID_SECONDS an Alertmanager ends an alert."""
 
 log = logging.getLogger(__name__)
 

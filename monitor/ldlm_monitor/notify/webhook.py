@@ -139,5 +139,4 @@ def signature(key: bytes, identity: str, timestamp: str, body: bytes) -> str:
 
 def _identity(notification: Notification) -> str:
     named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
-    # 128 bits of the hash: enough that no two notifications get the same id by chance.
-    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"
+    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"  # 128 bits never collide
