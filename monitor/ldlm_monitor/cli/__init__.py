@@ -33,7 +33,7 @@ from ldlm_monitor.text.format import printable
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors that a user can mend: of a file that was named, and of the output if no file is named."""
-_PACKAGE = Path(__file__).resolve().parent.parent  # `_bug` names the last frame in it
+_PACKAGE = Path(__file__).resolve().parent.parent  # our own frames, for `_bug`
 
 app = App(
     name="ldlm-monitor",
@@ -41,8 +41,8 @@ app = App(
     version_flags=["--version", "-V"],
     usage="Usage: ldlm-monitor [FLAGS] FILE_OR_GLOB...\n       ldlm-monitor COMMAND [FLAGS] ...",
     help_format="plaintext",
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
+    result_action="return_value",  # not exit: `main` flushes stdout first
+    suppress_keyboard_interrupt=False,  # `main` has an exit code for it
 )
 app.default(follow.follow)
 app.command(attach.attach)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.view import Health, Snapshot
 
 UNHEALTHY = 3
-"""Exit code if a run's health is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
+"""Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
 _WORST_ALLOWED: dict[FailOn, Health] = {
     "warning": "HEALTHY",
     "error": "WARNING",

@@ -43,7 +43,7 @@ within a second."""
 BATCH: Final = 64
 """Alerts of one request at most: a choice. Prometheus sends 256 by default, with shorter texts."""
 TEXT_LIMIT: Final = 4096
-"""Characters of a label or annotation: Slack and mail show less of an alert."""
+"""Characters of a label or annotation: receivers behind an Alertmanager show less of them."""
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two attempts at most: after VALID_SECONDS an Alertmanager ends an alert."""
 

@@ -1,7 +1,7 @@
 """How much of a run's time advanced the training, and the causes of the loss of the rest.
 
-Goodput is the share of the time spent on steps that were not lost, as in Google's "ML Productivity
-Goodput".
+Goodput is the share of the run's time that went into steps that were kept (Google's "ML
+Productivity Goodput").
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
     """
     times = readings.steps.times
     paces = readings.durations().values
-    # Two times are one interval: its usual length and a pause in it cannot be told apart.
+    # Two times are one interval, which shows no usual length to compare it with.
     if len(times) < 3 or not len(paces) or not all(math.isfinite(at) for at in times):
         return None
     usual = median(paces)

@@ -23,7 +23,7 @@ _URGENT = ("Incidents", "Firing", "Recommendations")
 """Sections above the charts; all others are below."""
 GIB = 2.0**30  # bytes
 LINES = 5
-"""Curves of one chart at most: so many colours are easy to tell apart."""
+"""Curves of one chart at most: `charts` has 5 colours."""
 _CHARTS = (
     ("loss", "", r"(?:eval_)?loss"),
     ("loss components", "", r"loss_(?!scale$)(.+)"),

@@ -29,14 +29,14 @@ _SECTIONS = (
     "Recommendations",
 )
 """Sections in order. The recommendations come last, next to the prompt, where a person looks."""
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")  # characters with a meaning in Markdown
 _FENCES = re.compile(r"`{3,}")  # CommonMark: code ends at as many backticks as it began with
 
 
 def health_report(
     snapshot: Snapshot, readings: Mapping[str, RunReadings] = MappingProxyType({})
 ) -> str:
-    """The report of every run as text, with a newline at its end. Texts from logs are escaped.
+    """The report of every run as text, with a newline at its end. Log texts are redacted.
 
     `readings`, by run, are the source of the section about goodput; it is omitted without them.
     """

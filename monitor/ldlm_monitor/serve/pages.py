@@ -27,7 +27,7 @@ RESOURCES = ("runs", "alerts", "incidents", "events")
 Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
 _WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
-"""Further fields of the snapshot that a resource contains."""
+"""Fields that a resource contains in addition, as their readers would request them too."""
 _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 _CACHED, _CACHED_LENGTH = 16384, 400
 """Texts that the cache of `redact` holds, and characters of the longest: some MB in all, enough for

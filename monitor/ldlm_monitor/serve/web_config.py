@@ -190,7 +190,7 @@ class Gate:
 
     @property
     def encrypts(self) -> bool:
-        """Whether the server speaks HTTPS."""
+        """Whether the server uses HTTPS."""
         return self._current.tls is not None
 
     def tls(self) -> ssl.SSLContext | None:
