@@ -154,7 +154,7 @@ def test_a_log_shows_what_the_file_makes_of_it_and_what_nobody_knows(
         "    line 2: step 13, loss NaN, learning_rate 0.0005",
     ]
     assert "  formats      ourtrainer (2)" in answer.out
-    assert "1 line looks like metrics and gave none" in answer.out
+    assert "1 line looks like metrics but gave none" in answer.out
 
 
 def test_packaged_formats_take_part_where_the_file_does_not_know_a_line(

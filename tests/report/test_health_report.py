@@ -222,7 +222,7 @@ def test_alerts_of_no_run_are_the_monitors_own(
 
 
 def test_a_log_without_a_run_is_said_so(make_snapshot: MakeSnapshot) -> None:
-    assert "No training run was found in what was read." in health_report(make_snapshot())
+    assert "No training run was found in the logs." in health_report(make_snapshot())
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ def test_a_new_certificate_is_taken_up_and_tls_is_not_switched_off(
         ("basic_auth_users: {ada: hunter2}", r'the value of "ada" is no bcrypt hash'),
         ("basic_auth_users: {ada: 7}", r"basic_auth_users\.ada: should be"),
         ("bearer_tokens_file: none", r"bearer_tokens_file: none: cannot be read \(No such file"),
-        ("bearer_tokens_file: short", r"contains no token of 16 or more characters"),
+        ("bearer_tokens_file: short", r"needs a token of 16 or more ASCII characters"),
         ("bearer_tokens_file: open", r"is a secret that others may read \(mode 0644\); chmod 600"),
         ("tls_server_config: {cert_file: server.pem}", r"tls_server_config\.key_file: Field requ"),
         ("tls_server_config: {cert_file: x, key_file: server.key}", r"x: cannot be read"),

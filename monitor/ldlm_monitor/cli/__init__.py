@@ -1,4 +1,4 @@
-"""The command line: it alone turns errors into words and exit codes.
+"""The command line; only this package turns errors into messages and exit codes.
 
 Commands import what they need when they run, so that `--help` and `--version` are quick.
 """
@@ -32,7 +32,8 @@ from ldlm_monitor.text.format import printable
 
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_PACKAGE = Path(__file__).resolve().parent.parent
+"""Errors that a user can mend: of a file that was named, and of the output if no file is named."""
+_PACKAGE = Path(__file__).resolve().parent.parent  # our own frames, for `_bug`
 
 app = App(
     name="ldlm-monitor",
@@ -40,8 +41,8 @@ app = App(
     version_flags=["--version", "-V"],
     usage="Usage: ldlm-monitor [FLAGS] FILE_OR_GLOB...\n       ldlm-monitor COMMAND [FLAGS] ...",
     help_format="plaintext",
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
+    result_action="return_value",  # not exit: `main` flushes stdout first
+    suppress_keyboard_interrupt=False,  # `main` has an exit code for it
 )
 app.default(follow.follow)
 app.command(attach.attach)
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """A stream that was closed (`>&-`) takes everything; the others take every character."""
+    """Replace closed streams (`>&-`) by /dev/null; the others escape what they cannot encode."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -84,7 +85,7 @@ def _prepare_streams() -> None:
 
 
 def _outcome(error: Exception) -> tuple[str, int]:
-    """One line for stderr, and the exit code."""
+    """The line for stderr ("": none), and the exit code."""
     match error:
         case CycloptsError():
             return f"{_one_line(error)}; see ldlm-monitor --help", UsageError.exit_code
@@ -100,7 +101,7 @@ def _outcome(error: Exception) -> tuple[str, int]:
 
 
 def _refused(error: OSError) -> tuple[str, int]:
-    """What the system refused: a file of the user's, or the output; else it is a bug."""
+    """As `_outcome`, for an error of a user's file or of the output; any other is a bug."""
     if isinstance(error, _FILE_ERRORS) and error.filename is not None:
         place = os.fsdecode(error.filename)
         refusal: UsageError = InputError(
@@ -121,7 +122,7 @@ def _refused(error: OSError) -> tuple[str, int]:
 
 
 def _abandon_output() -> None:
-    """Nobody takes it, as with `| head`: Python's own flush at exit must not complain."""
+    """Send later output to /dev/null, so that Python's flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -131,7 +132,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _bug(error: Exception) -> str:
-    """Names the line of ours that raised; the whole traceback goes before it on request."""
+    """One line that names our last frame; LDLM_LOG_LEVEL=debug also prints the traceback."""
     if os.environ.get("LDLM_LOG_LEVEL") == "debug":
         traceback.print_exception(error)
     frames = traceback.extract_tb(error.__traceback__)

@@ -61,7 +61,7 @@ def attach(
 
 
 def authorization(configured: Attach) -> str | None:
-    """The value of the header `Authorization`; None: no credentials. Raises ConfigError."""
+    """The value of the header `Authorization`; None without credentials. Raises ConfigError."""
     token, password = configured.bearer(), configured.password()
     if (configured.username is None) != (password is None):
         raise ConfigError(
@@ -78,7 +78,7 @@ def authorization(configured: Attach) -> str | None:
 
 
 def tls(configured: Attach) -> ssl.SSLContext | None:
-    """Authorities to trust and a client certificate; None: the system's. Raises ConfigError."""
+    """TLS with the configured authorities and client certificate, if any. Raises ConfigError."""
     if configured.ca_file is None and configured.cert_file is None:
         return None
     import ssl

@@ -1,4 +1,4 @@
-"""`ldlm-monitor bench --name NAME -- COMMAND...`: run, watch, record for `compare`."""
+"""`ldlm-monitor bench --name NAME -- COMMAND...`: runs and records a command for `compare`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ldlm_monitor.model.errors import INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
-_Switch = Parameter(negative="")
+GRACE_SECONDS = 10.0  # as `docker stop` waits after SIGTERM by default
+_Switch = Parameter(negative="")  # no --no- form
 _Positive = Parameter(validator=Number(gt=0))
 
 
@@ -25,7 +26,7 @@ def bench(
     name: str | None = None,
     steps: Annotated[int | None, _Positive] = None,
     seconds: Annotated[float | None, _Positive] = None,
-    grace: Annotated[float, Parameter(validator=Number(gte=0))] = 10.0,
+    grace: Annotated[float, Parameter(validator=Number(gte=0))] = GRACE_SECONDS,
     also: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)] = (),
     out: Path | None = None,
     replace: Annotated[bool, _Switch] = False,
@@ -36,20 +37,20 @@ def bench(
 ) -> int:
     """Runs a training command, watches it, and keeps a record for `compare`.
 
-    Exits with the command's code, and with 0 where a limit stopped it.
+    Exits with the command's code, or with 0 if a limit stopped it.
 
     Parameters
     ----------
     command
-        The command and its words, behind --.
+        The command and its arguments, after --.
     name
-        Name of the record; `compare` knows it by that.
+        Name of the record, by which `compare` finds it.
     steps
         Stop this many steps after the first one logged.
     seconds
         Stop after so many seconds.
     grace
-        Seconds from SIGTERM to SIGKILL, where it has to be stopped.
+        Seconds from SIGTERM to SIGKILL when a limit stops it.
     also
         A file, folder or quoted glob that it writes numbers into; repeatable. A
         training_log.jsonl near it is found.
@@ -93,8 +94,8 @@ def bench(
     print(f"bench {name}: {summary(record)}", file=sys.stderr)
     if not record.series.get(STEPS):
         print(
-            "no step was understood; --also FILE names a file that it writes numbers into, "
-            "`ldlm-monitor formats test` shows what is made of a log",
+            "no step was found in the output; if the command writes numbers into a file, name it "
+            "with --also FILE; `ldlm-monitor formats test` shows how a log is parsed",
             file=sys.stderr,
         )
     return _code(record)
@@ -102,7 +103,7 @@ def bench(
 
 def _check(name: str | None, command: tuple[str, ...]) -> None:
     if not command:
-        raise UsageError("no command is given", where="bench", remedy="write it behind --")
+        raise UsageError("no command is given", where="bench", remedy="write it after --")
     if name is None:
         raise UsageError("is missing", where="--name", remedy="give the record a name")
     program = shown_dash(command)[0]
@@ -110,17 +111,17 @@ def _check(name: str | None, command: tuple[str, ...]) -> None:
         raise UsageError(
             "cannot be started: there is no such command",
             where=program,
-            remedy="write the command behind --, as you would type it",
+            remedy="write the command after --, as you would type it",
         )
 
 
 def _folder(folder: Path, *, replace: bool) -> Path:
-    """The record's folder, there and ours to write. Raises `UsageError`."""
+    """The record's folder, created if necessary. Raises `UsageError`."""
     from ldlm_monitor.analysis.bench.bench_records import FILE
 
     if (folder / FILE).exists() and not replace:
         raise UsageError(
-            "there is such a record already",
+            "contains a record already",
             where=str(folder),
             remedy="choose another --name, or overwrite it with --replace",
         )
@@ -145,4 +146,5 @@ def _code(record: BenchRecord) -> int:
         return INTERRUPTED
     if record.stopped_by != "command":
         return 0
-    return record.exit_code if record.exit_code >= 0 else 128 - record.exit_code
+    code = record.exit_code  # if negative, minus a signal, for which shells return 128 + signal
+    return code if code >= 0 else 128 - code

@@ -13,7 +13,9 @@ from cyclopts.validators import Number
 from ldlm_monitor.cli.flags import InputFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
 
-_Repeated = Parameter(negative="", consume_multiple=False)
+_Confidence = Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))]
+"""Below 0.5 intervals miss the true value more often than not; the default, 0.95, is usual."""
+_Repeated = Parameter(negative="", consume_multiple=False)  # one value for each flag
 
 
 def compare(
@@ -23,7 +25,7 @@ def compare(
     target: Annotated[tuple[str, ...] | None, _Repeated] = None,
     at: Annotated[tuple[str, ...], _Repeated] = (),
     warm_up: str | None = None,
-    confidence: Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))] = 0.95,
+    confidence: _Confidence = 0.95,
     companions: Annotated[
         bool | None, Parameter(name="--companions", negative="--no-companions")
     ] = None,
@@ -42,14 +44,14 @@ def compare(
     plot
         Draw losses and throughput of all runs over each other into this file: .svg.
     target
-        What should change by how much, such as speed=+30% or memory=-35%; repeatable; none
-        for none (default: speed=+25% and memory=-30%).
+        What should change by how much, such as speed=+30% or memory=-35%; repeatable. The
+        word none checks nothing (default: speed=+25% and memory=-30%).
     at
-        Compare losses there too: a step (500) or a time (30min); repeatable.
+        Also compare losses at this step (500) or time (30min); repeatable.
     warm_up
-        What is left out at the start: a share (10%) or steps (50); default: found.
+        Leave out this start of each run: a share (10%) or steps (50) (default: detected).
     confidence
-        How often the intervals should hold the truth.
+        Share of the intervals that should contain the true value.
     companions
         Read also what belongs to a log, such as its training_log.jsonl (default: yes).
     state_dir
@@ -89,7 +91,7 @@ def compare(
 
 
 def _warm_up(text: str | None) -> float | None:
-    """A share below 1, or a number of steps. Raises `UsageError`."""
+    """A share (below 1), or a number of steps; None if not given. Raises `UsageError`."""
     if text is None:
         return None
     share = text.strip().endswith("%")

@@ -113,7 +113,7 @@ def _refuse_contradictions(
 
 
 def _require_packages() -> None:
-    """Raises `UsageError` where a package of the extra `doctor` is not installed."""
+    """Raises `UsageError` if a package of the extra `doctor` is not installed."""
     try:
         import ldlm_doctor.bash_syntax  # noqa: F401 (it loads tree-sitter and its grammar)
     except ModuleNotFoundError as error:
@@ -128,7 +128,7 @@ def _require_packages() -> None:
 
 
 def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) -> Collected:
-    """Shows the changes, asks, and makes them; returns the files as they then are."""
+    """Shows the changes, asks, makes them, reads again. `aside`: stderr, as stdout has JSON."""
     from ldlm_doctor.audit import audit
     from ldlm_doctor.collect import collect
     from ldlm_doctor.journal import Change, apply_below

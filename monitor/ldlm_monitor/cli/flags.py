@@ -1,7 +1,6 @@
-"""Flags that commands share, how they become settings, and what --fail-on makes of a health.
+"""Flags that several commands have, their conversion to settings, and the exit code of a health.
 
-A flag that was not given stays None, so that the environment and the configuration
-file decide.
+A flag that was not given stays None, so that the environment or the configuration file decides.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.view import Health, Snapshot
 
 UNHEALTHY = 3
-"""Exit code of health at or above --fail-on, apart from 1 (bug) and 2 (usage)."""
+"""Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
 _WORST_ALLOWED: dict[FailOn, Health] = {
     "warning": "HEALTHY",
     "error": "WARNING",
     "critical": "UNHEALTHY",
     "never": "CRITICAL",
 }
+"""The worst health that exits with 0, by --fail-on."""
 DASH = "\0-"
-"""How the command line passes `-`."""
-_COMMON = Group("Common flags", sort_key=1)
+"""Replaces the argument `-`, which cyclopts would parse as a flag; no argument contains a NUL."""
+_COMMON = Group("Common flags", sort_key=1)  # 1: below a command's own in its help
 _Flag: TypeAlias = Annotated[str | None, Parameter(group=_COMMON)]
 _Path: TypeAlias = Annotated[Path | None, Parameter(group=_COMMON)]
 _Paths: TypeAlias = Annotated[
@@ -75,14 +75,14 @@ class InputFlags(SharedFlags):
     """Flags of commands that read logs."""
 
     formats: _Paths = None
-    """Format file, beside the packaged ones; repeatable."""
+    """Format file to use beside the packaged ones; repeatable."""
     run: _Flag = None
     """Name of the run, instead of the one found."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorFlags(SharedFlags):
-    """Flags of the command that looks at files before a run, and of those that judge."""
+    """Flags of commands that exit with 3 for what they find."""
 
     fail_on: Annotated[
         Literal["critical", "error", "warning", "never"] | None, Parameter(group=_COMMON)
@@ -92,7 +92,7 @@ class DoctorFlags(SharedFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeFlags(InputFlags, RuleFlags, DoctorFlags):
-    """Flags of commands that judge what they read."""
+    """Flags of commands that evaluate rules over logs."""
 
     companions: Annotated[
         bool | None, Parameter(name="--companions", negative="--no-companions", group=_COMMON)
@@ -117,9 +117,9 @@ class FollowFlags(JudgeFlags, ScreenFlags):
     file_sd: _Path = None
     """File (file_sd_configs) by which Prometheus finds this monitor."""
     web_config: _Path = None
-    """TLS, users and tokens of what is served, in a file as Prometheus has it."""
+    """File with TLS, users and tokens of the HTTP server, in Prometheus' format."""
     state_dir: _Path = None
-    """What must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""
+    """Folder of what must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""
     interval: _Flag = None
     """Seconds between two status lines (default: 10)."""
     web: _Switch = None
@@ -127,21 +127,21 @@ class FollowFlags(JudgeFlags, ScreenFlags):
     web_listen: _Flag = None
     """HOST:PORT for browsers (default: 127.0.0.1:9848, or the next free port)."""
     record: _Path = None
-    """Keep what the screen is fed in this new file, for replay --tui."""
+    """Record everything that the screen shows in this new file, for replay --tui."""
 
 
 def hide_dash(tokens: Sequence[str]) -> list[str]:
-    """`-`, which is standard input, in a form that does not look like a flag."""
+    """The arguments, with DASH in place of each `-` (standard input)."""
     return [DASH if token == "-" else token for token in tokens]
 
 
 def shown_dash(files: Sequence[str]) -> tuple[str, ...]:
-    """The files as they were written, after `hide_dash`."""
+    """The files as the user wrote them: undoes `hide_dash`."""
     return tuple("-" if file == DASH else file for file in files)
 
 
 def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more: Any) -> Settings:
-    """As `settings`, for a command that must have files. Raises UsageError where it has none."""
+    """As `settings`, for a command that needs files. Raises UsageError if none is named."""
     found = settings(flags, files, **more)
     if not found.files:
         raise UsageError(
@@ -157,7 +157,7 @@ def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more:
 
 
 def settings(flags: SharedFlags | None, files: Sequence[str] = (), **more: Any) -> Settings:
-    """Flags, environment and file together; `more` are a command's own. Raises ConfigError."""
+    """Settings from flags, environment and file. `more`: a command's own. Raises ConfigError."""
     from ldlm_monitor import config
 
     given = _without_none((asdict(flags) if flags else {}) | more)
@@ -173,7 +173,7 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
-    """3 where a run's health is at or beyond the severity, else 0."""
+    """UNHEALTHY if any run's health is as bad as `fail_on`, or worse; otherwise 0."""
     from ldlm_monitor.report.alerts import HEALTHS, worst_health
 
     worst = HEALTHS.index(worst_health(snapshot))
@@ -181,7 +181,7 @@ def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
 
 
 def write_file(path: Path, text: str, flag: str) -> None:
-    """Write the file that a flag names. Raises `UsageError` where that cannot be done."""
+    """Write the file that `flag` names. Raises `UsageError` if it cannot be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

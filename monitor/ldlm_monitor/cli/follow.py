@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def follow(*files: str, flags: FollowFlags | None = None) -> int:
     """Follows training logs and says what goes wrong: NaN, crashes, hangs.
 
-    Serves Prometheus metrics, too. To a file that is named like a command, say ./report.
+    Serves Prometheus metrics, too. Write ./report for a file that has a command's name.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
 
 
 def _opens_screen(found: Settings) -> bool:
-    """On a terminal, unless it is standard input that is followed."""
+    """Whether to show the screen: on a terminal, unless standard input is followed."""
     return not found.headless and "-" not in found.files and has_terminal()
 
 
@@ -65,7 +65,7 @@ def has_terminal() -> bool:
 
 
 def require_terminal(where: str, remedy: str) -> None:
-    """Raises UsageError where no screen can be drawn."""
+    """Raises UsageError, with its `where` and `remedy`, if no screen can be drawn."""
     if not has_terminal():
         raise UsageError("the screen needs a terminal", where=where, remedy=remedy)
 
@@ -77,9 +77,9 @@ def show_screen(
     ended: Callable[[], bool] = lambda: False,
     **more: Any,
 ) -> int:
-    """Shows a source until the screen is closed, it has `ended`, or SIGTERM; the exit code.
+    """Shows a source until the screen is closed, `ended` returns True, or SIGTERM arrives.
 
-    `more` is the app's.
+    Returns the exit code. `more` are arguments of `MonitorApp`.
     """
     from ldlm_monitor.tui.app import MonitorApp
 
@@ -91,7 +91,7 @@ def show_screen(
 
 def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     """The daemon behind the screen; its log lines are shown there, and printed here at the end."""
-    gc.disable()  # collecting garbage during the imports would be a seventh of the wait
+    gc.disable()  # garbage collection would take a seventh of the time until the screen opens
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.tui.app import MonitorApp
@@ -124,7 +124,7 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
 
 
 def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
-    """The daemon behind a server of screens; it prints its lines as without a screen."""
+    """The daemon, and a server that shows its screen in browsers; log lines go to stderr."""
     from ldlm_monitor.cli import logs, web
     from ldlm_monitor.cli.opening import Opening
 
@@ -140,7 +140,7 @@ def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
 
 
 def _ended(code: int, snapshot: Snapshot | None) -> int:
-    """Who ended it with Ctrl-C, or closed the screen, wants to know how it stands."""
+    """Prints the report of `snapshot`, if any: a person who ends the monitor needs the state."""
     if snapshot is not None:
         from ldlm_monitor.report.text import health_report
 

@@ -1,4 +1,4 @@
-"""`ldlm-monitor formats list|test`: what is recognised, and definition files tried out."""
+"""`ldlm-monitor formats list|test`: lists the known formats, and tests definition files."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
 
-_PARTS = (("bars", "bar"), ("lines", "line"), ("events", "event"))
+_PARTS = (("bars", "bar"), ("lines", "line"), ("events", "event"))  # (field of `Definitions`, word)
 
 
 @app.command(name="test")
 def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
-    """Runs the examples of a definition file, and shows what it makes of logs.
+    """Runs the examples of a definition file, and shows how it parses logs.
 
-    Every example must give exactly what stands beside it, no counter-example may match.
-    Of each log: what `parse --stats` prints, and the first samples of the file's format.
+    Every example must give exactly the values beside it; no counter-example may match.
+    For each log, prints what `parse --stats` does, and the first samples of the file's format.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 
 
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
-    """Prints which examples fail, on stderr, or that all are met."""
+    """Prints the examples that fail on stderr, then a summary; True if none fails."""
     from ldlm_monitor.parse.coverage import try_examples
     from ldlm_monitor.text.format import counted
     from ldlm_monitor.text.sanitize import plain
@@ -67,7 +67,7 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
 
 
 def _made_of(found: Coverage, name: str) -> Iterator[str]:
-    """What a log gave, as `parse --stats` has it, and the first samples of the file's format."""
+    """The statistics of `parse --stats`, and the log's first samples of the format `name`."""
     yield from statistics(found)
     for sample in found.first.get(name, ()):
         yield f"    line {sample.position.line}: {_values(sample)}"

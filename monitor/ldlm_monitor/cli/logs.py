@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 def configure(settings: Settings) -> None:
-    """Sends what `ldlm_monitor.*` logs from `log_level` on to stderr; once a process."""
+    """Send messages of `ldlm_monitor.*` from `log_level` on to stderr; call it once a process."""
     _install(logging.StreamHandler(sys.stderr), settings)
 
 
 def keep(settings: Settings) -> KeptMessages:
-    """Keeps what would go to stderr: a screen has the terminal."""
+    """As `configure`, but keep the messages, because the screen occupies the terminal."""
     kept = KeptMessages()
     _install(kept, settings)
     return kept
 
 
 class KeptMessages(logging.Handler):
-    """The last messages, for the screen while it is there and for stderr at its end."""
+    """The last messages: the screen shows the severe ones; at its end stderr gets all."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: deque[str] = deque(maxlen=200)
-        self._news: deque[str] = deque(maxlen=20)
+        self._lines: deque[str] = deque(maxlen=200)  # a choice: some screens
+        self._news: deque[str] = deque(maxlen=20)  # more than one can read at once
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one; news are those that a person should see at once."""
+        """Keep a message; from WARNING on the screen shows it at once."""
         self._lines.append(self.format(record))
         if record.levelno >= logging.WARNING:
             self._news.append(printable(_redacted(record.getMessage())))
@@ -46,7 +46,7 @@ class KeptMessages(logging.Handler):
         return [self._news.popleft() for _ in range(len(self._news))]
 
     def flush_to(self, stream: TextIO) -> None:
-        """Write what was kept."""
+        """Write all kept messages to `stream`."""
         for line in self._lines:
             stream.write(f"{line}\n")
 
@@ -60,8 +60,8 @@ def _install(handler: logging.Handler, settings: Settings) -> None:
 
 
 def _redacted(text: str) -> str:
-    """An error's text, as in a traceback, may hold what it failed at."""
-    from ldlm_monitor.text.sanitize import redact  # a screen opens without it
+    """`text` without secrets: an error's text may contain the value that caused it."""
+    from ldlm_monitor.text.sanitize import redact  # late: opening the screen does not need it
 
     return redact(text)
 
@@ -77,7 +77,7 @@ class Lines(logging.Formatter):
         self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; what does not print, as in a file's name, is escaped."""
+        """The record as one line; unprintable characters, as in file names, are escaped."""
         created = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         level, message = record.levelname.lower(), _redacted(record.getMessage())
         failed = _redacted(self.formatException(record.exc_info)) if record.exc_info else ""

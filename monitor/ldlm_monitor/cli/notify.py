@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = App(name="notify", help="Tries the receivers of alerts.")
 
 _TEST_SECONDS = 60.0
-"""After so long the test alert is over for an Alertmanager."""
+"""Seconds after which an Alertmanager ends the test alert: a person sees it in that time."""
 
 
 @app.command(name="test")
@@ -52,7 +52,7 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
 
 
 def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Each receiver's name, and what sends it the test message and may have a remark."""
+    """Each receiver's name, and a function that sends the test message and may return a remark."""
     from ldlm_monitor.daemon.dispatcher import receivers_of
     from ldlm_monitor.notify.message import from_transition, message_of
     from ldlm_monitor.notify.slack_bot import SlackBot
@@ -74,7 +74,7 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
 
 
 def _test_alert(now: float) -> tuple[Transition, AlertView]:
-    """An alert as people get it, and as an Alertmanager does."""
+    """The test alert as a transition for people, and as a state for an Alertmanager."""
     from ldlm_monitor.model.alert import Transition
     from ldlm_monitor.model.view import AlertView
 

@@ -1,4 +1,4 @@
-"""The daemon in a thread behind a screen, which opens at once.
+"""The start of the daemon in a thread, so that its screen opens at once.
 
 Importing the daemon, compiling its patterns and reading the logs take seconds.
 """
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.queries import Source
 
 SWITCH_SECONDS = 0.001
-"""How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
-NOTHING = Snapshot(
+"""Seconds that a key waits at most while the pump's thread has the GIL (Python's default: 5 ms)."""
+NOTHING = Snapshot(  # the version differs from every daemon's, so its first snapshot is drawn
     version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()
 )
 
 
 class Opening:
-    """`queries.Source` of a daemon that is starting; then that daemon's source.
+    """A `queries.Source` that is empty until the daemon has started, and then the daemon's.
 
-    The daemon and its screen end with each other. `load` reads the settings anew.
+    If the daemon or its screen ends, so does the other. `load` reads the settings again.
     """
 
     problem = ""
@@ -54,7 +54,7 @@ class Opening:
             self._thread.start()
 
     def url(self) -> str:
-        """Where the daemon serves. Blocks until it does, or has ended."""
+        """The daemon's URL. Blocks until it serves; "" if it ended before."""
         self._is_open.wait()
         return self._url
 
@@ -63,10 +63,10 @@ class Opening:
         return self._signals.stop or self._last is not None or self._failure is not None
 
     def close(self, code: int) -> tuple[int, Snapshot | None]:
-        """End the daemon after the screen was closed with this exit code.
+        """End the daemon after the screen was closed with the exit code `code`.
 
-        Returns the daemon's exit code, and what was last known where a person ended it. Raises
-        the exception that ended the daemon, if any.
+        Returns the process's exit code and, if a person ended the monitor, the last snapshot.
+        Raises the exception that ended the daemon, if any.
         """
         by_a_person = not self.ended()
         self._signals.end()
@@ -86,11 +86,11 @@ class Opening:
         return NOTHING if self._source is None else self._source.snapshot()
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
-        """Silences and acknowledgements."""
+        """Silences and acknowledgements, as `queries.Source` lists them."""
         return {} if self._source is None else self._source.held_back()
 
     def __getattr__(self, name: str) -> Any:
-        """All else of a source is that of the daemon's."""
+        """Everything else is the daemon's source's. Raises UsageError until there is one."""
         if self._source is None:
             raise UsageError("the monitor is still starting", remedy="wait a moment")
         return getattr(self._source, name)

@@ -1,4 +1,4 @@
-"""`ldlm-monitor parse FILE...`: typed records, or what was understood of each file."""
+"""`ldlm-monitor parse FILE...`: typed records, or statistics about them for each file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 SHOWN_FORMS = 10
-"""Of lines that look like metrics and gave nothing, so many forms are shown as text."""
+"""Forms of unparsed lines that look like metrics: text shows half a screen of them, JSON all."""
 _TEXT_WIDTH = 120
-"""A form is recognised by its first words; longer lines wrap in a terminal."""
+"""Characters shown of such a line: people recognise it by its first words."""
 
 
 def parse(
@@ -43,8 +43,8 @@ def parse(
     files
         Files, folders or globs; - is standard input.
     stats
-        What was understood of each file, instead: formats, the share of lines that gave
-        records, and lines that look like metrics and gave none.
+        Print statistics of each file instead: formats, the share of lines that gave records,
+        and lines that look like metrics but gave none.
     form
         With --stats: text (default), or json, an object a file.
     """
@@ -69,7 +69,7 @@ def parse(
 
 
 def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
-    """What the parser makes of a file. Raises InputError."""
+    """Parse a whole file and count what was recognised. Raises InputError."""
     from ldlm_monitor.parse.coverage import CoverageReader
 
     reader = CoverageReader(parser, _shown(place))
@@ -81,7 +81,7 @@ def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
 
 
 def inputs(found: Settings) -> list[tuple[str, Origin]]:
-    """The files that are there, in order, and whose they are. Raises InputError."""
+    """The files that exist, in order, each with its origin (its run). Raises InputError."""
     from ldlm_monitor.run.run_names import RunNames
     from ldlm_monitor.source.input_patterns import resolve
 
@@ -94,7 +94,7 @@ def inputs(found: Settings) -> list[tuple[str, Origin]]:
 
 
 def _shown(place: str) -> str:
-    """The file's name as JSON can hold it: what is no UTF-8 in it is replaced."""
+    """The file's name for JSON, which has no bytes that are not UTF-8: they are replaced."""
     return os.fsencode(place).decode("utf-8", "replace")
 
 
@@ -121,6 +121,7 @@ def _chunks(place: str) -> Generator[Chunk, None, None]:
             return
         stdin = nullcontext(sys.stdin.buffer)
         with stdin if place == "-" else Path(place).open("rb") as stream:
+            # A stream needs no `FileId`: it is read once.
             yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
         raise InputError(
@@ -129,7 +130,6 @@ def _chunks(place: str) -> Generator[Chunk, None, None]:
 
 
 def _as_json(found: Coverage) -> str:
-    """One object a line."""
     from ldlm_monitor.text.sanitize import encodable, plain
 
     shown: dict[str, Any] = {
@@ -156,7 +156,7 @@ def _as_json(found: Coverage) -> str:
 
 
 def statistics(found: Coverage) -> Iterator[str]:
-    """What was understood of a file, and which lines look like metrics and gave nothing."""
+    """Lines of text: a file's counts, and forms of lines that look like unparsed metrics."""
     from ldlm_monitor.text.sanitize import plain
 
     share = "-" if found.share is None else f"{100 * found.share:.1f} %"
@@ -176,7 +176,7 @@ def statistics(found: Coverage) -> Iterator[str]:
         return
     forms, count = found.unknown.forms(), found.unknown.lines
     looks = "1 line looks" if count == 1 else f"{count} lines look"
-    yield f"  {'unknown':<13}{looks} like metrics and gave none:"
+    yield f"  {'unknown':<13}{looks} like metrics but gave none:"
     for form in forms[:SHOWN_FORMS]:
         yield f"    {form.count:>8} x  line {form.line}: {plain(form.text, _TEXT_WIDTH)}"
     if len(forms) > SHOWN_FORMS:

@@ -1,4 +1,4 @@
-"""Finished logs and recordings once more, on a virtual clock: `replay`, `demo`."""
+"""`replay` and `demo`: finished logs and recordings, played on a virtual clock."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 SPEED = 10.0
-"""The recording's 450 seconds take 45: long enough to follow, short enough to finish."""
-RECORDING = "demo.jsonl.gz"
+"""Seconds of the recording in one second: its 450 take 45, which one can follow to the end."""
+RECORDING = "demo.jsonl.gz"  # packaged in playback/
 _Speed = Annotated[float, Parameter(validator=Number(gt=0, lt=math.inf))]
 
 
@@ -61,7 +61,7 @@ def replay(
         raise UsageError(
             "--companions does not go with --truth",
             where="replay",
-            remedy="leave it out: what is known of a log is known of it alone",
+            remedy="leave it out: the truth describes each log without its companions",
         )
     found = settings_for_inputs(flags, files, once=True)
     recording = _recording_among(found.files)
@@ -114,7 +114,7 @@ def _on_screen(
 
 
 def _score(found: Settings, truth: Path, form: str) -> int:
-    """Prints how the alerts fare against what is known; the worst log decides the exit code."""
+    """Prints the scores of the alerts against the truth; the worst log sets the exit code."""
     from ldlm_monitor.analysis.backtest.play import backtest, score_text
     from ldlm_monitor.analysis.backtest.score import overall
 
@@ -126,11 +126,11 @@ def _score(found: Settings, truth: Path, form: str) -> int:
 
 
 def _play(found: Settings, recording: Path | None, *, name: str, speed: float | None) -> int:
-    """Plays a recording (None: the settings' files) on the screen; its exit code.
+    """Plays `recording`, or if None the settings' files, on the screen; returns the exit code.
 
-    Raises `UsageError` where there is no terminal, and what reading raises.
+    Raises `UsageError` if there is no terminal or an input cannot be read.
     """
-    require_terminal(name, "run it where one can type")
+    require_terminal(name, "run it in an interactive shell")
     from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify.silences import Silences
     from ldlm_monitor.playback import Playback, Showing, of_logs, of_recording
@@ -160,7 +160,7 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
 
 
 def _recording_among(files: tuple[str, ...]) -> Path | None:
-    """The recording among `files`; None: all are logs. Raises `UsageError` for both at once."""
+    """The recording among `files`; None if all are logs. Raises `UsageError` for a mixture."""
     from ldlm_monitor.playback.recording import is_recording
 
     found = [Path(file) for file in files if is_recording(Path(file))]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
     from ldlm_monitor.model.view import Snapshot
 
-_FORMS = (".html", ".md", ".json", ".txt")
+_FORMS = (".html", ".md", ".json", ".txt")  # suffixes of --output
 
 
 def report(
@@ -58,7 +58,7 @@ def print_once(found: Settings) -> int:
 
 
 def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
-    """Readings are collected during the replay, so that standard input is read once."""
+    """The last snapshot, and the report. One replay gives both: standard input is read once."""
     from ldlm_monitor.analysis.readings import Readings
     from ldlm_monitor.parse.parser import RecordingParser
     from ldlm_monitor.playback.replay import Replay
@@ -70,7 +70,7 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     readings = Readings(parser, replay.monitor.names)
     at = math.nan
     for when, chunk, _ in replay.played():
-        if chunk is not None:  # what is complete only at the end came with the last bytes
+        if chunk is not None:  # None: records completed by the end of the input; `at` stays
             at = when - chunk.age if when is not None and chunk.timed else math.nan
         readings.add(parser.drain(), at)
     snapshot = replay.snapshot()

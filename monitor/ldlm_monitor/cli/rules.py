@@ -1,4 +1,4 @@
-"""`ldlm-monitor rules check|test|list`: rule files, validated, tried out and shown."""
+"""`ldlm-monitor rules check|test|list`: checks, tests and lists rule files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
 def test(*files: Path) -> int:
     """Runs unit tests of rules, written as for `promtool test rules`.
 
-    Prints SUCCESS for a file, or what was expected and what came instead.
+    Prints SUCCESS for a file, or the expected and the actual results.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def test(*files: Path) -> int:
 
 
 def _try_out(path: Path) -> str:
-    """Runs the tests of a file and prints what came of it; in one line what is wrong, or ""."""
+    """Runs a file's tests and prints the outcome; returns one line about a failure, or ""."""
     from ldlm_monitor.core.rule_tests import run_rule_tests
 
     try:

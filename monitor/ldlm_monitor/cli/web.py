@@ -1,4 +1,4 @@
-"""`--web`: the screen in a browser. Each window is an `attach` of its own to the daemon."""
+"""`--web`: the screen in a browser. Each window is a process that is attached to the daemon."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 LOOK_SECONDS = 0.2
-"""How late the end of the daemon is seen: below what a person notices."""
+"""Seconds between two checks whether the daemon has ended: below what a person notices."""
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
 )
-"""Nothing is loaded from other hosts, not even the font of textual-serve's page."""
+"""Content-Security-Policy: nothing is loaded from other hosts, not even textual-serve's font."""
+_CLOSE_SECONDS = (
+    1.0  # for windows to close: they end with the daemon, which nobody waits for longer
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +52,9 @@ def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> Non
 
 
 class _Screens(Server):
-    """textual-serve's server, for its own pages only.
+    """textual-serve's server, which other sites' pages cannot use.
 
-    A page of another site can open a WebSocket to this one as well, and a name of another site
-    can resolve to this address: `Origin` and `Host` are checked.
+    `Origin` shows that a page of theirs opens a WebSocket, `Host` that their name resolves here.
     """
 
     def __init__(self, command: str, title: str, names: HostNames | None) -> None:
@@ -75,8 +77,8 @@ class _Screens(Server):
             raise web.HTTPForbidden(text=NOT_OUR_NAME)
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
-            raise web.HTTPForbidden(text="Another page may not open this one.")
-        # The page uses the name of the request for its WebSocket, such as that of a tunnel.
+            raise web.HTTPForbidden(text="Pages of other sites may not open this one.")
+        # The page opens its WebSocket under the request's own host name: it may be a tunnel's.
         self.public_url = f"{request.scheme}://{request.host}"
         response = await handler(request)
         if not response.prepared:
@@ -94,7 +96,7 @@ async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]
         listening = bound(
             (host, port), "--web-listen", _bind, is_explicit="web_listen" in found.model_fields_set
         )
-        await web.SockSite(runner, listening, shutdown_timeout=1.0).start()
+        await web.SockSite(runner, listening, shutdown_timeout=_CLOSE_SECONDS).start()
         shown = url_of(host, listening.getsockname()[1], encrypts=False)
         log.info("the screen is at %s", shown)
         if not is_loopback(host):

@@ -1,5 +1,5 @@
 """Delivers alert transitions to people: at least once, in order, without secrets.
 
-A transition becomes a `message.Notification` and waits in the `outbox.Outbox`, which makes
-messages of them; one `courier.Courier` a receiver sends those until they are accepted.
+A transition becomes a `message.Notification`. The `outbox.Outbox` stores notifications and combines
+them into messages. Each receiver has a `courier.Courier`, which retries until it has accepted them.
 """

@@ -12,19 +12,21 @@ import re2
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import Content, news_of
 from ldlm_monitor.notify.message import Message, Notification, Receipt, weight
+from ldlm_monitor.text.sanitize import shorten
 
 if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
 
 TITLE_LIMIT, TEXT_LIMIT = 200, 1500
-"""Characters of the title and of each line: Discord accepts 2000 in all."""
+"""Characters of the title and of each line: together below the 2000 of a message on Discord."""
 
 _ACTIVE = (
     (re2.compile(r"(^|[^A-Za-z0-9_.+-])@"), lambda found: f"{found.group(1)}＠"),
     (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found.group(1)}"),
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
-"""Look-alikes are inert; a mail address stays as it is."""
+"""Mentions, tags and Markdown links, and what replaces their first characters: look-alikes, which
+no service acts on. The pattern of mentions spares mail addresses."""
 
 
 class AppriseService:
@@ -35,7 +37,7 @@ class AppriseService:
         self._service = service
 
     def send(self, message: Message) -> Receipt:
-        """Send what is new in a group, or still fires. Raises DeliveryError unless accepted."""
+        """Send the group's news, or else what still fires. Raises DeliveryError unless accepted."""
         lead = min(message.news or message.firing, key=weight)
         title, body = plain_text(news_of(message))
         accepted = self._service.notify(
@@ -58,7 +60,8 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
             where="apprise.urls_file",
             remedy="pip install 'ldlm-monitor[apprise]'",
         ) from error
-    # Apprise's own log shows URLs, which are secrets.
+    # Apprise's own log shows URLs, which are secrets. `service_timeout=0`: Apprise's requests have
+    # timeouts of their own, and a courier that waits stalls no other receiver.
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
     seen: Counter[str] = Counter()
     for number, url in enumerate(urls, 1):
@@ -85,7 +88,7 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
 
 
 def plain_text(content: Content) -> tuple[str, str]:
-    """Title and text, each part a plain line."""
+    """(title, text) of a message; each part of the content is one plain line."""
     parts = [
         *content.summary,
         f"First cause: {content.cause}" if content.cause else "",
@@ -99,14 +102,14 @@ def plain_text(content: Content) -> tuple[str, str]:
 
 
 def _line(words: str, limit: int = TEXT_LIMIT) -> str:
-    """One line without anything that services would act on: mentions, links, tags.
+    """One line of at most `limit` characters, without what services act on (`_ACTIVE`).
 
     Discord and Mattermost render the text of an Apprise message as Markdown.
     """
     shown = " ".join(words.split())
     for active, replacement in _ACTIVE:
         shown = active.sub(replacement, shown)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shorten(shown, limit)
 
 
 def _type(notification: Notification) -> NotifyType:

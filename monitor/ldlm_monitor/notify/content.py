@@ -1,6 +1,6 @@
-"""What a message says: one description of it, which each receiver draws in its own form.
+"""The content of a message, from which each receiver builds its own form.
 
-Texts are cleaned and redacted here; what its own form acts on is escaped by the receiver.
+Texts are cleaned and redacted here; the receiver escapes what is special in its own form.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ from typing import Final
 
 from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Story, clean, weight
 from ldlm_monitor.text.format import compressed, duration, utc
+from ldlm_monitor.text.sanitize import shorten
 
 ALERTS_SHOWN: Final = 15
-"""Kinds of alerts that a message lists, as many as a phone's screen shows; the rest is counted."""
+"""Kinds of alerts that a message lists: as many as a phone's screen shows. Others are counted."""
 ALERT_LIMIT: Final = 160
-"""Characters of each, so that a section of Slack (3000) holds them all."""
+"""Characters of each line of that list: 15 such lines fit one section of Slack (3000)."""
 LINES_SHOWN, LINE_LIMIT = 4, 350
-"""Log lines of a message about several alerts, and characters of each."""
+"""Log lines of a message about several alerts, and characters of each: with their paths they fit
+the 1700 characters that `slack_message` allows a text."""
 
 SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
 STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
+"""A title's first character. Colours rise with severity; shapes show the other states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The parts of a message in the order in which they are shown; an empty one is left out.
+    """The parts of a message in the order in which they are shown; empty ones are left out.
 
-    `mark` shows state and severity at a glance. `facts` are names and values, `alerts` a line
-    for each kind, `log` lines of the log, `notes` small print.
+    `mark` is an emoji for state and severity. `facts` are (name, value), `alerts` has one line
+    for each kind of alert, `log` holds log lines, `notes` are shown small.
     """
 
     mark: str
@@ -44,7 +47,7 @@ class Content:
 
 
 def news_of(message: Message) -> Content:
-    """What is new in a group, or, without news, what still fires."""
+    """The content of a group's news; if it has none, of the alerts that still fire."""
     shown = message.news or message.firing
     if len(message.news) == 1:
         return _alone(message, shown[0])
@@ -65,7 +68,7 @@ def news_of(message: Message) -> Content:
 
 
 def whole_of(message: Message) -> Content:
-    """A group as it is now, for the one message that is edited."""
+    """The content of a whole group as it is now: of its first message, and of each edit."""
     lead, story = message.lead, message.story
     if len(message.alerts) == 1 and story is None:
         return _alone(message, lead)
@@ -102,7 +105,7 @@ def _alone(message: Message, each: Notification) -> Content:
 
 
 def one_line(text: str) -> str:
-    """Redacted, its line ends made spaces."""
+    """`text` redacted, with every run of white space replaced by one space."""
     return " ".join(clean(text).split())
 
 
@@ -150,7 +153,6 @@ def _cause(story: Story | None, lead: Notification) -> str:
 
 
 def _facts(each: Notification) -> tuple[tuple[str, str], ...]:
-    """Run, rank, step and place in the log, as far as they are known."""
     place = each.path
     if place and each.line_number is not None:
         place = f"{place}:{each.line_number}"
@@ -161,18 +163,14 @@ def _facts(each: Notification) -> tuple[tuple[str, str], ...]:
 
 
 def _lines(shown: Iterable[Notification]) -> str:
-    """The log lines behind several alerts, the worst first."""
+    """The log lines that caused several alerts, those of the worst alerts first."""
     lines = {
         f"{one_line(each.path or '')}:{each.line_number}": one_line(each.line)
         for each in sorted(shown, key=weight)
         if each.line
     }
     first = [*lines.items()][:LINES_SHOWN]
-    return "\n".join(f"{place}\n  {_bounded(line, LINE_LIMIT)}" for place, line in first)
-
-
-def _bounded(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return "\n".join(f"{place}\n  {shorten(line, LINE_LIMIT)}" for place, line in first)
 
 
 def _flapping(message: Message) -> tuple[str, ...]:
@@ -182,7 +180,7 @@ def _flapping(message: Message) -> tuple[str, ...]:
 
 
 def _times(alerts: Sequence[Notification]) -> str:
-    """Since when, and how it ended."""
+    """The begin of the alerts; if the lead has ended, also when, after how long and why."""
     lead = min(alerts, key=weight)
     ends = [each.at for each in alerts if each.at is not None]
     if lead.state in ("firing", "pending"):
@@ -190,7 +188,7 @@ def _times(alerts: Sequence[Notification]) -> str:
     since = f"since {_moment(min(each.started_at for each in alerts))}"
     if not ends:
         return since
-    reason = _bounded(one_line(lead.reason), 200)
+    reason = one_line(lead.reason)
     return f"{since}, {lead.state} {_moment(max(ends))} after {_lasted(alerts)} ({reason})"
 
 
@@ -202,7 +200,7 @@ def _lasted(alerts: Sequence[Notification]) -> str:
 
 
 def _moment(time: float) -> str:
-    """A log may contain any number: beyond a calendar's range it is no time."""
+    """`time` (Unix seconds) in UTC. Logs may contain numbers outside the calendar's range."""
     try:
         return utc(time)
     except (ValueError, OverflowError, OSError):
@@ -210,7 +208,7 @@ def _moment(time: float) -> str:
 
 
 def _listed(alerts: Iterable[Notification]) -> tuple[str, ...]:
-    """Every alert, those of one kind in one line, the worst first; the rest is counted."""
+    """One line for each kind of alert, the worst first; beyond ALERTS_SHOWN only a count."""
     kinds: dict[tuple[str, str, str, str], list[Notification]] = {}
     for each in alerts:
         kinds.setdefault((each.state, each.severity, each.alert, each.run), []).append(each)
@@ -226,4 +224,4 @@ def _kind(members: Sequence[Notification]) -> str:
     ranks = compressed(int(each.rank) for each in members if each.rank and each.rank.isdecimal())
     of = f" rank{'s' if len(members) > 1 else ''} {ranks}" if ranks else ""
     line = one_line(f"{first.alert} {first.state}{times}: {first.run}{of}")
-    return f"{_mark(first)} {_bounded(line, ALERT_LIMIT)}"
+    return f"{_mark(first)} {shorten(line, ALERT_LIMIT)}"

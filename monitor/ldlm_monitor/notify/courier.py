@@ -1,4 +1,4 @@
-"""Brings what waits in the outbox to one receiver, in a thread of its own."""
+"""Sends the messages of the outbox to one receiver, in a thread of its own."""
 
 import logging
 import sqlite3
@@ -15,25 +15,25 @@ from ldlm_monitor.text.sanitize import plain
 log = logging.getLogger(__name__)
 
 LONGEST_SLEEP = 60.0
-"""Seconds; the end of quiet hours, a clock that was set back, or a machine that slept is noticed
-after so long."""
+"""Seconds between two looks at the outbox at most. The end of quiet hours and a changed clock wake
+no thread: they are noticed so late at worst."""
 
 
 class Receiver(Protocol):
-    """A destination of messages; a repeat of the same one does no harm."""
+    """A destination of messages. It may get the same message more than once."""
 
     name: str
 
     def send(self, message: Message) -> Receipt:
-        """Return once it was accepted. Raises DeliveryError if it was not."""
+        """Send a message; return once it is accepted. Raises DeliveryError if it is not."""
         ...
 
 
 class Courier(threading.Thread):
-    """Drains the outbox for one receiver; a receiver that is down stalls no other.
+    """A thread that sends one receiver's messages; a receiver that is down stalls no other.
 
-    Call `wake` after `Outbox.add`; for the next attempt the courier wakes by itself. `pace`
-    is the least number of seconds between two messages.
+    Call `wake` after `Outbox.add`; retries and repeats need no call. `pace` is the least number
+    of seconds between two messages.
     """
 
     def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
@@ -47,14 +47,14 @@ class Courier(threading.Thread):
         outbox.register(receiver.name)
 
     def wake(self) -> None:
-        """Something was added."""
+        """Look at the outbox now, because something was added to it."""
         self._wake.set()
 
     def stop(self, timeout: float) -> bool:
-        """Send what is due and end, within `timeout` seconds.
+        """Send what is due, then end the thread; False if it still runs after `timeout` seconds.
 
-        False if the receiver did not answer in time: the thread ends with its
-        answer, or with the process; what it was sending is sent again after a restart.
+        Then the receiver has not answered. The thread ends with its answer or with the process,
+        and the message is sent again after a restart.
         """
         self._stopping.set()
         self._wake.set()
@@ -95,7 +95,7 @@ class Courier(threading.Thread):
             receipt = self._receiver.send(pending.message)
         except DeliveryError as error:
             self._record_failure(pending, error)
-        except Exception:  # one message that breaks its receiver must not end the thread
+        except Exception:  # a message that triggers a bug must not end the thread
             log.exception("%s: a bug of the monitor while sending", pending.receiver)
             self._record_failure(pending, DeliveryError("a bug of the monitor", permanent=True))
         else:
@@ -103,11 +103,11 @@ class Courier(threading.Thread):
             self._add(receipt)
 
     def _add(self, receipt: Receipt) -> None:
-        """A picture is no alert: it is left out where it fails."""
+        """Add the receipt's picture. It is optional, so a failure is only logged."""
         try:
             if receipt.then is not None:
                 receipt.then()
-        except Exception as error:  # noqa: BLE001 # whatever fails: the message has arrived
+        except Exception as error:  # noqa: BLE001 # whatever fails, the message has arrived
             log.warning("%s: a picture was left out: %s", self._receiver.name, plain(str(error)))
 
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
@@ -119,7 +119,7 @@ class Courier(threading.Thread):
 
 
 def _what(pending: Pending) -> str:
-    """What a message is about, for the log."""
+    """The alert that a message is about, for the log."""
     news, lead = pending.message.news, pending.message.lead
     if not news:
         return f"the {pending.message.step} of {lead.key}"

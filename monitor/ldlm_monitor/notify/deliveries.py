@@ -14,8 +14,9 @@ from typing import Final, Literal, TypeAlias
 from ldlm_monitor.notify.message import Notification, from_json, to_json
 
 Outcome: TypeAlias = Literal["sent", "retried", "failed", "repeated", "withheld"]
-"""`withheld`: began and ended while quiet hours or a silence held it, so nothing is sent of it."""
+"""`withheld`: the alert began and ended while quiet hours or a silence held it; neither is sent."""
 COUNTED_FROM_ZERO: Final[tuple[Outcome, ...]] = ("sent", "retried", "failed", "repeated")
+"""Outcomes exported before the first of them: `increase` does not see a counter appear at 1."""
 Holds: TypeAlias = Callable[[Notification], bool]
 """Whether quiet hours or a silence hold a notification now."""
 
@@ -24,7 +25,7 @@ LONGEST_PAUSE: Final = 300.0
 """Seconds between two attempts, at first and at most: a receiver that is up again is to be in use
 within minutes, and one that is down is not to be flooded."""
 UNSURE: Final = 2
-"""`in_flight` of what was sent without an answer: it may have arrived."""
+"""`in_flight` of a delivery that got no answer and may have arrived (1: on its way, 0: neither)."""
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS notification (
     id INTEGER PRIMARY KEY,
@@ -59,20 +60,20 @@ SELECT notification, receiver, group_id, outcome, in_flight FROM delivery LIMIT 
 
 
 def pause(attempts: int, retry_after: float | None) -> float:
-    """Seconds to wait after an attempt that failed, `attempts` having failed before it.
+    """Seconds to wait after a failed attempt; `attempts` counts the failures before it.
 
-    The receiver's `Retry-After`, between FIRST_PAUSE and LONGEST_PAUSE. Without one: doubled
-    with every attempt up to LONGEST_PAUSE, and of that a random share between one half and one,
-    so that the monitors of one job do not all return together.
+    The receiver's `Retry-After`, between FIRST_PAUSE and LONGEST_PAUSE. Without one, the pause
+    doubles with every attempt up to LONGEST_PAUSE; a random half to all of it is used, so that
+    the monitors of one job do not all return together.
     """
     if retry_after is not None and not math.isnan(retry_after):
         return min(LONGEST_PAUSE, max(FIRST_PAUSE, retry_after))
-    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempts, 16))
+    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempts, 16))  # 16 keeps it finite
     return longest * random.uniform(0.5, 1.0)
 
 
 def store(db: sqlite3.Connection, notification: Notification, now: float) -> int:
-    """The id of a notification, which is stored where it is new."""
+    """Store a notification unless it is stored already; returns its id."""
     identity = (notification.key, notification.state, notification.started_at)
     db.execute(
         "INSERT OR IGNORE INTO notification (key, state, started_at, added_at, body)"
@@ -86,7 +87,7 @@ def store(db: sqlite3.Connection, notification: Notification, now: float) -> int
 
 
 def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
-    """Whether it waits for the receiver now and did not before."""
+    """Queue a notification for a receiver; False if it was queued before."""
     register(db, receiver)
     row = (number, receiver)
     queued = "INSERT OR IGNORE INTO delivery (notification, receiver) VALUES (?, ?)"
@@ -96,10 +97,11 @@ def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
 def apply_holds(
     db: sqlite3.Connection, receiver: str, holds: Holds | None, active: Container[str]
 ) -> None:
-    """Hold back what `holds`, and let the rest wait to be sent.
+    """Hold the notifications for which `holds` is true, and release the others.
 
-    An alert that began and ended meanwhile is withheld, and so is its end. One that is not among
-    the `active` stays held until the logs are read again and show whether it fires.
+    If an alert has begun and ended while held, both notifications are withheld. A held alert
+    whose key is not in `active` stays held until the logs have been read again and show whether
+    it fires.
     """
     waiting = _waiting(db, receiver) if holds is not None or _any_held(db, receiver) else {}
     held = {
@@ -129,7 +131,7 @@ def _any_held(db: sqlite3.Connection, receiver: str) -> bool:
 
 
 def _waiting(db: sqlite3.Connection, receiver: str) -> dict[int, tuple[str, Notification]]:
-    """Outcome and notification by id. What may have arrived is not in it: it is sent again."""
+    """Outcome and notification by id, without those in flight, which cannot be held."""
     rows = db.execute(
         "SELECT notification, outcome, body FROM delivery JOIN notification ON id = notification"
         " WHERE receiver = ? AND outcome IN ('pending', 'held') AND in_flight = 0",
@@ -142,7 +144,7 @@ def _waiting(db: sqlite3.Connection, receiver: str) -> dict[int, tuple[str, Noti
 def mark_in_flight(
     db: sqlite3.Connection, numbers: Iterable[int], receiver: str, value: int = 1
 ) -> None:
-    """Until they are settled, it is not known whether they arrived; 0: they did not."""
+    """Set `in_flight` of pending deliveries: 1 on their way, UNSURE without answer, 0 neither."""
     db.executemany(
         "UPDATE delivery SET in_flight = ?"
         " WHERE notification = ? AND receiver = ? AND outcome = 'pending'",
@@ -151,7 +153,7 @@ def mark_in_flight(
 
 
 def settle(db: sqlite3.Connection, numbers: Iterable[int], receiver: str, outcome: Outcome) -> None:
-    """What came of deliveries that waited."""
+    """Set the outcome of deliveries that waited, and count it."""
     cursor = db.executemany(
         "UPDATE delivery SET outcome = ?, in_flight = 0"
         " WHERE notification = ? AND receiver = ? AND outcome IN ('pending', 'held')",
@@ -161,7 +163,7 @@ def settle(db: sqlite3.Connection, numbers: Iterable[int], receiver: str, outcom
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:
-    """Delete what was added before that time and waits no more."""
+    """Delete the notifications added before that time that wait for no receiver."""
     db.execute(
         "DELETE FROM delivery WHERE outcome != 'pending'"
         " AND notification IN (SELECT id FROM notification WHERE added_at < ?)",
@@ -175,16 +177,15 @@ def forget(db: sqlite3.Connection, before: float) -> None:
 
 
 def recover_in_flight(db: sqlite3.Connection) -> None:
-    """What was on its way when the last process ended is sent again, and may have arrived.
+    """Mark deliveries that were on their way when the last process ended: they may have arrived.
 
-    It goes again as it was, so that its receiver can recognise it; whether it was a repeat is
-    known from the answer.
+    They are sent again unchanged, so that the receiver can recognise them.
     """
     db.execute("UPDATE delivery SET in_flight = ? WHERE in_flight = 1", (UNSURE,))
 
 
 def register(db: sqlite3.Connection, receiver: str) -> None:
-    """Count for a receiver from 0."""
+    """Create a receiver's counts, at 0."""
     db.executemany(
         "INSERT OR IGNORE INTO tally (receiver, outcome) VALUES (?, ?)",
         [(receiver, outcome) for outcome in COUNTED_FROM_ZERO],

@@ -1,6 +1,6 @@
-"""Messages of groups: which is due, what it contains, and what follows from the answer.
+"""The messages of groups: which is due, what it contains, how its delivery changes the group.
 
-A group's turn comes for news, for a repeat, or for an update of what was sent.
+A message is due for news, a repeat (a reminder), or an update (an edit of the first message).
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
 
@@ -18,15 +18,16 @@ from ldlm_monitor.notify.groups import DIGEST, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json
 
 BATCH: Final = 5000
-"""Notifications of one message at most: it bounds memory, and every message shows a count."""
+"""Notifications of one message at most, to bound memory. It lists 15 kinds and counts the rest."""
 UPDATE_SECONDS: Final = 5.0
-"""Between two edits of a message: an incident changes with every line, and Slack limits edits."""
+"""Seconds between two edits: an incident changes with every log line, and Slack limits edits."""
 RECHECK_SECONDS: Final = 60.0
-"""Pause before a repeat is considered again that was due while nothing was known to fire."""
-_COLUMNS: Final = "id, kind, incident, opened_at, worst_sent, place, changes, sent_at"
-# A group of the future: the clock was set back meanwhile.
+"""Seconds until a repeat that is due is tried again if none of the group's alerts is known to fire,
+as after a restart until the logs have been read again."""
+_COLUMNS: Final = "id, kind, incident, opened_at, worst_sent, place, changes, sent_at"  # of `Group`
+# A group that lies in the future was stored before the clock was set back: it does not wait.
 _WITH_NEWS: Final = f"{WAITS} AND (:last OR send_at <= :now OR coalesce(sent_at, opened_at) > :now)"
-_STEPS: Final[Mapping[Step, str]] = {
+_STEPS: Final[Mapping[Step, str]] = {  # SQL: when the step is due for a group
     "repeat": "closed_at IS NULL AND repeat_at <= :now",
     "update": "changes > 0 AND place IS NOT NULL"
     " AND (updated_at <= :now - :pause OR updated_at > :now)",
@@ -49,9 +50,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What is on its way to one receiver; `attempts` to reach it have failed so far.
+    """A message on its way to one receiver, and the group that it is about.
 
-    `ids` are the notifications that are new in the message.
+    `attempts` counts the failures in a row so far. `ids` are those of the message's news.
     """
 
     receiver: str
@@ -62,18 +63,12 @@ class Pending:
 
 
 def next_message(
-    db: sqlite3.Connection,
-    receiver: str,
-    attempts: int,
-    repeats: Holds,
-    *,
-    now: float,
-    last: bool,
+    db: sqlite3.Connection, receiver: str, attempts: int, repeats: Holds, *, now: float, last: bool
 ) -> Pending | None:
-    """The message that is due for a receiver, which `attempts` failed to reach.
+    """The next message that is due for a receiver; None if there is none.
 
-    `last`: the monitor ends, so news wait no longer. `repeats`: whether an alert is worth a
-    repeat.
+    `attempts` counts the receiver's failures in a row. `repeats` returns whether an alert
+    deserves a reminder. `last`: the monitor ends, so news are due at once.
     """
     while group := _first(db, receiver, _WITH_NEWS, "send_at, id", now=now, last=last):
         batch, unsure = _batch(db, group, receiver)
@@ -112,7 +107,8 @@ def _batch(
 ) -> tuple[dict[int, Notification], bool]:
     """The group's news by their ids, oldest first, and whether they may have arrived already.
 
-    What may have arrived goes again exactly as it went, and what came since goes after it.
+    News that may have arrived are sent again unchanged, so that the receiver can recognise
+    them; later news follow in the next message.
     """
     rows = db.execute(
         "SELECT notification, body, in_flight FROM delivery JOIN notification ON id = notification"
@@ -131,7 +127,7 @@ def _batch(
 
 
 def next_moment(db: sqlite3.Connection, receiver: str) -> float | None:
-    """When a message of the receiver's groups is due; None without any."""
+    """The time at which the receiver's next message is due; None if none is planned."""
     moments = db.execute(
         "SELECT (SELECT min(send_at) FROM message_group"
         f" WHERE receiver = :receiver AND {WAITS}),"
@@ -181,7 +177,7 @@ def _alerts(db: sqlite3.Connection, group: int) -> tuple[Notification, ...]:
 
 
 def store_story(db: sqlite3.Connection, story: Story, now: float) -> None:
-    """Store an incident's story; where it changed, the messages about it are due for an update."""
+    """Store an incident's story; if it changed, messages about it become due for an update."""
     cursor = db.execute(
         "INSERT INTO story (incident, body, changed_at) VALUES (?, ?, ?) ON CONFLICT (incident)"
         " DO UPDATE SET body = excluded.body, changed_at = excluded.changed_at"
@@ -195,10 +191,10 @@ def store_story(db: sqlite3.Connection, story: Story, now: float) -> None:
 def delivered(
     db: sqlite3.Connection, pending: Pending, policy: StreamPolicy, place: str | None, now: float
 ) -> None:
-    """A message has arrived at `place`: schedule the group's next one, or close the group."""
+    """Record a message's arrival at `place`: schedule the group's next one, or close the group."""
     group, step = pending.group, pending.message.step
     if step == "update":
-        # What changed while it was on its way is still to be shown.
+        # Changes that came while the message was on its way are left for the next update.
         db.execute(
             "UPDATE message_group SET updated_at = ?, changes = max(changes - ?, 0) WHERE id = ?",
             (now, group.changes, group.id),
@@ -243,7 +239,7 @@ def _sent(
 
 
 def refused(db: sqlite3.Connection, pending: Pending, now: float) -> None:
-    """A message will never arrive: the group goes on without it."""
+    """Give up a message that its receiver refused for good; later news are still sent."""
     change = {"update": "changes = 0", "repeat": "repeat_at = NULL"}.get(
         pending.message.step,
         f"closed_at = CASE WHEN sent_at IS NULL AND NOT ({WAITS}) THEN :now END",

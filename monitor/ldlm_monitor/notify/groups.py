@@ -1,10 +1,10 @@
 """Groups: which alerts one receiver gets in one message, and when the next one is due.
 
-The alerts around one incident of a run are a group. An alert without an incident belongs to the
-run's current group, or begins one; an incident that opens soon after that is part of it. Alerts of
-severity info of all runs are one group, the digest. Where the receiver gets every transition by
-itself, each is a group. All of it is in the outbox's file, so that a restart neither loses a group
-nor begins it anew. Every function runs within a transaction on it. Times are Unix seconds.
+The alerts around one incident of a run are a group. An alert without an incident joins the run's
+current group; if there is none, it begins one, and an incident that opens soon after joins that
+group. Alerts of severity info of all runs are one group, the digest. For a receiver that gets every
+transition by itself, each transition is a group. Groups are stored in the outbox's file, so they
+survive a restart. Every function runs within a transaction on that file. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.notify.message import FLAPPING, Notification
 
 ALONE, DIGEST, INCIDENT = "alone", "digest", "incident"
-"""The kinds of groups."""
+"""Kinds of groups: one transition; the info alerts of all runs; alerts of one run's failure."""
 JOIN_SECONDS: Final = 60.0
-"""What begins this soon after the first alert of a run is the same failure, whatever its incident:
-ranks and log files report with delays of up to a minute."""
+"""Alerts of a run that begin within so many seconds of a group's first alert join the group, even
+with another incident: ranks and log files report one failure with delays of up to a minute."""
 REOPEN_SECONDS: Final = 600.0
-"""An alert that comes back within this time continues its group: it is flapping, not news."""
+"""An alert that fires again within so many seconds continues its closed group. A choice: a longer
+time would hide a new failure in an old thread; with a shorter one, flapping opens many threads."""
 FLAPPING_SECONDS: Final = 3600.0
-"""An alert that fires oftener than FLAPPING within this time doubles its group's interval every
-time, up to this time."""
+"""Seconds within which an alert's firings are counted. Each one beyond FLAPPING doubles the pause
+between its group's messages, up to this time: people still get a message an hour."""
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS message_group (
     id INTEGER PRIMARY KEY,
@@ -55,9 +56,9 @@ SELECT id, receiver, kind, run, incident, opened_at, send_at, sent_at, repeat_at
     worst_sent, place, changes, updated_at FROM message_group LIMIT 0;
 SELECT incident, body, changed_at FROM story LIMIT 0;
 """
-"""Of a group, `send_at` is the time of the next message. What has something to send is open: its
-`closed_at` is NULL."""
-WAITS: Final = (
+"""`send_at` is the time of a group's next message. `closed_at` is NULL while an alert of the group
+fires or waits to be sent."""
+WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
     "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
     " WHERE group_id = message_group.id AND outcome = 'pending')"
 )
@@ -80,7 +81,7 @@ def join(
         interval = interval_seconds(kind, policy)
         group = _group_of(db, each, receiver, kind, now)
     if group is None:
-        # Groups of one go in the order in which they came, whatever the clock did meanwhile.
+        # Single transitions go in the order of their ids, even if the clock was set back.
         send_at = 0.0 if kind == ALONE else now + first_wait
         cursor = db.execute(
             "INSERT INTO message_group (receiver, kind, run, incident, opened_at, send_at)"
@@ -104,7 +105,7 @@ def interval_seconds(kind: str, policy: Policy) -> float:
 def _group_of(
     db: sqlite3.Connection, each: Notification, receiver: str, kind: str, now: float
 ) -> int | None:
-    """That of an alert's beginning for its end; that of its incident; else the run's last."""
+    """The group of the alert's firing, of its incident, or the run's latest; None to begin one."""
     found = None
     if each.state != "firing":
         found = db.execute(
@@ -141,7 +142,7 @@ def _schedule(
 ) -> None:
     """Set the time of the next message; an alert never waits longer because another one flaps.
 
-    `pauses` are the seconds before the first message and between two.
+    `pauses` are the seconds before the first message and between two messages.
     """
     first, interval = pauses
     waits, sent_at, send_at = db.execute(
@@ -150,7 +151,7 @@ def _schedule(
     wanted = now + first
     if sent_at is not None:
         times = flaps(db, group, now, key=each.key)
-        doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)
+        doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)  # 20 keeps the power finite
         pause = min(interval * doubled, max(FLAPPING_SECONDS, interval))
         wanted = max(now, sent_at + pause)
     db.execute(
@@ -161,7 +162,7 @@ def _schedule(
 
 
 def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = None) -> int:
-    """How often one alert of a group fired within the last hour: `key`, or the most frequent."""
+    """Firings within the last hour of the alert `key`; if None, of the one that fired most."""
     row = db.execute(
         "SELECT max(times) FROM (SELECT count(*) AS times FROM delivery"
         " JOIN notification ON id = notification"
@@ -173,7 +174,7 @@ def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = N
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:
-    """Delete what ended before that time, after its deliveries."""
+    """Delete stories and groups whose last change is older; call it after `deliveries.forget`."""
     db.execute(
         "DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < ?"
         " AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id)",

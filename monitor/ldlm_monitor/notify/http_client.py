@@ -16,13 +16,13 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.text.sanitize import plain
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
-"""Answers that another attempt would not change."""
+"""HTTP statuses that another attempt would not change."""
 TIMEOUT_SECONDS: Final = 10
-"""For each wait for a server: Slack answers within three seconds on a bad day."""
+"""Seconds that each wait for a server may take: Slack answers within three on a bad day."""
 _ANSWER_LIMIT: Final = 4096
-"""Bytes of an answer that are read: enough for an error's text, and a hostile server sends more."""
-_SHOWN: Final = 200
-"""Characters of an answer that are shown in an error."""
+"""Bytes of an answer that are read: enough for an error's text; a hostile server may send more."""
+SHOWN: Final = 200
+"""Characters of an answer that an error shows: about two lines of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,9 @@ class HttpAnswer:
 
 
 class _EveryAnswer(HTTPErrorProcessor):
-    """Returns every answer as it is.
+    """Returns every answer as it is, redirects included.
 
-    A redirect is not followed: it would turn the POST into a GET of another
-    server, whose 200 is no delivery.
+    Following one would turn the POST into a GET of another server, whose 200 is no delivery.
     """
 
     def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
@@ -68,14 +67,14 @@ def post(
 ) -> HttpAnswer:
     """Send a request; `timeout` (seconds) bounds each wait, `limit` the bytes of the answer.
 
-    Raises DeliveryError, whose text begins with `begin` and never shows the URL, where no answer
-    comes; `unsure`: the message may have arrived all the same.
+    Raises DeliveryError if no answer comes. Its text begins with `begin` and never shows the
+    URL; it has `unsure`, which is true if the message may have arrived all the same.
     """
     try:
         with build_opener(_EveryAnswer()).open(request, timeout=timeout) as answer:
             return HttpAnswer(answer.status, _body(answer, limit), answer.headers)
     except (OSError, HTTPException, ValueError) as error:
-        reason = plain(str(getattr(error, "reason", None) or error), _SHOWN)
+        reason = plain(str(getattr(error, "reason", None) or error), SHOWN)
         raise DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure) from None
 
 
@@ -98,7 +97,7 @@ def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool
 def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:
     """Raises DeliveryError, whose text begins with `begin`, unless the answer is a success."""
     if not 200 <= answer.status < 300:
-        body = f": {plain(answer.body, _SHOWN)}" if show_body else ""
+        body = f": {plain(answer.body, SHOWN)}" if show_body else ""
         raise DeliveryError(
             f"{begin}answered {answer.status}{body}",
             retry_after=answer.retry_after,
@@ -107,9 +106,10 @@ def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = Tru
 
 
 def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
-    """`url`. Raises ConfigError, which does not repeat it, where others could read what is sent.
+    """`url`, checked: it must be ASCII, and either https or plain http to this machine.
 
-    It is to be ASCII, and https or plain http to this machine.
+    Otherwise others could read what is sent. Raises ConfigError, which does not show the URL;
+    `where`, `what` (it should be) and `remedy` are the parts of its text.
     """
     try:
         parts = urlsplit(url)

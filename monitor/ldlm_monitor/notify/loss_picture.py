@@ -12,20 +12,20 @@ from ldlm_monitor.notify.message import Message
 from ldlm_monitor.text.sanitize import plain
 
 Curves: TypeAlias = Callable[[], Mapping[str, Mapping[str, CurveView]]]
-"""The current curves, by run and quantity."""
+"""Returns the current curves, by run and quantity."""
 
-QUANTITY: Final = "loss"
+QUANTITY: Final = "loss"  # a choice: the curve that shows a failure of training best
 BEFORE, AFTER = 150, 50
 """Buckets of the curve that are shown before and after the incident's begin: what led to it
-matters more than what followed, and 200 points are what a picture of this width can show."""
+matters more than what followed, and a picture of this width can show 200 points."""
 LEAST = 3
-"""Fewer buckets are not a curve."""
-_SIZE = (8.0, 3.5)
-_DPI = 100
+"""Buckets of a curve at least: two points are only a line."""
+_SIZE, _DPI = (8.0, 3.5), 100
+"""Inches and dots per inch: 800 x 350 pixels. A choice: legible on a phone, and a small file."""
 
 
 def picture_of(curves: Curves) -> Callable[[Message], bytes | None]:
-    """Draws the loss of a message's run; None where it has none, or matplotlib is missing."""
+    """A function that draws the loss of a message's run, or returns None if it cannot."""
 
     def draw(message: Message) -> bytes | None:
         curve = curves().get(message.lead.run, {}).get(QUANTITY)
@@ -60,7 +60,7 @@ def loss_picture(curve: CurveView, at: float, run: str, *, step: int | None = No
     axes.plot(steps, [_or_nan(curve.means[i]) for i in window], linewidth=1.2, label=QUANTITY)
     broken = [curve.steps[i] for i in window if curve.nonfinite[i]]
     if broken:
-        bottom = axes.get_xaxis_transform()
+        bottom = axes.get_xaxis_transform()  # y is a share of the height: 0.02 is at the bottom
         axes.plot(broken, [0.02] * len(broken), "rx", transform=bottom, label="NaN or infinite")
     axes.axvline(curve.steps[center], color="red", linestyle="--", linewidth=1, label="incident")
     axes.set_xlabel("step")
@@ -82,11 +82,11 @@ def _center(curve: CurveView, at: float, step: int | None) -> int:
 
 
 def _or_nan(value: float) -> float:
-    """A gap for what cannot be drawn: matplotlib fails on axes near the limits of a float."""
+    """`value`, or NaN (a gap) for what cannot be drawn: matplotlib fails near a float's limits."""
     return value if math.isfinite(value) and abs(value) < 1e30 else math.nan
 
 
 def _title(run: str) -> str:
-    """Characters that every font can draw."""
+    """The run's name in characters that every font can draw, 80 at most: the picture's width."""
     shown = plain(run, 80)
     return "".join(char if " " <= char <= "~" else "?" for char in shown)

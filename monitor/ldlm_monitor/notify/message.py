@@ -1,4 +1,4 @@
-"""What receivers get: transitions of alerts, the story of an incident, messages of both."""
+"""The values that receivers get: a transition, an incident, and a message that contains both."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.view import IncidentView
-from ldlm_monitor.text.sanitize import sanitized
+from ldlm_monitor.text.sanitize import sanitized, shorten
 
 MAX_TEXT = 4000
-"""Characters kept of the log line and of each annotation; a receiver may show fewer."""
-MAX_LABEL = 256
-MAX_ID = 256
-"""A label's value and an incident's id are names: longer ones are dumps that no receiver shows."""
+"""Characters kept of the log line and of each annotation: more than Slack's longest text (3000), so
+that a receiver's own limit decides."""
+MAX_LABEL = MAX_ID = 256
+"""Characters kept of a label's value and of an incident's id: both are names, and usually short."""
 Step: TypeAlias = Literal["first", "follow-up", "repeat", "update"]
-"""`first` begins a message, `follow-up` adds what is new, `repeat` says that it still fires;
-`update` edits the first message."""
+"""`first` posts a group's first message, `follow-up` its news, `repeat` a reminder of what still
+fires; `update` edits the first message."""
 
 FLAPPING: Final = 2
-"""An alert that fires oftener than this within an hour is flapping: once is a start, twice may be a
-restart."""
-_EXCERPT = 6
-_WHY = 4
-"""Lines of the log, and reasons, that fit a message beside its alerts."""
+"""Firings within an hour above which an alert is flapping: the second may follow a restart."""
+_EXCERPT, _WHY = 6, 4
+"""Log lines, and reasons for the cause, kept of an incident. A choice: more of them would move the
+alerts and the action off a phone's screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One transition in text that may leave the machine. Times are Unix seconds.
+    """One transition of an alert, its texts redacted for sending. Times are Unix seconds.
 
     `key` names the alert instance and is the same for all its transitions; with `state` and
-    `started_at` it identifies the notification. `at` is None where the log has no time.
+    `started_at` it identifies the notification. `at` is None if the log has no time.
     `line` is the log line that made the condition hold, at `path`, `line_number` (1-based) and
-    `offset` (bytes). `cause` is the first cause of the alert's incident, where it is known, and
-    `incident` that incident's id. `reason` is a word of `names.REASONS`.
+    `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause
+    if one is known. `reason` is the transition's, such as `no data`.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -69,10 +68,10 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """An incident in text that may leave the machine.
+    """An incident, its texts redacted for sending.
 
-    `excerpt` are (file:line, text) of the lines that show the first cause. `cause` is empty
-    where it is unknown.
+    `excerpt` holds (file:line, text) of the log lines that show the first cause. `cause` is
+    empty if none is known; `why` are the reasons for it.
     """
 
     id: str
@@ -86,13 +85,14 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One group of alerts, as one receiver gets it.
+    """One group of alerts, as one receiver gets it. Times are Unix seconds.
 
-    `news` are the transitions that were not sent yet, oldest first; `alerts` is the latest
-    transition of every alert of the group, those included. `place` is what the receiver returned
-    for the first message. `identity` stays the same when the same news are sent again; `unsure`:
-    they may have arrived already. `worst_sent` is the worst severity sent before, `flaps` how
-    often one alert of the group fired within the last hour.
+    `news` are the transitions that have not been sent yet, oldest first. `alerts` holds the
+    latest transition of every alert of the group, those in `news` included. `place` is the
+    receiver's own reference to the first message. `identity` is the same at every attempt to
+    send these news; with `unsure` an earlier attempt may have arrived. `worst_sent` is the worst
+    severity sent before. `flaps` counts the firings of the group's most frequent alert within
+    the last hour.
     """
 
     step: Step
@@ -109,7 +109,7 @@ class Message:
 
     @property
     def lead(self) -> Notification:
-        """The alert that matters most: the worst that fires, else the worst; then the first."""
+        """The most important alert, by `weight`."""
         return min(self.alerts or self.news, key=weight)
 
     @property
@@ -126,9 +126,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A receiver's answer: where the message is, and whether it was there already.
+    """A receiver's confirmation; `place` is its own reference to the message.
 
-    `then` is what the receiver adds to it once its arrival is committed; that is tried once.
+    `found`: the message of an earlier attempt had arrived. `then` adds a picture; it is called
+    once, after the arrival is committed.
     """
 
     place: str | None = None
@@ -137,7 +138,7 @@ class Receipt:
 
 
 def weight(each: Notification) -> tuple[bool, int, float]:
-    """Sorts what fires, then what is worst, then what began first to the front."""
+    """Sort key: firing alerts first, then the worst severity, then the earliest start."""
     return each.state != "firing", severity_rank(each.severity), each.started_at
 
 
@@ -172,31 +173,23 @@ def from_transition(transition: Transition) -> Notification:
 
 
 def fit(text: str, limit: int = MAX_TEXT) -> str:
-    """Redacted before it is cut: half a secret is not recognised any more."""
-    shown = clean(text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    """`text` redacted, then cut to `limit` characters: half a secret is not recognised."""
+    return shorten(clean(text), limit)
 
 
 def clean(text: str) -> str:
-    """`text` without escape sequences and secrets; its lines stay."""
+    """`text` without escape sequences and secrets; line ends are kept."""
     return sanitized(text).strip()
 
 
 def message_of(each: Notification) -> Message:
     """A message of one alert alone, as `notify test` sends it."""
-    alone = (each,)
-    return Message(
-        step="first",
-        group=0,
-        identity=each.key,
-        news=alone,
-        alerts=alone,
-        opened_at=each.started_at,
-    )
+    one, at = (each,), each.started_at
+    return Message(step="first", group=0, identity=each.key, news=one, alerts=one, opened_at=at)
 
 
 def story_of(view: IncidentView) -> Story:
-    """An incident's texts cleaned, redacted and then bounded."""
+    """The story of an incident: its texts redacted and bounded, each to some lines of a phone."""
     root = view.root
     known = view.confidence != "none"
     return Story(
@@ -222,12 +215,12 @@ def _adapters() -> dict[type[Any], TypeAdapter[Any]]:
 
 
 def to_json(stored: Notification | Story) -> str:
-    """One JSON object, non-finite numbers as strings."""
+    """`stored` as one JSON object; non-finite numbers become strings."""
     return _adapters()[type(stored)].dump_json(stored).decode()
 
 
 def from_json(kind: type[Stored], body: str) -> Stored | None:
-    """What `to_json` wrote; None where another version wrote it."""
+    """Read what `to_json` wrote; None if the fields are those of another version."""
     try:
         return cast("Stored", _adapters()[kind].validate_json(body))
     except ValidationError:

@@ -1,7 +1,7 @@
-"""What is still to be sent, and what was: committed before anything goes out.
+"""The queue of notifications to send and the record of those sent, committed before sending.
 
-A crash loses nothing: what was added is found again. Only what a kill caught between the
-receiver's answer and our commit is sent twice; it is counted as `repeated`.
+A crash loses no notification. A message is sent twice only if the process was killed between its
+acceptance and our commit; it is counted as `repeated`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.state.database import Database
 
 KEPT_SECONDS: Final = 30 * 86400.0
-"""A notification that is settled is remembered this long, and not sent again: longer than any run
-is left alone and then read anew."""
+"""Seconds for which a settled notification is stored, so that logs that are read again do not send
+it again. A choice: logs that are read after a longer break do."""
 FORGET_SECONDS: Final = 60.0
-"""Between two deletions of what is older than that."""
-_EVERYTHING: Final = StreamPolicy()
+"""Seconds between two deletions of older notifications: not with each alert of a burst."""
+_EVERYTHING: Final = StreamPolicy()  # for a receiver without a policy: every transition by itself
 
 
 class Outbox:
     """The queue of every receiver, in one file; safe to use from several threads.
 
-    `policies` are those of the receivers, by their names; one that has none gets every transition
-    by itself. What `silences` hold back waits until they are over. A file that fails never stops
-    the monitor: it is logged. Times are Unix seconds.
+    `policies` are by receiver name; a receiver without one gets every transition by itself.
+    Alerts that `silences` hold back wait until the silence is over. A file that fails is logged
+    and never stops the monitor. Times are Unix seconds.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Outbox:
         self._database.close()
 
     def register(self, receiver: str) -> None:
-        """Count for `receiver` from 0, before anything is added for it."""
+        """Create the counts of `receiver`, at 0."""
         self._database.run(lambda db: deliveries.register(db, receiver))
 
     def note(self, notification: Notification) -> None:
-        """Note that an alert fires or ended, whether or not it is sent to anybody."""
+        """Remember that an alert fires or has ended, whether or not any receiver gets it."""
         if notification.state == "firing":
             self._active.add(notification.key)
         elif notification.state != "pending":
@@ -73,7 +73,7 @@ class Outbox:
     def add(self, notification: Notification, receivers: Sequence[str], now: float) -> bool:
         """Queue it for those of `receivers` whose policy accepts it; committed on return.
 
-        False if none of them is to get it, or all of them had it, by (key, state, started_at).
+        False if no policy accepts it, or all have one of the same (key, state, started_at).
         """
 
         def work(db: sqlite3.Connection) -> bool:
@@ -100,7 +100,7 @@ class Outbox:
         return self._policies.get(receiver, _EVERYTHING)
 
     def _holds(self, receiver: str, now: float) -> Holds | None:
-        """What is not to be sent now; None where everything is."""
+        """Whether a notification is held back now; None if none is."""
         policy, silences = self._policy(receiver), self._silences
         quiet = policy.is_quiet(now)
         if not quiet and not (silences and silences.any):
@@ -109,13 +109,13 @@ class Outbox:
         def holds(each: Notification) -> bool:
             if quiet and policy.waits_in_quiet_hours(each.severity):
                 return True
-            # The end of what was sent is sent: nobody is left with an alert that seems to fire.
+            # A silence holds no ends: otherwise an alert sent before would seem to fire for ever.
             return bool(each.state == "firing" and silences and silences.silenced(each, now))
 
         return holds
 
     def update_incidents(self, views: Sequence[IncidentView], now: float) -> bool:
-        """Store the incidents that changed; whether any did, so that messages may be due."""
+        """Store the incidents that changed; True if any did, since messages may then be due."""
         changed = [story_of(view) for view in views if self._incidents.get(view.id) != view]
         self._incidents = {view.id: view for view in views}
 
@@ -128,15 +128,15 @@ class Outbox:
         return bool(changed)
 
     def due(self, receiver: str, now: float, *, last: bool = False) -> Pending | None:
-        """What to send to `receiver` now; call it again after settling that.
+        """The message to send to `receiver` now; None if there is none.
 
-        A receiver that refused something is left alone until its next attempt. `last`: the
-        monitor ends, so groups wait no longer.
+        Call `accepted` or `failed` before the next call. After a failure it is None until the
+        pause is over. `last`: the monitor ends, so news are due at once.
         """
 
         def work(db: sqlite3.Connection) -> Pending | None:
             attempts, retry_at = self._failures.get(receiver, (0, 0.0))
-            # Further off than any pause: the clock was set back meanwhile.
+            # A time further ahead than any pause was set before the clock was set back.
             if now < retry_at <= now + deliveries.LONGEST_PAUSE:
                 return None
             holds = self._holds(receiver, now)
@@ -151,16 +151,16 @@ class Outbox:
         return self._database.run(work)
 
     def next_attempt(self, receiver: str) -> float | None:
-        """When something may be due for `receiver`; None where nothing waits.
+        """The time at which a message may be due for `receiver`; None if nothing waits.
 
-        The end of quiet hours is not in it: a courier asks every minute anyway.
+        It ignores the end of quiet hours: a courier calls `due` every minute anyway.
         """
         moment = self._database.run(lambda db: group_messages.next_moment(db, receiver))
         _, retry_at = self._failures.get(receiver, (0, 0.0))
         return None if moment is None else max(moment, retry_at)
 
     def accepted(self, pending: Pending, now: float, receipt: Receipt) -> None:
-        """The receiver has it."""
+        """Record that the receiver has accepted the message."""
         receiver = pending.receiver
 
         def work(db: sqlite3.Connection) -> None:
@@ -173,7 +173,7 @@ class Outbox:
         self._database.run(work)
 
     def failed(self, pending: Pending, error: DeliveryError, now: float) -> None:
-        """The receiver did not accept it: try again later, or never if the error is permanent."""
+        """Record a failed attempt: retry later, or never if the error is permanent."""
         receiver, ids = pending.receiver, pending.ids
 
         def work(db: sqlite3.Connection) -> None:
@@ -191,7 +191,7 @@ class Outbox:
         self._database.run(work)
 
     def count(self, receiver: str, outcome: Outcome) -> None:
-        """Count for a receiver that gets states and not transitions, so that nothing waits."""
+        """Count an outcome for a receiver that is sent states, which are never queued here."""
         self._database.run(lambda db: deliveries.tally(db, receiver, outcome))
 
     def firing_keys(self) -> frozenset[str]:
@@ -203,10 +203,10 @@ class Outbox:
         return frozenset(key for (key,) in self._database.rows(latest))
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """By (receiver, outcome).
+        """Numbers of notifications by (receiver, outcome).
 
-        `sent`, `retried`, `failed` and `repeated` only ever grow, `pending` is how
-        many wait now.
+        `sent`, `retried`, `failed` and `repeated` only ever grow; `pending` counts those that
+        wait now.
         """
         known = (
             "SELECT receiver, outcome, count FROM tally"

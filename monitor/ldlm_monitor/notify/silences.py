@@ -1,6 +1,6 @@
 """Silences as Alertmanager's API v2 spells them, and acknowledgements of single alerts.
 
-The outbox asks them what to hold back; they are kept over restarts.
+The outbox holds back the alerts that they match. They are stored and survive a restart.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from ldlm_monitor.text.sanitize import redact
 
 MAX_MATCHERS: Final = 20
 MAX_LABELS: Final = 100
-"""More than any alert has labels; a request is bounded, as anybody on this machine can send one."""
+"""Both exceed the labels of any alert; they bound requests, which any local user can send."""
 MAX_KEPT: Final = 1000
-"""Silences and acknowledgements: every alert is matched against all, on the pump's thread."""
+"""Silences and acknowledgements at most: the pump's thread matches every alert against each."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS silence (
     id TEXT PRIMARY KEY,
     body TEXT NOT NULL
 ) WITHOUT ROWID;
 """
-_EXAMPLE: Final = {
+_EXAMPLE: Final = {  # shown with an error, by the class of the request
     "Silence": '{"matchers": [{"name": "alertname", "value": "LossSpike"}],'
     ' "endsAt": "2026-01-30T06:00:00Z", "createdBy": "me", "comment": "known"}',
     "Acknowledgement": '{"alert": "LossSpike", "labels": {...}, "by": "me", "comment": "known"}',
@@ -68,7 +68,7 @@ class _Request(BaseModel):
 class Silence(_Request):
     """Alerts whose labels satisfy every matcher are not sent from `startsAt` to `endsAt`.
 
-    `alertname` is a label. Without `startsAt` it begins when it is added.
+    The alert's name is the label `alertname`. Without `startsAt`, the silence begins at once.
     """
 
     matchers: tuple[LabelMatcher, ...] = Field(min_length=1, max_length=MAX_MATCHERS, strict=False)
@@ -82,11 +82,11 @@ class Silence(_Request):
         if self.starts_at is not None and self.ends_at <= self.starts_at:
             raise ValueError("endsAt must lie after startsAt")
         if all(matcher.holds({}) for matcher in self.matchers):
-            raise ValueError("at least one matcher must ask for a label that is not empty")
+            raise ValueError("at least one matcher must require a label that is not empty")
         return self
 
     def matches(self, each: Notification) -> bool:
-        """Whether its matchers hold for the alert, whatever the time."""
+        """Whether all its matchers hold for the alert; the time is not considered."""
         named = {**each.labels, "alertname": each.alert}
         return all(matcher.holds(named) for matcher in self.matchers)
 
@@ -112,7 +112,7 @@ Asked = TypeVar("Asked", Silence, Acknowledgement)
 
 
 def read_request(kind: type[Asked], body: bytes) -> Asked:
-    """Parses a client's request. Raises `UsageError`, one line for the first thing wrong."""
+    """Parses a client's JSON. Raises `UsageError`, one line about the first invalid field."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as problem:
@@ -122,25 +122,25 @@ def read_request(kind: type[Asked], body: bytes) -> Asked:
 
 
 class Silences:
-    """All of them, in one SQLite file; safe to use from several threads.
+    """All silences and acknowledgements, in one SQLite file; safe to use from several threads.
 
-    One process writes the file, so it is read once. Times are Unix seconds.
+    Only one process writes the file, so it is read once. Times are Unix seconds.
     """
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
         self._lock = threading.Lock()
-        # By id, with the key of the alert that is acknowledged, "" for a silence. Other threads
-        # read it without the lock: each change is a new dictionary.
+        # By id: the key of the acknowledged alert ("" for a silence), and the request. Other
+        # threads read it without the lock, so each change builds a new dictionary.
         self._kept: dict[str, tuple[str, Request]] = self._database.run(_read)
 
     @property
     def any(self) -> bool:
-        """Whether there are any."""
+        """Whether any silence or acknowledgement is stored."""
         return bool(self._kept)
 
     def silenced(self, each: Notification, now: float) -> Request | None:
-        """The request that keeps this alert from being sent now; None without one."""
+        """The silence or acknowledgement that holds this alert back now, if any."""
         for key, request in self._kept.values():
             if isinstance(request, Acknowledgement):
                 if key == each.key:
@@ -150,7 +150,7 @@ class Silences:
         return None
 
     def in_effect(self, now: float) -> frozenset[str]:
-        """The ids of what holds alerts back now."""
+        """The ids of the silences and acknowledgements that are active now."""
         return frozenset(
             number
             for number, (_, request) in self._kept.items()
@@ -158,14 +158,14 @@ class Silences:
         )
 
     def take_silence(self, body: bytes, now: float) -> str:
-        """Store a silence, committed on return; its id.
+        """Store a silence, given as JSON; committed on return. Returns its id.
 
-        Raises `UsageError` where it is wrong, or over already, or where there are too many.
+        Raises `UsageError` if it is invalid, is over already, or is one too many.
         """
         silence = read_request(Silence, body)
         if silence.state(now) == "expired":
             raise UsageError("endsAt is in the past", where="endsAt", remedy="choose a later time")
-        # Alerts are matched as receivers get them, which is without secrets.
+        # Alerts are matched in their redacted form, so values to match are redacted too.
         shown = tuple(
             each if each.is_regex else each.model_copy(update={"value": fit(each.value, MAX_LABEL)})
             for each in silence.matchers
@@ -175,10 +175,10 @@ class Silences:
         return self._keep("", silence, now)
 
     def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """Store an acknowledgement of one of `alerts`, committed on return; its id.
+        """Store an acknowledgement of one of `alerts`; committed on return. Returns its id.
 
-        A second one of the same alert replaces the first. Raises `LookupError` where
-        no such alert is active, `UsageError` where it is wrong, or where there are too many.
+        A second one of the same alert replaces the first. Raises `LookupError` if no such alert
+        is active, and `UsageError` if it is invalid or one too many.
         """
         ack = read_request(Acknowledgement, body)
         for alert in alerts:
@@ -190,7 +190,7 @@ class Silences:
         raise LookupError("no alert of this name with exactly these labels is active")
 
     def expire(self, number: str, now: float) -> bool:
-        """End a silence or an acknowledgement before its time; False if there is none."""
+        """Delete a silence or an acknowledgement by its id; False if none has this id."""
         with self._lock:
             self._forget_expired(now)
             known = number in self._kept
@@ -198,7 +198,7 @@ class Silences:
             return known
 
     def end_acknowledgements(self, ended: Collection[str], active: Collection[str]) -> None:
-        """Drop those whose alert (by its key) ended, or is not among the active ones."""
+        """Drop acknowledgements whose alert's key is in `ended`, or is not in `active`."""
         if not any(key for key, _ in self._kept.values()):
             return
         over, alive = set(map(fit, ended)), set(map(fit, active))
@@ -207,7 +207,7 @@ class Silences:
             self._drop([number for number, key in acks if key in over or key not in alive])
 
     def listing(self, now: float) -> dict[str, list[dict[str, Any]]]:
-        """`silences` that are not over, spelled as in Alertmanager, and `acks`."""
+        """`silences` that are not over, spelled as in Alertmanager, and all `acks`."""
         silences, acks = [], []
         for number, (_, request) in self._kept.items():
             spelled = {"id": number, **request.model_dump(mode="json", by_alias=True)}
@@ -252,7 +252,7 @@ class Silences:
 
 
 def _read(db: sqlite3.Connection) -> dict[str, tuple[str, Request]]:
-    """The file's rows by their ids; a row that another version wrote is left out."""
+    """The file's rows by their ids, without rows that another version wrote."""
     kept: dict[str, tuple[str, Request]] = {}
     for number, body in db.execute("SELECT id, body FROM silence").fetchall():
         try:

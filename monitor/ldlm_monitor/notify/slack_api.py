@@ -1,8 +1,8 @@
 """Slack's two ways in: an incoming webhook, and the Web API that a bot calls.
 
-At a webhook nothing can be edited. Codes of errors:
-https://docs.slack.dev/reference/methods/chat.postMessage#errors and those of the other methods
-that a bot calls.
+A webhook cannot edit what it has sent. The error codes below are those of
+https://docs.slack.dev/reference/methods/chat.postMessage#errors and of the other methods that a
+bot calls.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from urllib.request import Request
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.http_client import (
+    SHOWN,
     TIMEOUT_SECONDS,
     HttpAnswer,
     check_accepted,
@@ -26,19 +27,20 @@ from ldlm_monitor.notify.slack_message import as_code, drawn
 from ldlm_monitor.text.sanitize import plain
 
 REFUSED_FORMS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
+"""Answers of a webhook that does not accept the blocks; the text alone may still be accepted."""
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
 
-_LIMITED = frozenset({"ratelimited", "rate_limited"})
-_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})
-_OF_THE_MESSAGE = frozenset(
+_LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
+_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})  # deleted
+_OF_THE_MESSAGE = frozenset(  # Slack does not accept the form of the message
     {
         *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
         *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
     }
 )
-_OF_THE_SERVER = frozenset(
+_OF_THE_SERVER = frozenset(  # failures of Slack itself
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
 
@@ -62,10 +64,7 @@ class SlackWebhook:
         self._timeout = timeout
 
     def send(self, message: Message) -> Receipt:
-        """Post what is new in a group. Raises DeliveryError unless Slack accepted it.
-
-        What an edit would change comes with the next news.
-        """
+        """Post what is new in a group. Raises DeliveryError unless Slack accepted it."""
         text, blocks = drawn(news_of(message))
         answer = self._send({"text": text, "blocks": blocks})
         if answer.status == 400 and answer.body.strip() in REFUSED_FORMS:
@@ -92,13 +91,13 @@ class RefusedError(Exception):
 
 
 class MendableError(DeliveryError):
-    """A wrong token, scope or channel: it waits until a person corrects that."""
+    """A wrong token, scope or channel: messages wait until a person corrects it."""
 
 
 class SlackApi:
     """Calls methods of the Web API with a bot's token, which is never logged or shown.
 
-    `scopes` are those that the token has, by the last answer; empty where it did not name them.
+    `scopes` are the token's by the last answer; empty until an answer names any.
     """
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
@@ -108,7 +107,7 @@ class SlackApi:
         self._timeout = timeout
 
     def call(self, method: str, **fields: object) -> dict[str, Any]:
-        """The fields of the answer. Raises DeliveryError, `GoneError` and `RefusedError`."""
+        """The fields of a method's answer. Raises DeliveryError, `GoneError`, `RefusedError`."""
         form = {
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in fields.items()
@@ -121,14 +120,14 @@ class SlackApi:
             given = None
         if not isinstance(given, dict) or not given.get("ok"):
             code = str(given.get("error") or "") if isinstance(given, dict) else ""
-            raise _meaning(answer, plain(code, 200))
+            raise _meaning(answer, plain(code, SHOWN))
         scopes = answer.headers.get("x-oauth-scopes", "").split(",")
         self.scopes = frozenset(scope.strip() for scope in scopes if scope.strip())
         return given
 
 
 def _meaning(answer: HttpAnswer, code: str) -> Exception:
-    """The error that an answer means for the message."""
+    """The exception to raise for an answer that reports the error `code`."""
     wait = answer.retry_after
     if answer.status == 429 or code in _LIMITED:
         return DeliveryError("slack limits the rate", retry_after=wait)
@@ -143,7 +142,7 @@ def _meaning(answer: HttpAnswer, code: str) -> Exception:
 
 
 def how_to_configure() -> str:
-    """The log line for a user without a receiver."""
+    """The log line for a user who has configured no receiver."""
     return (
         "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
         " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"

@@ -1,10 +1,10 @@
 """Slack by a bot's token: one message per incident, edited as the incident develops.
 
-News go into its thread; news worse than all before are shown in the channel too, as an edited
-message notifies nobody. https://docs.slack.dev/reference/methods/chat.postMessage,
-chat.update, files.getUploadURLExternal and files.completeUploadExternal; scopes: `chat:write`,
-`files:write` for pictures, `channels:history` (`groups:history` of a private channel) to find
-after a crash what had arrived.
+News are replies in the message's thread. News worse than all before also appear in the channel,
+because an edit notifies nobody. Methods (https://docs.slack.dev/reference/methods):
+chat.postMessage, chat.update, files.getUploadURLExternal, files.completeUploadExternal. Scopes:
+`chat:write`; `files:write` for pictures; `channels:history` (of a private channel `groups:history`)
+to find, after a crash, messages that had arrived.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackApi
 from ldlm_monitor.notify.slack_message import Block, as_code, drawn
 
-API_URL = "https://slack.com/api/"
+API_URL = "https://slack.com/api/"  # as in Slack's documentation
 EVENT = "ldlm_monitor_alert"
-"""The type of the metadata by which a message is recognised."""
+"""The type of the metadata by which the bot recognises its own messages."""
 SEARCHED, SEARCHED_REPLIES = 200, 999
-"""Messages of a channel (the newest) and of a thread (the oldest) that are searched for one that
-may have arrived: one page of the API each."""
+"""The newest messages of a channel, and the oldest of a thread, in which to look for a message that
+may have arrived: one page each. Slack recommends 200 and allows 999, which holds most threads."""
 _BEFORE_SECONDS = 600.0
-"""The search begins this long before the group did: Slack's clock is not this machine's."""
+"""Seconds before the group's begin at which to start that search: Slack's clock may be behind."""
 
 _LOSSES = {
     ("files:write",): "it adds no pictures",
     ("channels:history", "groups:history"): "a crash may double a message",
 }
-"""What a bot cannot do without one of these scopes."""
+"""Scopes, of which any one is enough, and the loss without them."""
 
 Draw = Callable[[Message], bytes | None]
-"""A picture (PNG) of what a message is about, where there is anything to show."""
+"""Draws a picture (PNG) for a message; None if there is nothing to show."""
 
 
 class SlackBot:
     """Sends to one channel. The token is a secret: it is never logged or shown.
 
-    `channel` is its id (`C0123456789`), or `#name`. `api_url` is for another Slack, such as
-    GovSlack. `timeout` (seconds) bounds each wait. `draw`, set later, draws pictures. Raises
-    ConfigError for what cannot be used.
+    `channel` is an id (`C0123456789`) or `#name`. `api_url` differs for another Slack, such as
+    GovSlack. `timeout` (seconds) bounds each wait. Without `draw`, which may be set later, no
+    pictures are added. Raises ConfigError for a token or URL that cannot be used.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SlackBot:
         )
 
     def send(self, message: Message) -> Receipt:
-        """Post, reply or edit, by the message's step. Raises DeliveryError."""
+        """Post, reply or edit, as the message's step requires. Raises DeliveryError."""
         if message.unsure and (found := self._find(message)):
             return Receipt(message.place or found, found=True)
         if message.place is None:
@@ -137,14 +137,14 @@ class SlackBot:
             return self._plainly("chat.postMessage", text, **fields)
 
     def _plainly(self, method: str, text: str, **fields: Any) -> dict[str, Any]:
-        """Better a plain line than nothing. Raises DeliveryError, and `GoneError`."""
+        """Send the text alone, after Slack refused the blocks. Raises DeliveryError, GoneError."""
         try:
             return self._api.call(method, text=as_code(text), **fields)
         except RefusedError as error:
             raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
-        """The place of a message that may have arrived; None: it did not, or a scope is missing."""
+        """The place of a message that may have arrived; None if not found, or without scope."""
         oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
         method, where = "conversations.history", {"channel": self._channel, "limit": SEARCHED}
         if message.place is not None:
@@ -161,7 +161,6 @@ class SlackBot:
         return None
 
     def _add_picture(self, message: Message, place: str) -> None:
-        """Raises DeliveryError, `GoneError` and `RefusedError`."""
         drawn = self.draw(message) if self.draw is not None else None
         if drawn is None:
             return
@@ -176,6 +175,7 @@ class SlackBot:
         )
 
     def _upload(self, url: str, data: bytes) -> None:
+        # The URL comes from an answer: only Slack's own servers are to get a run's curve.
         parts = urlsplit(url)
         same = (parts.scheme, parts.netloc) == (self._address.scheme, self._address.netloc)
         slack = parts.scheme == "https" and f".{parts.hostname}".endswith(
@@ -192,7 +192,8 @@ def _metadata(message: Message) -> dict[str, Any]:
 
 
 def _checked_token(token: str) -> str:
-    if not token.isascii() or not token.isprintable() or " " in token or len(token) < 8:
+    too_short = len(token) < 8  # a choice: Slack's own have 50 and more
+    if not token.isascii() or not token.isprintable() or " " in token or too_short:
         raise ConfigError(
             "is not a token of a Slack app",
             where="Slack bot token",

@@ -1,9 +1,9 @@
 """Slack's form of a message: a title for notifications, and blocks.
 
-A message is escaped, bounded, and without a mention, whatever its text is. Limits of
-https://docs.slack.dev/reference/block-kit/blocks: header 150 characters, section 3000, field 2000,
-50 blocks. Text is escaped as https://docs.slack.dev/messaging/formatting-message-text requires, so
-that nothing in a log becomes a mention or a link.
+Slack's limits (https://docs.slack.dev/reference/block-kit/blocks): header 150 characters, section
+3000, field 2000, 50 blocks. Text is escaped as
+https://docs.slack.dev/messaging/formatting-message-text requires, so that nothing in a log becomes
+a mention or a link.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ldlm_monitor.notify.content import Content
 
 Block: TypeAlias = dict[str, Any]
 
-HEADER_LIMIT: Final = 150
+HEADER_LIMIT: Final = 150  # characters, Slack's limit
 FALLBACK_LIMIT: Final = 1000
-"""Characters of the text that notifications and screen readers show instead of the blocks."""
+"""Characters of the text for notifications and screen readers: a choice, more than they show."""
 TEXT_LIMIT: Final = 1700
-"""Characters of each text, the log line included: all blocks of a message together may have some
-13,000, which is not documented (https://github.com/slackapi/bolt-js/issues/2509)."""
+"""Characters of each text, the log line included. All blocks of a message together may have some
+13,000; Slack does not document that (https://github.com/slackapi/bolt-js/issues/2509)."""
 LIST_LIMIT: Final = 2600
-"""Of the list of alerts, which is bounded already, but for what escapes add."""
-FACT_LIMIT: Final = 300
-ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+"""Characters of the list of alerts: its 15 lines of 160 characters, and some room for escapes."""
+FACT_LIMIT: Final = 300  # characters of a value: a choice; a long path fits, and stays one field
+ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # Slack's control characters
 IN_CODE: Final = {**ESCAPED, "`": "ˋ"}
 """A backtick would end the code; its look-alike (U+02CB) does not."""
 IN_HEADER: Final = {"<": "‹", ">": "›"}
-"""Plain text is not escaped; without these two it is a mention nowhere."""
+"""Plain text has no escapes; with these look-alikes no client finds a mention in it."""
 
 
 def drawn(content: Content) -> tuple[str, list[Block]]:
-    """(fallback text, blocks)."""
+    """Returns (fallback text, blocks) for Slack's fields `text` and `blocks`."""
     title = f"{content.mark} {content.title}"
     text = {"type": "plain_text", "text": cut(title, HEADER_LIMIT, IN_HEADER)}
     blocks: list[Block] = [{"type": "header", "text": text}]
@@ -58,17 +58,17 @@ def _headed(title: str, text: str) -> list[Block]:
 
 
 def section(text: str) -> Block:
-    """A section of that text, which is escaped already."""
+    """A section block; `text` must be escaped already."""
     return {"type": "section", "text": mrkdwn(text)}
 
 
 def mrkdwn(text: str) -> Block:
-    """`verbatim`: Slack adds no links or mentions of its own."""
+    """A text object; `text` must be escaped already. `verbatim`: Slack adds no links to it."""
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
 def as_code(text: str) -> str:
-    """An escaped line in which Slack makes no links where no block contains it."""
+    """An escaped line as code: outside of blocks, Slack adds links to all other text."""
     return f"`{text.replace('`', IN_CODE['`'])}`"
 
 

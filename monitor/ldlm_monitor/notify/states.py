@@ -1,11 +1,11 @@
-"""What is sent again and again while it holds: alerts to an Alertmanager, and a heartbeat.
+"""Repeated requests: the firing alerts to an Alertmanager, and a heartbeat.
 
-A heartbeat is the request of a dead man's switch: it comes regularly while the logs are watched,
-and no more after. An Alertmanager gets states, not transitions: an alert that is not sent any more
-ends at its `endsAt`. So nothing waits in the outbox, and after a restart an Alertmanager simply
-gets what fires then. Times as in Prometheus' rule manager (cmd/prometheus/main.go,
-`--rules.alert.resend-delay`; rules/alerting.go, `resolvedRetention`), the body as in
-Alertmanager's API v2 (api/v2/openapi.yaml, `postableAlerts`).
+The heartbeat feeds a dead man's switch: it is sent regularly as long as the logs are watched. An
+Alertmanager gets states, not transitions: an alert that is not sent any more ends at its `endsAt`.
+So nothing waits in the outbox, and after a restart an Alertmanager gets what fires then. Times are
+those of Prometheus' rule manager (cmd/prometheus/main.go, `--rules.alert.resend-delay`;
+rules/alerting.go), the body is that of Alertmanager's API v2 (api/v2/openapi.yaml,
+`postableAlerts`).
 """
 
 from __future__ import annotations
@@ -31,28 +31,27 @@ from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
 STILL_SECONDS: Final = 60.0
-"""A pump that has ended no turn for so long counts as stuck; a turn takes a second or two."""
+"""Seconds without a completed turn after which the pump counts as stuck; a turn takes 1 or 2."""
 AGAIN_SECONDS: Final = 10.0
-"""Pause after a request that failed: shorter than the interval, or one lost request would alarm."""
-RESEND_SECONDS: Final = 60.0
-VALID_SECONDS: Final = 4 * RESEND_SECONDS
-RESOLVED_KEPT_SECONDS: Final = 900.0
+"""Seconds until a failed heartbeat is sent again: with a whole interval the switch would trip."""
+RESEND_SECONDS: Final = 60.0  # the default of `--rules.alert.resend-delay`
+VALID_SECONDS: Final = 4 * RESEND_SECONDS  # rules/alerting.go: `endsAt` is 4 resend delays ahead
+RESOLVED_KEPT_SECONDS: Final = 900.0  # rules/alerting.go: `resolvedRetention`
 LOOK_SECONDS: Final = 0.25
-"""Between two looks at the snapshot, or at a pump that is stuck: an alert is to be there within a
-second."""
+"""Seconds between two looks at the snapshot, or at a stuck pump: an Alertmanager is to get an alert
+within a second."""
 BATCH: Final = 64
-"""Alerts of one request, as Prometheus' `--alertmanager.notification-batch-size` bounds it."""
+"""Alerts of one request at most: a choice. Prometheus sends 256 by default, with shorter texts."""
 TEXT_LIMIT: Final = 4096
-"""Characters of a label or annotation: what Slack and mail show of an alert is shorter still."""
+"""Characters of a label or annotation: receivers behind an Alertmanager show less of them."""
 LONGEST_PAUSE: Final = 60.0
-"""Seconds between two attempts at most: an alert ends there after VALID_SECONDS without an
-update."""
+"""Seconds between two attempts at most: after VALID_SECONDS an Alertmanager ends an alert."""
 
 log = logging.getLogger(__name__)
 
 
 class Pulse:
-    """Whether the pump turns. `turns` returns how many of its turns have ended."""
+    """Shows whether the pump is stuck. `turns` returns how many turns it has completed."""
 
     def __init__(self, turns: Callable[[], int]) -> None:
         self._turns = turns
@@ -60,7 +59,7 @@ class Pulse:
         self._seen_at = float("-inf")
 
     def beats(self, now: float) -> bool:
-        """Whether a turn has ended within STILL_SECONDS; `now` in seconds of any one clock."""
+        """Whether a turn was completed within STILL_SECONDS; `now` in seconds of any one clock."""
         turns = self._turns()
         if turns != self._seen:
             self._seen, self._seen_at = turns, now
@@ -68,9 +67,9 @@ class Pulse:
 
 
 class Sender(threading.Thread):
-    """A thread that sends again and again until it is stopped; `turn` does what is due now.
+    """A thread that calls `turn`, which sends what is due, again and again until it is stopped.
 
-    Nothing of it waits in the outbox: what is late is not worth sending any more.
+    Nothing waits in the outbox: a late request would be of no use.
     """
 
     def __init__(self, receiver: str, outbox: Outbox) -> None:
@@ -88,17 +87,17 @@ class Sender(threading.Thread):
             pause = self.turn()
 
     def turn(self) -> float:
-        """Send what is due; how many seconds to wait then."""
+        """Send what is due; returns the seconds until the next turn."""
         raise NotImplementedError
 
     def stop(self, timeout: float) -> bool:
-        """End, within `timeout` seconds; False if the server did not answer in time."""
+        """End the thread; False if it still waits for the server after `timeout` seconds."""
         self._stopping.set()
         self.join(timeout)
         return not self.is_alive()
 
     def _attempt(self, send: Callable[[], None]) -> DeliveryError | None:
-        """The error with which it failed, if it did; counted, and logged once."""
+        """The error of `send`, if any. Counts the outcome, and logs the first failure in a row."""
         try:
             send()
         except DeliveryError as error:
@@ -135,7 +134,7 @@ class HeartbeatSender(Sender):
         self._timeout = timeout
 
     def turn(self) -> float:
-        """Request once, if the pulse beats."""
+        """Send the request if the pulse beats; returns the seconds until the next turn."""
         if not self._pulse.beats(time.monotonic()):
             return LOOK_SECONDS
         error = self._attempt(lambda: ping(self._url, self._timeout))
@@ -143,21 +142,21 @@ class HeartbeatSender(Sender):
 
 
 def ping(url: str, timeout: float = TIMEOUT_SECONDS) -> None:
-    """GET it once. Raises DeliveryError, which does not show the URL, unless that was accepted."""
+    """GET `url` once. Raises DeliveryError, which does not show it, unless it is accepted."""
     request = Request(url, headers={"User-Agent": "ldlm-monitor"})
     deliver(request, timeout, show_body=False)
 
 
 @dataclass(slots=True)
 class SentAlert:
-    """An alert, when it was sent last, and since when it is over."""
+    """An alert, and the times (Unix seconds) of its last sending and of its end."""
 
     alert: AlertView
     sent_at: float | None = None
     resolved_at: float | None = None
 
     def is_due(self, now: float) -> bool:
-        """As Prometheus' `needsSending`."""
+        """Whether to send it now: the rule of Prometheus' rules/alerting.go, `needsSending`."""
         if self.sent_at is None or (self.resolved_at or 0.0) > self.sent_at:
             return True
         return now - self.sent_at >= RESEND_SECONDS
@@ -184,9 +183,10 @@ class SentAlerts:
                 known.alert = alert
 
     def due(self, now: float, *, beats: bool = True) -> list[SentAlert]:
-        """What is to be sent, at most as much as fits one request.
+        """The alerts to send now, at most those of one request.
 
-        Unless the pump `beats`, the alert that says that alerting works is not sent again.
+        Unless the pump `beats`, alerts of severity `none` are left out: the Watchdog, by whose
+        absence others notice that alerting is broken.
         """
         self._known = {
             key: sent
@@ -206,9 +206,9 @@ def body(
     generator: str,
     external: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """`postableAlerts`; `generator` is the monitor's own URL.
+    """The body of a request, `postableAlerts`; `generator` is the monitor's own URL.
 
-    An alert's own labels beat `external` ones, as in Prometheus (notifier/notifier.go).
+    An alert's own labels override `external` ones, as in Prometheus (notifier/notifier.go).
     """
     outer = _texts(external or {})
     return [
@@ -224,7 +224,7 @@ def body(
 
 
 def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Redacted before they are cut; an empty label is left out."""
+    """`pairs` redacted and then cut, without the empty ones."""
     shown = {name: clean(text)[:TEXT_LIMIT] for name, text in pairs.items()}
     return {name: text for name, text in shown.items() if text}
 
@@ -232,8 +232,8 @@ def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
 class AlertmanagerClient:
     """Posts to one Alertmanager.
 
-    `url` as in Prometheus' `alertmanagers`, a path prefix included. `authorization` is
-    the header of that name. `timeout` (seconds) bounds each wait for the server.
+    `url` is its base URL, a path prefix included. `authorization` is the value of the header
+    of that name. `timeout` (seconds) bounds each wait for the server.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class AlertmanagerClient:
         self._timeout = timeout
 
     def send(self, alerts: list[dict[str, Any]]) -> None:
-        """POST them. Raises DeliveryError unless they were accepted."""
+        """POST what `body` returned. Raises DeliveryError unless it is accepted."""
         data = json.dumps(alerts).encode()
         deliver(Request(self._url, data, self._headers, method="POST"), self._timeout)
 
@@ -280,7 +280,7 @@ class AlertmanagerSender(Sender):
         self._seen: Snapshot | None = None
 
     def turn(self) -> float:
-        """Send all that is due; how many seconds to wait then."""
+        """Send all alerts that are due; returns the seconds until the next turn."""
         now = self._clock()
         snapshot = self._snapshot()
         if snapshot is not self._seen:

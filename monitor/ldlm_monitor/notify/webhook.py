@@ -1,4 +1,4 @@
-"""A webhook of the user's own: each transition as JSON, signed as Standard Webhooks has it.
+"""A webhook of the user's own: each transition as JSON, signed by the Standard Webhooks rules.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md:
 `webhook-id` is the same at every attempt, `webhook-timestamp` the time of this one, and
@@ -23,9 +23,9 @@ from ldlm_monitor.model.records import Position
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
 from ldlm_monitor.notify.message import Message, Notification, Receipt
 
-SECRET_PREFIX = "whsec_"
+SECRET_PREFIX = "whsec_"  # of secrets that are base64, by the Standard Webhooks rules
 LEAST_SECRET_BYTES = 16
-"""128 bits cannot be guessed; Standard Webhooks recommends 24 bytes or more."""
+"""128 bits cannot be guessed. Standard Webhooks recommends 24 bytes or more."""
 
 
 class WebhookBody(BaseModel):
@@ -95,7 +95,7 @@ class WebhookSender:
         self._clock = clock
 
     def send(self, message: Message) -> Receipt:
-        """Post its news, each by itself. Raises DeliveryError unless the server accepted them."""
+        """Post the message's news one by one. Raises DeliveryError unless all are accepted."""
         for each in message.news:
             self._post(each)
         return Receipt()
@@ -115,7 +115,7 @@ class WebhookSender:
 
 
 def signing_key(secret: str) -> bytes:
-    """The bytes to sign with. Raises ConfigError for one that is too short."""
+    """The key of `secret`. Raises ConfigError if it is too short or its base64 is invalid."""
     key = secret.encode()
     if secret.startswith(SECRET_PREFIX):
         try:
@@ -124,7 +124,7 @@ def signing_key(secret: str) -> bytes:
             key = b""
     if len(key) < LEAST_SECRET_BYTES:
         raise ConfigError(
-            "is too short, or no base64 after whsec_",
+            "is too short, or is not base64 after whsec_",
             where="webhook secret",
             remedy="write 16 or more random characters, such as those of `openssl rand -hex 32`",
         )
@@ -132,11 +132,11 @@ def signing_key(secret: str) -> bytes:
 
 
 def signature(key: bytes, identity: str, timestamp: str, body: bytes) -> str:
-    """The value of `webhook-signature`."""
+    """The value of the header `webhook-signature`."""
     signed = b".".join((identity.encode(), timestamp.encode(), body))
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 
 
 def _identity(notification: Notification) -> str:
     named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
-    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"
+    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"  # 128 bits never collide

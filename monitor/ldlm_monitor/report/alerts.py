@@ -1,7 +1,7 @@
-"""Which alerts a report shows, what they mean for the health, and what to change for each.
+"""The alerts that a report shows, the health that follows from them, and advice for each.
 
-The advice is data: `advice.yml` names settings as the launch script spells them. Other
-trainers' spellings of the same thing are found in the run's configuration under `aliases`.
+The advice is in `advice.yml`. A setting has the launch script's name there; `aliases` are its names
+in the configurations of other trainers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ from ldlm_monitor.model.view import AlertView, Health, RunView, Snapshot
 from ldlm_monitor.text.sanitize import plain, without_run
 
 HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
-"""In rising order: none or info, warning, error, critical."""
+"""In rising order. The worst firing alert gives them: none or info, warning, error, critical."""
 
 
 def worst_health(snapshot: Snapshot) -> Health:
-    """The health of the run that is worst off; HEALTHY where there is none."""
+    """The worst health of all runs; HEALTHY if there is no run."""
     return max((run.health for run in snapshot.runs), key=HEALTHS.index, default="HEALTHY")
 
 
 def firing(snapshot: Snapshot) -> list[AlertView]:
-    """The firing alerts that ask for attention, the worst first."""
+    """The firing alerts with a severity of `names.SEVERITIES`, the worst first."""
     found = [
         alert
         for alert in snapshot.alerts
@@ -35,12 +35,12 @@ def firing(snapshot: Snapshot) -> list[AlertView]:
 
 
 def firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
-    """Those of one run."""
+    """The firing alerts of one run, the worst first."""
     return [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
 
 
 def summary_of(alert: AlertView) -> str:
-    """Its summary, without the run's name, for a place that names that already."""
+    """The alert's summary without the run's name, which is shown above it."""
     return without_run(plain(alert.annotations.get("summary", "")), alert.labels.get("run", ""))
 
 
@@ -55,7 +55,7 @@ class Advice:
     to: str | None = None
 
     def text(self, settings: Mapping[str, str]) -> str | None:
-        """One sentence; None where the setting has the advised value already."""
+        """The advice in one sentence; None if the setting has the advised value already."""
         now = self._current(settings)
         if self.to is not None and now == self.to:
             return None
@@ -67,7 +67,6 @@ class Advice:
         return f"{self.setting}={aim}{known}: {self.reason}"
 
     def _current(self, settings: Mapping[str, str]) -> str | None:
-        """The logged value; None where none was logged."""
         known = {key.rpartition(".")[2].casefold(): value for key, value in settings.items()}
         names = (self.setting.casefold(), *self.aliases)
         return next((known[name] for name in names if name in known), None)
@@ -86,7 +85,7 @@ class Advice:
 
 @cache
 def advice() -> dict[str, tuple[Advice, ...]]:
-    """By alert, what to try, the best first."""
+    """The packaged advice by alert name, in the order in which to try it."""
     data = yaml.safe_load((files(__package__) / "advice.yml").read_text("utf-8"))
     known = {
         name: Advice(aliases=tuple(data["settings"][each["setting"]]), **each)
@@ -96,6 +95,6 @@ def advice() -> dict[str, tuple[Advice, ...]]:
 
 
 def recommendations(alerts: Iterable[str], settings: Mapping[str, str]) -> list[str]:
-    """Sentences for the alerts of these names, each once, in the alerts' order."""
+    """Sentences of advice for the alerts of these names, in their order, without duplicates."""
     advised = (each.text(settings) for alert in alerts for each in advice().get(alert, ()))
     return list(dict.fromkeys(text for text in advised if text))

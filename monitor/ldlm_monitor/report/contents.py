@@ -1,4 +1,4 @@
-"""What stands in the report of a run, in blocks that each form of it writes in its own way."""
+"""The sections of a run's report, as blocks that text, Markdown and HTML render each in its way."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
 
 NO_BREAK = "\u00a0"
-"""Keeps a name and its count on one line."""
+"""A space between a name and its count, so that no line ends between them."""
 _SYMPTOMS = 8
-"""Kinds of symptoms in a line; the most frequent ones come first."""
+"""Kinds of symptoms that are listed: two lines of text. The most frequent come first."""
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
+"""Quantities at the top of the table, as people check them first; the others follow by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """An incident, an alert or an issue.
 
-    `badge`: its severity, or how sure its cause is. `excerpt`: log lines with their places.
+    `badge` is its severity, or the confidence in its cause. `excerpt` holds (log line, place).
     """
 
     severity: str
@@ -41,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells in columns, the first of which names the row."""
+    """A table of texts; the first cell of a row is its name."""
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -51,11 +52,11 @@ class Table:
 
 
 Block: TypeAlias = Item | Table | tuple[str, ...] | str
-"""A tuple holds sentences that stand below each other."""
+"""A tuple is a list of sentences, a string a paragraph."""
 
 
 def sections(run: ReportRun) -> dict[str, list[Block]]:
-    """By title; a section without a block is left out."""
+    """The blocks of each section of a run, by title; empty sections are left out."""
     spent = run.goodput
     found: dict[str, list[Block]] = {
         "Incidents": [_incident(incident) for incident in reversed(run.incidents)],
@@ -74,15 +75,15 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
 
 
 def closing(report: Report) -> dict[str, list[Block]]:
-    """What stands behind the runs."""
-    none: list[Block] = [] if report.runs else ["No training run was found in what was read."]
+    """The sections after those of the runs, by title."""
+    none: list[Block] = [] if report.runs else ["No training run was found in the logs."]
     own: list[Block] = [_alert(alert) for alert in report.alerts]
     found = {"Runs": none, "Firing on the monitor itself": own}
     return {title: blocks for title, blocks in found.items() if blocks}
 
 
 def steps_said(run: ReportRun) -> str:
-    """The step and the total, as far as they are known."""
+    """The step and the total number of steps, as far as known."""
     if run.step is None:
         return ""
     return f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")
@@ -143,7 +144,7 @@ def _story(incident: IncidentView) -> Iterator[str]:
 
 
 def _symptoms(incident: IncidentView) -> str:
-    """By kind, the most frequent first, with the ranks that logged it."""
+    """The kinds with their counts, the most frequent first, and the ranks that logged them."""
     counts: dict[str, int] = {}
     ranks: dict[str, list[str]] = {}
     for symptom in incident.symptoms:
@@ -180,13 +181,12 @@ def _statistics(statistics: Mapping[str, Statistics]) -> Table:
 
 
 def _quantity_order(name: str) -> tuple[int, str]:
-    """The quantities that one looks for first, then the others by name."""
     known = name in _FIRST_QUANTITIES
     return (_FIRST_QUANTITIES.index(name) if known else len(_FIRST_QUANTITIES), name)
 
 
 def _amount(quantity: str, value: float | None) -> str:
-    """Bytes in the greatest unit that they fill."""
+    """`value` as a number; quantities in bytes with a unit, such as GiB."""
     if value is None or not quantity.endswith("_bytes") or not math.isfinite(value):
         return number(value)
     return byte_size(value)
@@ -197,7 +197,6 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The most frequent first, then by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 

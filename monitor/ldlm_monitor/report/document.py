@@ -1,4 +1,4 @@
-"""The health report as data: what the page, the Markdown and the JSON are made of."""
+"""The health report as data, from which text, page, Markdown and JSON are made."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
-SCHEMA: Final = "ldlm.report/1"
+SCHEMA: Final = "ldlm.report/1"  # the number rises with an incompatible change
 TIMELINE = 200
-"""Entries of one run's timeline at most, the newest."""
+"""Newest entries of one run's timeline that are kept: a choice, some screens of a page."""
 ISSUES = 8
-"""Kinds of issues, the most severe of a screenful; `parse` prints all events."""
+"""Kinds of issues that are kept, root causes first: half a screen. `parse` prints all events."""
+ISSUE_TEXT = 200  # characters of an issue's message: three lines of text at most
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
+"""Kinds of events in the timeline. Others are issues, or belong to an alert that is shown."""
 _AT_ONCE = {"run_started": -1, "run_finished": 1}
-"""Before and behind all else that happened at the same time."""
+"""Sort keys among entries of the same time (others: 0): a run's start goes first, its end last."""
 _TEXT = 2000
-"""Characters of a text that are kept."""
+"""Characters kept of a text: longer than any summary or action; a dump must not fill the report."""
 
 
 class Entry(View):
-    """Something that happened: an alert that fired or ended, an incident, a turn of the run."""
+    """Something that happened: an alert that fired or ended, an incident, an event of the run."""
 
     time: float | None
     kind: Literal["alert", "incident", "event"]
@@ -54,7 +56,7 @@ class Entry(View):
 
 
 class Curve(View):
-    """One quantity in buckets: first step, and finite mean, least, greatest (None: none)."""
+    """One quantity in buckets: first step, and mean, minimum, maximum (None: no finite value)."""
 
     steps: tuple[int, ...]
     means: tuple[float | None, ...]
@@ -64,14 +66,14 @@ class Curve(View):
 
 
 class ReportRun(RunView):
-    """One run with all that belongs to it; `said` is its verdict in one sentence."""
+    """One run with its incidents, alerts and curves; `said` is its verdict in one sentence."""
 
     said: str
     facts: dict[str, str]
     incidents: tuple[IncidentView, ...]
     alerts: tuple[AlertView, ...] = Field(description="firing, the worst first")
     issues: tuple[Entry, ...] = Field(description="warnings and errors, root causes first")
-    goodput: Goodput | None = Field(description="None where the log has no times")
+    goodput: Goodput | None = Field(description="None if the log has no times")
     resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
     timeline: tuple[Entry, ...]
     recommendations: tuple[str, ...]
@@ -79,7 +81,7 @@ class ReportRun(RunView):
 
 
 class Report(View):
-    """The report of `at` (Unix seconds); `alerts` are those about the monitor itself."""
+    """The report at the time `at` (Unix seconds); `alerts` are those about the monitor itself."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
 
@@ -93,14 +95,14 @@ class Report(View):
 
     @property
     def headline(self) -> str:
-        """The health in a word for people."""
+        """The health in one word: of a single run its own word, such as CRASHED."""
         return self.runs[0].headline if len(self.runs) == 1 else self.health
 
 
 def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
-    """The report of a snapshot; `readings`, by run, give where time went.
+    """The report of a snapshot; `readings`, by run, are the source of its goodput.
 
-    Text of logs in it is without secrets, but not escaped.
+    Its texts from logs are redacted, but not escaped.
     """
     owned = {run.name for run in snapshot.runs}
     found = {
@@ -137,7 +139,7 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
 
 
 def _settings(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Redacted together with their names, by which secrets are recognised."""
+    """Settings, each redacted together with its name, which is how a secret is recognised."""
     for name, value in settings.items():
         yield name, plain(f"{name}={value}").removeprefix(f"{plain(name)}=")
 
@@ -162,7 +164,7 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
 
 
 def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Names and values, each only where it is known and still means something."""
+    """(name, value) of the facts that are known and, after the run's end, still of use."""
     left = run.eta_seconds if run.ended_at is None else None
     limit = run.stall_limit_seconds if run.ended_at is None else None
     pairs = (
@@ -181,7 +183,7 @@ def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
-    """The time of a step as it is logged; else as it is exported, derived from their times."""
+    """Time of a step (if it is not logged, the one that the monitor exports), and throughputs."""
     labels = make_labels(run=run.name)
     exported = (
         point.value
@@ -205,7 +207,7 @@ def _last_step(run: RunView, now: float) -> str:
 
 
 def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:
-    """Root causes first, then the newest; a kind on a rank once, its last line and a count."""
+    """Root causes first, then the newest; one entry, with a count, for each kind on a rank."""
     found: dict[tuple[str, int | None], list[Event]] = {}
     for event in reversed(events):
         if event.run == run.name and event.severity in SEVERITIES[1:]:
@@ -218,13 +220,13 @@ def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:
             time=newest.time,
             kind="event",
             severity=newest.severity,
-            text=f"{newest.kind}{rank}{times}: {shorten(newest.message, 200)}",
+            text=f"{newest.kind}{rank}{times}: {shorten(newest.message, ISSUE_TEXT)}",
             position=newest.position,
         )
 
 
 def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> list[Entry]:
-    """In order of time; what has none stands behind the event that was read before it."""
+    """The newest entries by time; an event without a time follows the event read before it."""
     found = [(entry.time or -math.inf, 0, entry) for entry in _news(run, snapshot, incidents)]
     last = -math.inf
     for kind, entry in _turns(run, snapshot):
@@ -250,7 +252,7 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
 
 
 def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
-    """Events with their kinds, as they were read."""
+    """(kind, entry) of the run's lifecycle events, in the order in which they were read."""
     bounds = {"run_started": run.started_at, "run_finished": run.ended_at}
     for event in snapshot.events:
         if event.run == run.name and event.kind in _LIFECYCLE:
@@ -269,7 +271,7 @@ def _curve(curve: CurveView) -> Curve:
 
 
 def _cleaned(value: Any) -> Any:
-    """The same without secrets, control characters and lone surrogates in any text."""
+    """`value` with secrets, control characters and lone surrogates removed from all its texts."""
     match value:
         case str():
             return _clean_text(value)
@@ -283,6 +285,6 @@ def _cleaned(value: Any) -> Any:
             return value
 
 
-@lru_cache(maxsize=4096)  # the same names stand in every run
+@lru_cache(maxsize=4096)  # a choice: the same names are in every run
 def _clean_text(text: str) -> str:
     return plain(encodable(text), _TEXT)

@@ -1,7 +1,7 @@
-"""Where the time of a run went: what of it brought the training forward, and what did not.
+"""How much of a run's time advanced the training, and the causes of the loss of the rest.
 
-Goodput is the share of the time in which steps were taken that counted, as Google's "ML
-Productivity Goodput" has it.
+Goodput is the share of the run's time that went into steps that were kept (Google's "ML
+Productivity Goodput").
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ldlm_monitor.run.pace import COARSE_SECONDS
 from ldlm_monitor.text.format import duration
 
 PAUSE = 3.0
-"""A gap between steps that is longer than so many usual ones is a pause."""
+"""Times its usual length from which a gap between steps is a pause: a choice, above slow steps."""
 EXPLAINED_PAUSE = 1.5
-"""The same, where the log announces an evaluation or a checkpoint in it."""
-_CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}
+"""The same if the log announces an evaluation or a checkpoint in the gap, which explains it."""
+_CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # by the first word of an event's kind
 
 
 class Spent(View):
-    """Seconds that one thing took, in `times` pieces."""
+    """Seconds lost to one cause, in `times` intervals."""
 
     what: str
     seconds: float
@@ -34,7 +34,7 @@ class Spent(View):
 
 
 class Goodput(View):
-    """`share` (0..1) of `total_seconds` went into steps that counted, the rest into `losses`."""
+    """`share` (0..1) of `total_seconds` went into steps that were kept, the rest into `losses`."""
 
     total_seconds: float
     productive_seconds: float
@@ -55,13 +55,14 @@ class Goodput(View):
 
 
 def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
-    """From the run's start to its end, or to `now`; None where the log has too few times.
+    """The goodput from the run's start to its end, or to `now`; None if it has too few times.
 
-    Evaluations and checkpoints are known where the log announces them; another pause is one
-    that nothing explains. Steps that a restart took again are lost work.
+    Evaluations and checkpoints are recognised if the log announces them; other pauses are
+    unexplained. Steps that were repeated after a restart are lost.
     """
     times = readings.steps.times
     paces = readings.durations().values
+    # Two times are one interval, which shows no usual length to compare it with.
     if len(times) < 3 or not len(paces) or not all(math.isfinite(at) for at in times):
         return None
     usual = median(paces)
@@ -80,7 +81,7 @@ def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
 
 
 def _gaps(readings: RunReadings, usual: float, least: float) -> Iterator[tuple[str, float, float]]:
-    """Between two steps: what took time, the seconds lost to it, the seconds that counted."""
+    """(cause, seconds lost, productive seconds) of each interval between two steps."""
     steps, times = readings.steps.steps, readings.steps.times
     resumes = {resume.step: resume for resume in readings.steps.resumes}
     explained = _explanations(readings.events)
@@ -129,7 +130,7 @@ def _explanations(events: Sequence[tuple[str, float]]) -> list[tuple[float, str]
 
 
 def _cause(explained: Sequence[tuple[float, str]], after: float, until: float) -> str | None:
-    """What was announced first between two times."""
+    """The first cause that the log announces between two times, if any."""
     first = bisect_left(explained, (after, ""))
     found = explained[first] if first < len(explained) else None
     return found[1] if found is not None and found[0] <= until else None

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no script, no network, every text escaped."""
+"""The report as one self-contained HTML page: no script, no network, every text escaped."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ldlm_monitor.report.document import Curve, Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import utc
 
-_POLICY = (
+_POLICY = (  # the page contains log text: nothing in it may load or run anything
     '<meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 )
 _URGENT = ("Incidents", "Firing", "Recommendations")
-"""Above the charts."""
-GIB = 2.0**30
+"""Sections above the charts; all others are below."""
+GIB = 2.0**30  # bytes
 LINES = 5
-"""Curves of one chart at most; colours are no more."""
+"""Curves of one chart at most: `charts` has 5 colours."""
 _CHARTS = (
     ("loss", "", r"(?:eval_)?loss"),
     ("loss components", "", r"loss_(?!scale$)(.+)"),
@@ -33,27 +33,27 @@ _CHARTS = (
     ("loss scale", "", r"loss_scale"),
     ("memory", "GiB", r"(memory_(?:allocated|reserved))_bytes"),
 )
-"""Title, unit, and the names of quantities; the group is what a line is called."""
+"""Title, unit, and a pattern of quantities. A line is named by the pattern's group, if any."""
 _PACE = (
     ("throughput", "samples/s", "samples_per_second"),
     ("throughput", "tokens/s", "tokens_per_second"),
     ("step time", "s", "step_seconds"),
     ("throughput", "it/s", "steps_per_second"),
 )
-"""The first of these that the run has is shown."""
+"""Title, unit and quantity of the chart of pace: the first of these that the run has is shown."""
 _TONES = 5
-"""Losses of time that have a colour of their own."""
+"""The last colour of page.css (.t0 is productive time): further losses share it."""
 
 
 def page(report: Report) -> str:
-    """The whole document."""
+    """The whole report as HTML."""
     names = ", ".join(run.name for run in report.runs) or "no run"
     return "\n".join(
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             _POLICY,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{report.headline}: {escape(names[:120])}</title>",
+            f"<title>{report.headline}: {escape(names[:120])}</title>",  # more than a tab shows
             f"<style>{(files(__package__) / 'page.css').read_text('utf-8')}{STYLE}</style>",
             "</head><body><main>",
             *_body(report),
@@ -113,9 +113,7 @@ def _charts(run: ReportRun) -> Iterator[str]:
 
 
 def _graphs(run: ReportRun) -> Iterator[Figure]:
-    """Losses, accuracies, gradient norm, learning rate, memory, throughput, where the run has them
-    at more than one step.
-    """
+    """The charts of _CHARTS and the pace, if the run has them at more than one step."""
     marks = tuple(_marks(run))
     pace = [chart for chart in _PACE if chart[2] in run.curves]
     for title, unit, names in (*_CHARTS, *pace[:1]):
@@ -130,7 +128,7 @@ def _graphs(run: ReportRun) -> Iterator[Figure]:
 
 
 def _line(name: str, curve: Curve, scale: float, color: int) -> Line:
-    """Where the step falls, the line is broken."""
+    """The curve as a line in units of `scale`, with a gap wherever the step decreases."""
     points: list[tuple[float, ...]] = []
     for step, *values in zip(curve.steps, curve.means, curve.lows, curve.highs, strict=True):
         if points and step < points[-1][0]:
@@ -160,13 +158,13 @@ def _progress(run: ReportRun) -> Iterator[str]:
 
 
 def _spent(found: Goodput) -> str:
-    """What counted, then the losses, the greatest first."""
+    """A bar of the productive time and then the losses, the greatest first."""
     parts = (found.productive_seconds, *(loss.seconds for loss in found.losses))
     return _bar((f"t{min(n, _TONES)}", part / found.total_seconds) for n, part in enumerate(parts))
 
 
 def _bar(parts: Iterable[tuple[str, float]]) -> str:
-    """Tones, each with its share (0..1)."""
+    """A bar; `parts` are (class in page.css, share 0..1)."""
     inner = "".join(
         f'<i class="{tone}" style="width:{100 * share:.3f}%"></i>' for tone, share in parts
     )

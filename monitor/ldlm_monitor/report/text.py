@@ -15,10 +15,10 @@ from ldlm_monitor.text.format import byte_size, counted, utc
 from ldlm_monitor.text.sanitize import shorten, shorten_path
 
 WIDTH = 80
-"""Columns of a terminal that nobody has resized, and of a mail."""
-_BAR = 30
+"""Columns of a line: the default of terminals, and usual in mail."""
+_BAR = 30  # characters of the progress bar: percentage and steps fit the line beside it
 _LIMIT = 12
-"""Items and rows of a section that fit one screen; all are in the JSON."""
+"""Items and rows of a section at most: half of a terminal's usual 24 lines. The JSON has all."""
 _SECTIONS = (
     "Statistics over the last values",
     "Incidents",
@@ -28,19 +28,19 @@ _SECTIONS = (
     "Events",
     "Recommendations",
 )
-"""What to do comes last: there the eye is when it has been printed."""
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")
-_FENCES = re.compile(r"`{3,}")
+"""Sections in order. The recommendations come last, next to the prompt, where a person looks."""
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")  # characters with a meaning in Markdown
+_FENCES = re.compile(r"`{3,}")  # CommonMark: code ends at as many backticks as it began with
 
 
 def health_report(
     snapshot: Snapshot, readings: Mapping[str, RunReadings] = MappingProxyType({})
 ) -> str:
-    """The report of every run, ended by a newline. Log text in it is made harmless.
+    """The report of every run as text, with a newline at its end. Log texts are redacted.
 
-    `readings`, by run: where they are known, where the time went.
+    `readings`, by run, are the source of the section about goodput; it is omitted without them.
     """
-    found = report(snapshot.model_copy(update={"curves": {}}), readings)  # none is drawn
+    found = report(snapshot.model_copy(update={"curves": {}}), readings)  # text has no charts
     lines = [*_between("ldlm-monitor health report", utc(found.at)), "=" * WIDTH]
     for run in found.runs:
         lines += ["", *_run(run)]
@@ -51,7 +51,7 @@ def health_report(
 
 
 def _overview(found: Report) -> Iterator[str]:
-    """Of several runs one line each, and the names of what fires."""
+    """For several runs: a line for each, and the names of its firing alerts."""
     if len(found.runs) < 2:
         return
     for run in found.runs:
@@ -67,7 +67,7 @@ def _run(run: ReportRun) -> Iterator[str]:
     yield from _between(f"{run.headline}  {run.name}", state)
     yield "-" * WIDTH
     if progress := _progress(run):
-        yield f"{'Progress':<13}{progress}"
+        yield f"{'Progress':<13}{progress}"  # 13: the longest name of a fact, and a gap
     for name, value in run.facts.items():
         yield from _wrapped(f"{name:<13}{value}", hanging=13)
     for index, path in enumerate(run.files):
@@ -124,7 +124,7 @@ def _item(item: Item, indent: int) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    widths = [max(11, len(title) + 2) for title in table.titles[1:]]
+    widths = [max(11, len(title) + 2) for title in table.titles[1:]]  # 2 + 22 + 5 x 11 < WIDTH
     for first, *cells in (table.titles, *table.rows[:_LIMIT]):
         row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"  {shorten(first, 21):<22}{row}"
@@ -154,7 +154,7 @@ def _between(left: str, right: str) -> list[str]:
 
 
 def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -> list[str]:
-    """Lines of at most `WIDTH`; `first` stands in place of the first line's indent."""
+    """Lines of at most WIDTH; `first` is text that replaces the first line's indent."""
     return textwrap.wrap(
         text,
         WIDTH,
@@ -165,7 +165,7 @@ def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -
 
 
 def markdown(report: Report) -> str:
-    """The whole document."""
+    """The whole report as Markdown."""
     lines = ["# Training health report", "", f"{utc(report.at)}, {report.headline}"]
     for run in report.runs:
         lines += ["", *_md_run(run)]
@@ -219,5 +219,5 @@ def _md_list(items: Sequence[str]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Escaped: it stands for itself."""
+    """`text` with every character escaped that Markdown would interpret."""
     return _MARKUP.sub(r"\\\1", text)

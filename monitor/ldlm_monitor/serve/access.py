@@ -1,4 +1,4 @@
-"""Who sends a request (basic and bearer credentials), and by which name it reaches the server."""
+"""Checks of a request: its credentials (basic and bearer), and the host name that it uses."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 Grant: TypeAlias = Literal["user", "token", "anyone"]
-"""The credentials of a client; `anyone` where none are required."""
+"""The kind of credentials that a client sent; `anyone` if none are required."""
 
-NOT_OUR_NAME = (
+NOT_OUR_NAME = (  # the answer to a `Host` that `HostNames` does not accept
     "this server does not have the name of your request: use localhost or its address, "
     "or add the name to allowed_hosts"
 )
 
 _CACHED = 256
+"""Results of bcrypt that are cached: more than there are clients; guesses must not fill memory."""
 _MAX_PASSWORD = 72
-"""Bytes; bcrypt ignores the rest or refuses a longer one."""
+"""Bytes of a password: bcrypt ignores or refuses longer ones."""
 
 
 class Access:
-    """Users by their bcrypt hashes, and tokens (RFC 7617, RFC 6750); without both, anyone enters.
+    """The users' bcrypt hashes, and the tokens (RFC 7617, RFC 6750); without both, anyone enters.
 
     Raises ValueError for a string that is no bcrypt hash. bcrypt is slow on purpose: results are
-    cached under a key of this process, and one password is checked at a time, in a thread. An
-    unknown user takes as long as a wrong password.
+    cached under an HMAC with a random key, and one password is checked at a time, in a thread.
+    An unknown user takes as long as a wrong password.
     """
 
     def __init__(self, users: Mapping[str, str], tokens: Iterable[str]) -> None:
         self._users = {name: text.encode() for name, text in users.items()}
         self._tokens = tuple(_digest(token.encode()) for token in tokens)
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(32)  # the size of a SHA-256 digest
         self._cache: OrderedDict[bytes, bool] = OrderedDict()
         self._lock = asyncio.Lock()
         for name, hashed in self._users.items():
@@ -47,7 +48,7 @@ class Access:
 
     @property
     def is_required(self) -> bool:
-        """Whether credentials are needed."""
+        """Whether a request needs credentials."""
         return bool(self._users or self._tokens)
 
     @property
@@ -57,7 +58,7 @@ class Access:
         return ", ".join([*basic, *(['Bearer realm="ldlm-monitor"'] if self._tokens else [])])
 
     async def grant(self, authorization: str) -> Grant | None:
-        """The rights that the header `Authorization` gives; None: wrong credentials."""
+        """The kind of valid credentials in the header `Authorization`; None if they are wrong."""
         if not self.is_required:
             return "anyone"
         scheme, _, credentials = authorization.strip().partition(" ")
@@ -70,7 +71,7 @@ class Access:
 
     def _is_token(self, credentials: bytes) -> bool:
         digest = _digest(credentials)
-        # All are compared, so that the time does not depend on which one matches.
+        # Every token is compared, so that the time does not show which one matches.
         return sum(hmac.compare_digest(digest, token) for token in self._tokens) > 0
 
     async def _is_user(self, credentials: str) -> bool:
@@ -109,7 +110,7 @@ def _check_hash(name: str, hashed: bytes) -> None:
     try:
         bcrypt.checkpw(b"", hashed)
     except ValueError:
-        raise ValueError(f'the value of "{name[:60]}" is no bcrypt hash') from None
+        raise ValueError(f'the value of "{name[:60]}" is no bcrypt hash') from None  # one line
 
 
 def _digest(token: bytes) -> bytes:
@@ -119,9 +120,9 @@ def _digest(token: bytes) -> bytes:
 class HostNames:
     """The names in `Host` that the server answers: localhost, addresses, and those `allowed`.
 
-    A web page may let its own name resolve to 127.0.0.1 once it is loaded (DNS rebinding). The
-    browser then treats our answers as that site's, but sends its name in `Host`. An address is no
-    name and cannot be redirected so. A client that sends no `Host` is no browser.
+    After a web page is loaded, its site may let its name resolve to 127.0.0.1 (DNS rebinding). The
+    browser then treats our answers as that site's, but sends the site's name in `Host`. An address
+    in `Host` cannot be rebound. A client that sends no `Host` is no browser.
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:

@@ -1,8 +1,8 @@
-"""How many connections there may be, and how long each may take.
+"""Bounds on the number of connections and on their time.
 
 hypercorn accepts any number, and its `read_timeout` starts again with each byte: a client that
 sends slowly, or does not read its answer, would hold a connection for ever. Therefore the
-listening socket counts its connections and gives each one deadline at a time.
+listening socket counts its connections, and each has one deadline at a time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 MAX_CONNECTIONS = 64
 """Far more than one Prometheus and a few screens need; each may hold a body and an answer."""
 REQUEST_SECONDS = 10.0
-"""For the TLS handshake and one request, head and body; an idle connection is closed then too."""
+"""For a TLS handshake and one request, or of an idle connection: clients need far less."""
 ANSWER_SECONDS = 60.0
-"""From a request's end until its answer is sent, however slowly the client reads."""
+"""From a request's end until its answer is sent: a slow link carries some megabytes in it."""
 BACKLOG = 64
-"""Connections that the kernel queues until they are accepted: a burst waits, and is not refused."""
+"""Connections that the kernel queues: a burst of MAX_CONNECTIONS waits and is not refused."""
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -27,7 +27,7 @@ Address: TypeAlias = tuple[str, int]
 
 
 class ClientConnection(socket.socket):
-    """An accepted connection with one deadline. Used by the event loop's thread only."""
+    """An accepted connection with one deadline; only the event loop's thread may use it."""
 
     def __init__(self, accepted: socket.socket, listener: Listener, address: Address) -> None:
         family, kind, protocol = accepted.family, accepted.type, accepted.proto
@@ -40,7 +40,7 @@ class ClientConnection(socket.socket):
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, *, answering: bool) -> None:
-        """Wait for a request, or answer it; cut the connection if that takes too long."""
+        """Start the deadline for the next request or, if `answering`, for the answer to one."""
         self.is_answering = answering
         if self._clients.get(self._address) is not self:
             self.cut()
@@ -58,7 +58,7 @@ class ClientConnection(socket.socket):
             self.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Called by asyncio once the connection is over."""
+        """Close the socket; asyncio calls it when the connection has ended."""
         self._forget()
         super().close()
 
@@ -67,7 +67,7 @@ class ClientConnection(socket.socket):
             self._timer.cancel()
         if self._clients.get(self._address) is self:
             del self._clients[self._address]
-        # A handler that runs in a thread is waited for, so that the bound on threads holds.
+        # A handler's thread cannot be cancelled: its task goes on, so that MAX_BLOCKING counts it.
         if self.task is not None and not self.is_answering:
             self.task.cancel()
 
@@ -75,7 +75,7 @@ class ClientConnection(socket.socket):
 class Listener(socket.socket):
     """A listening socket with at most MAX_CONNECTIONS. Raises OSError if it cannot bind.
 
-    asyncio calls `accept`, so that a connection counts before its TLS handshake.
+    asyncio calls its `accept`, so a connection is counted before its TLS handshake.
     """
 
     def __init__(self, family: int, address: Address, *, encrypts: bool) -> None:
@@ -93,10 +93,10 @@ class Listener(socket.socket):
             raise
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; a full server first cuts the client that has waited longest.
+        """Accept a connection; a full server first cuts the client that has been idle longest.
 
-        Only clients whose request has not arrived yet can be cut. If there is none, the new
-        connection is answered 503, without TLS only: its handshake would cost too much.
+        Only clients whose request has not arrived yet are cut. If there is none, the new
+        connection is closed, without TLS after a 503: a handshake for that would cost too much.
         """
         while True:
             accepted, address = super().accept()
@@ -114,7 +114,7 @@ class Listener(socket.socket):
             return True
         waiting = [client for client in self.clients.values() if not client.is_answering]
         if waiting:
-            # All who wait have the same time: the next deadline is that of the longest wait.
+            # All of them have REQUEST_SECONDS, so the earliest deadline is the longest wait.
             min(waiting, key=lambda client: client.deadline).cut()
         return bool(waiting)
 

@@ -1,6 +1,6 @@
-"""What Prometheus gets: `/metrics`, and a file by which it finds this monitor.
+"""The body of `/metrics`, and a file by which Prometheus finds this monitor.
 
-The families of one snapshot are built for each scrape: nothing remains of a run that ended.
+Each scrape is built from the snapshot alone, so the series of a run that has left it end.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.text.sanitize import encodable
 
-OPENMETRICS = "application/openmetrics-text"
+OPENMETRICS = "application/openmetrics-text"  # media types in the header `Accept`
 TEXT = "text/plain"
-_encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
+_encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest  # has no types
 _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
-"""Control characters: a NUL ends a whole scrape in Prometheus' lexer."""
+"""Replaces control characters: a NUL ends a whole scrape in Prometheus' lexer."""
 _READABLE_BY_ALL = 0o644
-"""Prometheus is another user; the file of service discovery holds no secret."""
+"""Mode of the service discovery file: Prometheus runs as another user, and it holds no secret."""
 
 
 class _Families(list[Family], Collector):
-    """Families as the library asks for them."""
+    """A list of families as prometheus_client's collector."""
 
     def collect(self) -> Iterator[Family]:
         return iter(self)
@@ -46,7 +46,7 @@ def _family(name: str, series: Mapping[Labels, float], redact: Callable[[str], s
     # The library adds `_total` to a counter's family where the format requires it.
     counter = metric.kind == "counter"
     family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
-    # Redaction may make two series equal: the last one counts.
+    # Redaction may make the labels of two series equal: the last value is kept.
     shown = {
         tuple(
             (label, encodable(redact(text)).translate(_UNEXPORTABLE)) for label, text in labels
@@ -67,25 +67,25 @@ def exposition(
     redact: Callable[[str], str] = str,
     accept: str,
 ) -> tuple[str, bytes]:
-    """(content type, body) of a scrape, in the format that the `Accept` header asks for.
+    """(content type, body) of a scrape, in the format that the header `accept` prefers.
 
-    `notifications` are `Outbox.counts()`; `behind` and `free` (of the state's disk) are bytes.
-    `redact` is applied to every label's value: names of runs and quantities come from logs. Of a
-    series that comes twice, the last value counts.
+    `notifications` are `Outbox.counts()`. `behind` (not read yet) and `free` (on the state's disk)
+    are bytes. `redact` is applied to every label's value, as names of runs and quantities come
+    from logs. If a series occurs twice, the last value is kept.
     """
     series: dict[str, dict[Labels, float]] = {}
     core = core_points(snapshot.monitor)
     for point in chain(snapshot.points, core, edge_points(notifications, behind, free)):
         series.setdefault(point.name, {})[point.labels] = point.value
     families = _Families(_family(name, series[name], redact) for name in sorted(series))
-    # Prometheus lists the formats by their weights, so the first that is named counts.
+    # Prometheus lists the formats by falling weight, so the first known one is preferred.
     if OPENMETRICS in accept.lower().partition(TEXT)[0]:
         return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(families)
     return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(families)
 
 
 def target(host: str, port: int, node: str) -> str:
-    """HOST:PORT for others: `node` where `host` stands for every address of this machine."""
+    """HOST:PORT for other machines; if `host` means all addresses of this one, `node`:PORT."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -96,16 +96,16 @@ def target(host: str, port: int, node: str) -> str:
 
 
 def write_target(path: Path, address: str, labels: Mapping[str, str]) -> Callable[[], None]:
-    """Write a file of service discovery; returns how to remove it. Raises UsageError.
+    """Write a service discovery file; returns a function that removes it. Raises UsageError.
 
     The format is that of `file_sd_configs`
     (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config).
-    Prometheus adds the labels to every series. It reads the file whenever it changes, so it is
-    replaced atomically; removing it spares a file that another monitor has written since.
+    Prometheus adds `labels` to every series. It reads the file whenever it changes, so the file is
+    replaced atomically. The function spares a file that another monitor has written since.
     """
     group = {"targets": [address], "labels": dict(sorted(labels.items()))}
     text = json.dumps([group], indent=2) + "\n"
-    # Prometheus reads `*.json`: this name does not match while it is half written.
+    # Prometheus reads `*.json`, which does not match the name of the half-written file.
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Parts of the snapshot, curves and slices of logs as JSON, and the landing page as HTML.
 
 A query that cannot be answered raises starlette's `HTTPException`: 400 for a bad parameter, 404
-for a run, quantity or file that is not there.
+for an unknown run, quantity or file.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from starlette.exceptions import HTTPException
 from ldlm_monitor.model.errors import InputError, first_problem
 from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.text.sanitize import jsonable
+from ldlm_monitor.text.sanitize import jsonable, shorten
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
+"""Fields of the snapshot, each with an endpoint /api/v1/NAME."""
 
-Redact: TypeAlias = Callable[[str], str]
+Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
 _WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
-"""Fields of the snapshot that a resource contains beside its own."""
+"""Fields that a resource contains in addition, as their readers would request them too."""
 _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
-_CACHED = 16384
-_CACHED_LENGTH = 400
-"""Characters of the longest text that is cached: together some MB at most."""
+_CACHED, _CACHED_LENGTH = 16384, 400
+"""Texts that the cache of `redact` holds, and characters of the longest: some MB in all, enough for
+the labels of thousands of series."""
 _SHOWN = 200
-"""Characters of a run's name on the landing page."""
+"""Characters of a text on the landing page: more than the name of any run but a hostile one."""
 
 
 def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
@@ -44,8 +45,8 @@ def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
 def tag(snapshot: Snapshot, name: str) -> str:
     """An ETag (RFC 9110, 8.8.3) of a resource: it changes with the content.
 
-    Events are added and dropped at the ends of their list only. The time is part of the other
-    tags because versions start again with each daemon.
+    Events are added at one end of their list and dropped at the other, so its length and ends
+    identify it. Other tags contain the time, since each daemon counts versions from 0 again.
     """
     if name == "events" and snapshot.events:
         ends = snapshot.events[0].position, snapshot.events[-1].position
@@ -54,7 +55,7 @@ def tag(snapshot: Snapshot, name: str) -> str:
 
 
 def cached(redact: Redact) -> Redact:
-    """`redact` with a cache: most short texts come again with each request."""
+    """`redact` with a cache, because most short texts are part of every answer."""
     short = lru_cache(maxsize=_CACHED)(redact)
     return lambda text: short(text) if len(text) <= _CACHED_LENGTH else redact(text)
 
@@ -89,17 +90,18 @@ def _parsed(query: TypeAdapter[_T], parameters: Mapping[str, str]) -> _T:
 
 
 def series(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """One curve between two steps, as a JSON document."""
+    """One curve between two steps, as a JSON document. Raises HTTPException."""
     query = _parsed(_SERIES, parameters)
     curve = source.series(query.run, query.quantity, query.start, query.end, query.points)
     if curve is None:
+        # A client may send names of any length; 80 characters of each make one line.
         raise HTTPException(404, f"no curve of {query.quantity[:80]} of run {query.run[:80]}")
     columns = {field.name: list(getattr(curve, field.name)) for field in fields(curve)}
     return {"run": query.run, "quantity": query.quantity, **columns}
 
 
 def log(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Records of a followed file, as a JSON document."""
+    """Records of a followed file, as a JSON document. Raises HTTPException."""
     try:
         return asdict(source.log(_parsed(_LOGS, parameters)))
     except InputError as problem:
@@ -123,5 +125,5 @@ def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
 
 
 def _shown(text: str) -> str:
-    text = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-    return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
+    shown = shorten(text, _SHOWN)
+    return escape("".join(char if char.isprintable() else "\ufffd" for char in shown))

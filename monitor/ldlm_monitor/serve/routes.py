@@ -1,4 +1,4 @@
-"""The routes as an ASGI application: who may ask, what is asked, and the answer."""
+"""The HTTP API as an ASGI application: access, routes and their handlers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 SILENCES = "/api/v1/silences"
 ACKS = "/api/v1/acks"
 MAX_BLOCKING = 8
-"""Handlers at once that read files or write databases, of the 40 threads that starlette has.
+"""Handlers that may read files or write databases at once, of the 40 threads that starlette has.
 
-A mount that hangs takes these threads at most, and leaves the others to `/metrics`.
+A file system that hangs blocks only these threads; the others answer `/metrics`.
 """
 _GZIP_LEVEL = 1
-"""It runs in the event loop: a megabyte of metrics takes 21 ms at level 1 and 190 ms at level 9,
-for a sixth fewer bytes."""
-_COMMAND_RULE = "only where the monitor listens on loopback, or with a bearer token"
+"""Compression blocks the event loop: a megabyte of metrics takes 21 ms at level 1, and 190 ms at
+level 9, which saves a sixth of the bytes."""
+_COMMAND_RULE = "only if the monitor listens on loopback, or with a bearer token"
 
 Handler: TypeAlias = Callable[[Request], Response]
 
@@ -50,24 +50,24 @@ class Silencing(Protocol):
         """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
 
     def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """The same of an acknowledgement. Raises `LookupError` for an alert not in `alerts`."""
+        """Store an acknowledgement likewise. Raises `LookupError` for an alert not in `alerts`."""
 
     def expire(self, number: str, now: float) -> bool:
-        """End a silence or an acknowledgement; False if there is none of this id."""
+        """Delete a silence or an acknowledgement by its id; False if none has this id."""
 
     def listing(self, now: float) -> Mapping[str, Any]:
-        """All silences and acknowledgements as plain values."""
+        """All silences and acknowledgements as values that JSON has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What is served: each callable is called for every request, in a thread.
+    """The values that are served; each callable is called for every request, in a thread.
 
-    `notifications` is `Outbox.counts`, `behind` and `free` give bytes. `redact` is applied to
-    every text that may come from a log. `reload` loads the settings again and returns what went
-    wrong. `source` answers range queries and log slices. Commands need a bearer token, or
-    `takes_commands` (as on loopback). `names` are the host names that requests may use where
-    neither credentials nor TLS protect the answers; None: any.
+    `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk)
+    return bytes. `redact` is applied to every text that may come from a log. `reload` loads the
+    settings again and returns an error's text, or "". `source` answers range queries and log
+    slices. Commands need a bearer token unless `takes_commands` is set, as on loopback. Without
+    credentials and TLS, requests may use only the host names of `names` (None: any).
     """
 
     snapshot: Callable[[], Snapshot]
@@ -89,7 +89,7 @@ class Site:
 
 
 class _Guard:
-    """ASGI middleware: answers 421 and 401 to requests that may not enter."""
+    """ASGI middleware: answers 421 to a wrong host name, and 401 to wrong credentials."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app = app
@@ -115,7 +115,7 @@ class _Guard:
 
 
 class _Routes:
-    """The handlers of a site. Each runs in a thread, unless it is a coroutine."""
+    """The handlers of a site. starlette runs each in a thread, unless it is a coroutine."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -164,7 +164,7 @@ class _Routes:
         return PlainTextResponse(f"{self._redact(detail)}\n", problem.status_code, headers)
 
     async def _failed(self, _: Request, problem: Exception) -> Response:
-        # hypercorn logs the exception, with its traceback, once this has been sent.
+        # hypercorn logs the exception with its traceback after this answer.
         return _line("internal error of the monitor; its log has the traceback", 500)
 
     def _landing_page(self, _: Request) -> Response:
@@ -255,8 +255,8 @@ class _Routes:
         return _line("reloaded")
 
     def _check_command(self, request: Request) -> None:
-        # Browsers send it with every POST and DELETE: a web page must not command the monitor
-        # in the name of the person who looks at it.
+        # Browsers send `Origin` with every POST and DELETE. No web page may send commands with
+        # the rights of the person who has opened it.
         if "origin" in request.headers:
             raise HTTPException(403, "commands are not accepted from web pages")
         if not self._site.takes_commands and request.state.grant != "token":

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from ldlm_monitor.serve.web_config import Gate
 
 MAX_HEAD = 32 * 1024
-"""Bytes of the request line and all header lines."""
+"""Bytes of the request line and all header lines: several times what browsers send with cookies."""
 MAX_BODY = 64 * 1024
-"""Bytes."""
+"""Bytes of a request's body: far more than a silence with its matchers has."""
 
 _STOP_SECONDS = 1.0
-"""How long `stop` waits for the thread; a handler that hangs must not keep the daemon alive."""
+"""Seconds that `stop` waits for the thread: a handler that hangs must not keep the daemon alive."""
 _TOO_LARGE = PlainTextResponse(f"at most {MAX_BODY} bytes\n", 413)
-_HEADERS = [
+_HEADERS = [  # answers contain log text: caches must not store it, nor browsers run or embed it
     (b"server", b"ldlm-monitor"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -46,14 +46,12 @@ log = logging.getLogger(__name__)
 
 
 class _Config(Config):
-    """hypercorn's settings."""
-
-    keep_alive_timeout = REQUEST_SECONDS
+    keep_alive_timeout = REQUEST_SECONDS  # the deadline of an idle connection
     h11_max_incomplete_size = MAX_HEAD
-    # `_Limits` reads every body up to MAX_BODY. A bounded queue would block hypercorn's reader on
-    # the rest of a body that is too large, and its end of the request behind that, for ever.
+    # 0: no bound. `_ServerLimits` reads a body up to MAX_BODY and then answers. A full queue would
+    # block hypercorn's reader on the rest of a larger body, and the request would never end.
     max_app_queue_size = 0
-    include_server_header = False
+    include_server_header = False  # _HEADERS has it without a version
     errorlog = log.getChild("hypercorn")
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
@@ -98,11 +96,11 @@ class _ServerLimits:
 def _refusal(scope: Scope) -> ASGIApp | None:
     """The answer to a request whose head already shows that it is too large."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
-    # h11 applies its limit only to heads that do not arrive at once.
+    # h11 does not apply its limit to a head that arrives in one piece. 4: `: ` and the line's end.
     line = len(scope["raw_path"]) + len(scope["query_string"])
     if line + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD:
         return PlainTextResponse(f"at most {MAX_HEAD} bytes of request line and headers\n", 431)
-    # h11 has checked that it is a number.
+    # h11 has checked that Content-Length is a number.
     if int(dict(headers).get(b"content-length", b"0")) > MAX_BODY:
         return _TOO_LARGE
     return None
@@ -122,7 +120,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 class _ReloadedContext(ssl.SSLContext):
-    """Uses, for each new connection, the TLS context that the gate loaded last."""
+    """Delegates each new connection to the TLS context that the gate loaded last."""
 
     gate: Gate
 
@@ -135,7 +133,7 @@ class _ReloadedContext(ssl.SSLContext):
 class Server:
     """Serves a Site on one address, in a thread with an event loop of its own.
 
-    Binds at once (port 0: any free port); raises OSError if the address is taken.
+    Binds at once (port 0: any free port). Raises OSError if the address is taken.
     """
 
     def __init__(self, host: str, port: int, site: Site) -> None:
@@ -177,17 +175,17 @@ class Server:
     async def _serve_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Runs hypercorn on one connection.
+        """Runs hypercorn on one connection, as a task that `ClientConnection` can cancel.
 
-        Not by `hypercorn.asyncio.serve`, which gives no access to the task: hypercorn keeps a
-        connection that was reset until its keep-alive ends, and one that asked for HTTP/2 for ever.
+        `hypercorn.asyncio.serve` gives no access to its tasks, and hypercorn keeps a connection
+        that was reset until its keep-alive ends, and one that requested HTTP/2 for ever.
         """
         client = self._listener.clients.get(writer.get_extra_info("peername")[:2])
-        if client is None:  # it was cut in its handshake
+        if client is None:  # cut during its TLS handshake
             writer.transport.abort()
             return
         client.task = asyncio.current_task()
         loop, context = asyncio.get_running_loop(), WorkerContext(None)
-        # asyncio would log the task of a connection that was cut as an error.
+        # `cut` cancels this task, which asyncio would log as an error.
         with contextlib.suppress(asyncio.CancelledError):
             await TCPServer(self._app, loop, _Config(), context, LifespanState(), reader, writer)

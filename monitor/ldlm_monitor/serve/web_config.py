@@ -21,12 +21,12 @@ from ldlm_monitor.model.errors import ConfigError, first_problem
 from ldlm_monitor.serve.access import Access
 
 CHECK_SECONDS = 1.0
-"""The least time between two checks whether one of the files has changed."""
+"""Seconds between two checks for changed files at least: a burst of requests costs one `stat`."""
 MIN_TOKEN = 16
-"""Characters of a bearer token."""
+"""Characters of a bearer token at least: 64 bits if they are hexadecimal, too many to guess."""
 _REMEDY = "see docs/security.md for its form"
-_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_CLIENTS = {
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}  # the format's names
+_CLIENTS = {  # the format's names, which are those of Go's crypto/tls
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
@@ -40,7 +40,7 @@ class _Part(BaseModel):
 
 
 class TlsServerConfig(_Part):
-    """Certificate, key and versions of TLS, and whether clients need a certificate."""
+    """The server's certificate and key, its versions of TLS, and the certificates of clients."""
 
     cert_file: Path
     key_file: Path
@@ -48,7 +48,7 @@ class TlsServerConfig(_Part):
         "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
     ] = "NoClientCert"
     client_ca_file: Path | None = None
-    min_version: Literal["TLS12", "TLS13"] = "TLS12"
+    min_version: Literal["TLS12", "TLS13"] = "TLS12"  # the format's defaults
     max_version: Literal["TLS12", "TLS13"] = "TLS13"
 
     @model_validator(mode="after")
@@ -61,7 +61,7 @@ class TlsServerConfig(_Part):
 
 
 class WebFile(_Part):
-    """The file. Paths are relative to its folder; users have bcrypt hashes of their passwords."""
+    """The file's content. Paths are relative to its folder; users map to bcrypt hashes."""
 
     tls_server_config: TlsServerConfig | None = None
     basic_auth_users: dict[str, SecretStr] = {}
@@ -70,7 +70,7 @@ class WebFile(_Part):
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """The content of the web configuration, and the files it was read from."""
+    """A web configuration that is ready to use, and the files that it was read from."""
 
     tls: ssl.SSLContext | None
     access: Access
@@ -78,7 +78,7 @@ class WebConfig:
 
 
 def load(file: Path) -> WebConfig:
-    """Read the file and the files it names. Raises ConfigError."""
+    """Read a web configuration and the files that it names. Raises ConfigError."""
     parsed = _read(file)
     folder = file.parent
     files = [file]
@@ -154,7 +154,7 @@ def _tokens(file: Path, key: str) -> tuple[str, ...]:
     tokens = tuple(line for line in lines if line and not line.startswith("#"))
     if not tokens or any(len(token) < MIN_TOKEN or not token.isascii() for token in tokens):
         raise ConfigError(
-            f"contains no token of {MIN_TOKEN} or more characters in each line",
+            f"needs a token of {MIN_TOKEN} or more ASCII characters in each line",
             where=f"{key}: {file}",
             remedy="write one a line, such as those of `openssl rand -hex 32`",
         )
@@ -174,9 +174,9 @@ class Gate:
     """The TLS context and the credentials to use now; reloads a web configuration that changed.
 
     Without a file anyone may enter, over plain HTTP. Raises ConfigError if the file cannot be used
-    at first. Later an unusable file is logged once, and the last good one stays in use. TLS is
-    switched on and off by a restart only, since the URL that others use names it. `clock` gives
-    seconds. While the server runs, only its event loop calls `tls` and `access`.
+    at the start. Later an unusable file is logged once, and the last good content stays in use.
+    TLS is switched on and off by a restart only, since it changes the URL that others use. `clock`
+    returns seconds. While the server runs, only its event loop calls `tls` and `access`.
     """
 
     def __init__(
@@ -190,16 +190,16 @@ class Gate:
 
     @property
     def encrypts(self) -> bool:
-        """Whether it is HTTPS."""
+        """Whether the server uses HTTPS."""
         return self._current.tls is not None
 
     def tls(self) -> ssl.SSLContext | None:
-        """The context for a new connection; None: plain HTTP."""
+        """The context for a new connection; None for plain HTTP."""
         self._reload_if_changed()
         return self._current.tls
 
     def access(self) -> Access:
-        """The credentials that a request needs."""
+        """The credentials that a new request needs."""
         self._reload_if_changed()
         return self._current.access
 
@@ -225,7 +225,7 @@ class Gate:
             return
         self._current = fresh
         self._stamps = self._read_stamps()
-        log.info("%s is reloaded", self._file)
+        log.info("%s was reloaded", self._file)
 
     def _read_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stamp(file) for file in self._current.files)
