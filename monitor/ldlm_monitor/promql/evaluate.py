@@ -50,10 +50,11 @@ from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
 
 
 class Evaluator:
-    """Answers expressions from `storage`; an `alert.Query`.
+    """Evaluates expressions over `storage`; an implementation of `model.alert.Query`.
 
-    `step` is the resolution in seconds of subqueries that name none. `delayed_name_removal` is
-    the feature flag of Prometheus: metric names are dropped at the end of a query, not at once.
+    `step` is the resolution in seconds of subqueries without one; its default is Prometheus'
+    (`evaluation_interval`). `delayed_name_removal` is the feature flag of Prometheus: metric
+    names are dropped at the end of a query, not at once.
     """
 
     def __init__(
@@ -66,8 +67,7 @@ class Evaluator:
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
         """The instant vector at `at`; a scalar becomes one sample without labels.
 
-        Raises RuleError where the data forbid the operation, as in a match of
-        many to many.
+        Raises RuleError if the data do not permit the operation, such as a match of many to many.
         """
         value = self.value(expr, at)
         if isinstance(value, float):
@@ -77,7 +77,7 @@ class Evaluator:
     def value(
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
-        """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
+        """The value at `at`, with metric names; `start` and `end` are the ends that `@` names."""
         at = float(at)
         first, last = at if start is None else start, at if end is None else end
         selection = Selection(self._storage, first, last)
@@ -100,7 +100,7 @@ class _Evaluation:
         """The node's value; callers must not change the vector."""
         if not isinstance(node, Selector | Aggregation):
             return _HANDLERS[type(node)](self, node, at)
-        key = (id(node), at)  # equal selectors and aggregations of one rule are evaluated once
+        key = (id(node), at)  # `parse` makes equal nodes one object, which is evaluated once
         value = self._computed.get(key)
         if value is None:
             value = self._computed[key] = _HANDLERS[type(node)](self, node, at)
@@ -136,7 +136,7 @@ class _Evaluation:
         start = exact(end - node.seconds)
         step = node.step or self._step
         samples: dict[Labels, tuple[list[float], list[float]]] = {}
-        # Steps are aligned to zero, not to the query.
+        # Steps are aligned to zero, not to the query. Rounding removes the division's error.
         slot = math.floor(round(start / step, 6)) + 1
         while (time := exact(slot * step)) <= end:
             value = self.number(node.operand, time)
@@ -245,6 +245,7 @@ SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
     "absent": _absent,
     "absent_over_time": _absent,
 }
+"""Functions that need the evaluation itself: its time or its samples."""
 _HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
     Number: lambda query, node, at: node.value,
     Text: lambda query, node, at: node.value,

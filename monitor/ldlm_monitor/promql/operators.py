@@ -40,7 +40,7 @@ SET_OPERATORS = frozenset({"and", "or", "unless"})
 
 
 def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching) -> Vector:
-    """`and`, `or`, `unless`."""
+    """Apply `and`, `or` or `unless`."""
     signature = signature_of(matching.on, matching.labels)
     if operator == "or":
         known = {signature(labels) for labels, _ in left}
@@ -53,7 +53,7 @@ def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching)
 def combine_with_scalar(
     node: Binary, vector: Vector, scalar: float, unnamed: Rename, *, scalar_left: bool
 ) -> Vector:
-    """One side is a scalar; a comparison that filters keeps the vector's values and names."""
+    """Combine a vector and a scalar; a filtering comparison keeps the vector's values and names."""
     compute = OPERATORS[node.operator]
     if scalar_left:
         results = [compute(scalar, value) for _, value in vector]
@@ -66,9 +66,9 @@ def combine_with_scalar(
 
 
 def combine_vectors(node: Binary, left: Vector, right: Vector, unnamed: Rename) -> Vector:
-    """Elements of both sides that share a signature.
+    """Combine the elements of both sides that share a signature.
 
-    Raises RuleError where a group has several elements on a side that may hold one.
+    Raises RuleError if a group has several elements on a side that may have only one.
     """
     if not left or not right:
         return []
@@ -121,7 +121,7 @@ def _index_by_signature(
 
 
 def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
-    """The operation on a pair; None where a filtering comparison does not hold."""
+    """The operation on a pair; its result is None if a filtering comparison does not hold."""
     compute = OPERATORS[node.operator]
     if node.operator in ARITHMETIC:
         return compute
@@ -131,7 +131,7 @@ def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
 
 
 def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], Labels]:
-    """The labels of a pair's result, from those of the many side and of the one side."""
+    """A function from the labels of the many side and of the one side to those of the result."""
     matching = node.matching
     listed = frozenset(matching.labels)
     include = frozenset(matching.include)
@@ -173,7 +173,7 @@ AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "quantile", "count_values"})
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
-    """Apply the aggregation. Raises RuleError where the parameter has no meaning."""
+    """Apply the aggregation. Raises RuleError if the parameter is no number of elements."""
     if node.operator == "count_values":
         return _count_values(node, vector, str(parameter))
     groups = _group(node, vector)
@@ -191,14 +191,14 @@ def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
     by_name = NAME in node.labels and not node.without
     for sample in vector:
         group = signature(sample[0])
-        if by_name and sample[0][:1] == (MARK,):  # the name by which it is grouped is dropped later
+        if by_name and sample[0][:1] == (MARK,):  # the group's name, too, is dropped at the end
             group = (MARK, *group)
         groups.setdefault(group, []).append(sample)
     return groups
 
 
 def _rank(operator: str, groups: dict[Labels, Vector], parameter: Value | None) -> Vector:
-    if not isinstance(parameter, float) or not abs(parameter) < 2**63:
+    if not isinstance(parameter, float) or not abs(parameter) < 2**63:  # Prometheus' int64
         raise RuleError(f"{operator}: {parameter} is not a number of elements")
     count = int(parameter)
     if count < 1:
