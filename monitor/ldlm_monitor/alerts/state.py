@@ -48,10 +48,7 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set, and the errors of its rules.
-
-    `health` has the errors of rules whose last evaluation failed, by their index in the set.
-    """
+    """All active alerts of a rule set, and in `health` the rules that failed last, by index."""
 
     def __init__(self, rules: RuleSet[E]) -> None:
         self._rules = rules
@@ -134,7 +131,12 @@ class AlertStates(Generic[E]):
         at: float,
         record: Recorder,
     ) -> None:
-        samples = [_relabelled(sample, rule.labels) for sample in vector]
+        samples = vector
+        if rule.labels:
+            samples = [
+                VectorSample(_sorted_labels({**dict(sample.labels), **rule.labels}), sample.value)
+                for sample in vector
+            ]
         if len({sample.labels for sample in samples}) != len(samples):
             raise RuleError("the result has several series with the same labels")
         self.health.pop(index, None)
@@ -149,25 +151,15 @@ class AlertStates(Generic[E]):
         record(rule.record, of_name, at)
 
     def _alerts_series(self) -> list[VectorSample]:
-        return [
-            VectorSample(
-                _sorted_labels(
-                    {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
-                ),
-                1.0,
-            )
+        labels = (
+            {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
             for alert in self.alerts()
-        ]
+        )
+        return [VectorSample(_sorted_labels(each), 1.0) for each in labels]
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
     return tuple(sorted((name, value) for name, value in pairs.items() if value))
-
-
-def _relabelled(sample: VectorSample, labels: Mapping[str, str]) -> VectorSample:
-    if not labels:
-        return sample
-    return VectorSample(_sorted_labels({**dict(sample.labels), **labels}), sample.value)
 
 
 def _instances(
@@ -199,7 +191,6 @@ def _step(
     at: float,
     ending: Callable[[AlertRule[E], Mapping[str, str]], Ending | None],
 ) -> list[Transition]:
-    """Step the alerts of one rule to `at`."""
     transitions: list[Transition] = []
     for key, alert in list(alerts.items()):
         now = fresh.get(key)

@@ -258,9 +258,9 @@ def _split(source: str) -> list[tuple[bool, str]]:
             pieces.append((False, text))
         trim = found["right"] is not None
         position = found.end()
-        body = (
-            " ".join(found["body"].split()) if '"' not in found["body"] else found["body"].strip()
-        )
+        body = found["body"].strip()
+        if '"' not in body:
+            body = " ".join(body.split())
         if not (body.startswith("/*") and body.endswith("*/")):
             pieces.append((True, body))
     rest = source[position:]

@@ -105,10 +105,7 @@ _OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {
     "loss_scale": (LossScaleDetector,),
 }
 _PACES = (
-    "step_seconds",
-    "samples_per_second",
-    "tokens_per_second",
-    "steps_per_second",
+    *("step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"),
     DERIVED_STEP_SECONDS,
 )
 """Quantities that give the pace, the best first; rates are converted to seconds."""

@@ -28,8 +28,7 @@ class RecentValues:
         """Add the newest values, oldest first."""
         self.count += len(values)
         self.values.extend(values[-self.size :])
-        if len(self.values) > self.size:
-            del self.values[: len(self.values) - self.size]
+        del self.values[: -self.size]
 
 
 class Groups:

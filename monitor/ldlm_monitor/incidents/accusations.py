@@ -29,10 +29,7 @@ _NEVER_JOINED: Final = ("never_joined", "finished_not_joined")
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """The ranks that one source holds at fault.
-
-    `why` is the reason, different for each source; `message` is the fault, without the rank.
-    """
+    """The ranks that one source accuses: `why` is its reason, `message` the fault without rank."""
 
     kind: str
     ranks: frozenset[int]

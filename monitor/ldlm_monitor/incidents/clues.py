@@ -59,10 +59,8 @@ class Clue:
 
 
 TIMEOUTS: Final = frozenset(
-    {
-        *("nccl_collective_timeout", "nccl_blocking_wait_timeout", "nccl2_backend_timeout"),
-        *("nccl_work_failure_status", "gloo_timeout", "tcpstore_wait_timeout"),
-    }
+    {"nccl_collective_timeout", "nccl_blocking_wait_timeout", "nccl2_backend_timeout"}
+    | {"nccl_work_failure_status", "gloo_timeout", "tcpstore_wait_timeout"}
 )
 """Logged after a wait of the timeout's length: the cause is older than the line."""
 
@@ -107,12 +105,7 @@ _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
 """Kinds that are of a failure even as warnings: they are intended, but end the run."""
 FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # roles in a failure
 SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure
-_SECONDS_BEFORE: Final = (
-    ("ran_ms", 1e-3),
-    ("stuck_seconds", 1.0),
-    ("timeout_ms", 1e-3),
-    ("seconds", 1.0),
-)
+_SECONDS_BEFORE: Final = {"ran_ms": 1e-3, "stuck_seconds": 1.0, "timeout_ms": 1e-3, "seconds": 1.0}
 """Fields with the time between the begin and the line, the most exact first; unit in seconds."""
 _LASTED: Final = TIMEOUTS | {
     *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
@@ -120,12 +113,10 @@ _LASTED: Final = TIMEOUTS | {
 }
 """Kinds that are logged at the end of a wait, so that they began before their line."""
 _LONGEST_SECONDS: Final = 86400.0
-"""Longest such wait: no timeout of a collective is a day. A forged one may be longer than the run."""
+"""Longest such wait: no collective's timeout is a day. Forged ones may be longer than the run."""
 _LOST_PEER: Final = frozenset(
-    {
-        *("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"),
-        *("BrokenPipeError", "EOFError"),
-    }
+    {"ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"}
+    | {"BrokenPipeError", "EOFError"}
 )
 """Exceptions that are raised because another process had gone."""
 _OF_A_PEER: Final = (
@@ -248,7 +239,7 @@ def _rank(event: Event) -> int | None:
 def _lasted(event: Event) -> float:
     if event.kind not in _LASTED:
         return 0.0
-    for name, unit in _SECONDS_BEFORE:
+    for name, unit in _SECONDS_BEFORE.items():
         value = event.fields.get(name)
         if isinstance(value, int | float):
             return min(max(float(value) * unit, 0.0), _LONGEST_SECONDS)

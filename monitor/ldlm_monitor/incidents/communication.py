@@ -135,10 +135,7 @@ def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | Non
 
 
 def silence(
-    evidence: Evidence,
-    run: RunFacts,
-    collective: Collective | None,
-    silent: set[int],
+    evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
 ) -> RootCause | None:
     """The silent rank as the cause, with other signs that it hung."""
     if not silent:
@@ -208,10 +205,7 @@ def _others(count: int) -> str:
 
 
 _NAMES_A_PEER: Final = (
-    "nccl_peer_closed",
-    "nccl_connect_failed",
-    "nccl_async_error",
-    "nccl_api_error",
+    *("nccl_peer_closed", "nccl_connect_failed", "nccl_async_error", "nccl_api_error"),
 )
 """Kinds whose line has the address of the peer that was lost."""
 

@@ -104,8 +104,8 @@ class Evidence:
     def take(self, event: Event, seen: float) -> None:
         """Add an event that was processed at `seen`."""
         clue = clue_of(event, seen)
-        if rank_in(event.rank) is not None and event.rank is not None:
-            self.roster.note_line(event.rank, event.position.path)
+        if (rank := rank_in(event.rank)) is not None:
+            self.roster.note_line(rank, event.position.path)
         self.add(clue)
         if event.kind == _TABLE:
             self._read_table(event, clue)
@@ -211,8 +211,7 @@ class Evidence:
         """Read the processes of a node, how each ended, and which one the launcher blames."""
         rows = event.fields.get("failures")
         for row in rows if isinstance(rows, list) else ():
-            rank = rank_in(row.get("rank")) if isinstance(row, dict) else None
-            if isinstance(row, dict) and rank is not None:
+            if isinstance(row, dict) and (rank := rank_in(row.get("rank"))) is not None:
                 self._read_row(row, rank, clue)
 
     def _read_row(self, row: Mapping[str, object], rank: int, clue: Clue) -> None:

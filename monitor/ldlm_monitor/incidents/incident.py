@@ -136,8 +136,8 @@ class Incident:
     def judgement(self, run: RunFacts, at: float) -> Judgement:
         """The root cause, analysed again only if the evidence or the run changed."""
         settled = self._is_settled(at)
-        known = (self.evidence.records, settled, len(run.logged_ranks), run.world_size)
-        key = (*known, self.stall is not None)
+        ranks = (len(run.logged_ranks), run.world_size)
+        key = (self.evidence.records, settled, *ranks, self.stall is not None)
         if self._judged is None or self._judged[0] != key:
             self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]

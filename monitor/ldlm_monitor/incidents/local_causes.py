@@ -181,16 +181,13 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) 
     if len(fits) > 1 and 2 * len(fits) >= evidence.roster.size(run) and code is not None:
         return everywhere(clue, {each.rank for each in fits if each.rank is not None})
     if len(fits) == 1:
-        rank = fits[0].rank
         doubtful = code is None and any(
             None in {other.rank for other in fold.clues} and fold.role == "victim"
             for fold in evidence.folds.values()
             if fold.kind != "elastic_sigterm_peer"
         )
         if not doubtful:
-            return replace(
-                _on_rank(evidence, replace(clue, rank=rank), exits), clue=replace(clue, rank=rank)
-            )
+            return _on_rank(evidence, replace(clue, rank=fits[0].rank), exits)
     alone = evidence.roster.size(run) < 2 and not evidence.roster.facts
     why = "the first error in the log" + ("" if alone else "; the line has no rank")
     return RootCause.of_clue(Tier.LOCAL, clue, "confirmed" if alone else "probable", (why,))

@@ -27,21 +27,11 @@ _GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})
 _MEMORY: Final = frozenset({"host_oom_kill", "slurm_oom_kill", "k8s_pod_killed"})
 _STORAGE: Final = frozenset({"host_storage_error", "host_blocked_task", "elastic_unkillable"})
 _SHOWS: Final = (
-    (
-        _GPU,
-        frozenset(
-            {"cuda_error", "cuda_lib_error", "nccl_cuda_failure", "cuda_device_assert"}
-            | {"fatal_python_error"}
-        ),
-    ),
-    (_MEMORY, frozenset({"dataloader_worker_killed", "cpu_oom"})),
-    (frozenset({"host_segfault"}), frozenset({"fatal_python_error", "dataloader_worker_killed"})),
-    (
-        _STORAGE,
-        frozenset(
-            {"io_error", "dataloader_timeout", "no_space_left", "dataloader_worker_exception"}
-        ),
-    ),
+    (_GPU, ("cuda_error", "cuda_lib_error", "nccl_cuda_failure", "cuda_device_assert")),
+    (_GPU, ("fatal_python_error",)),
+    (_MEMORY, ("dataloader_worker_killed", "cpu_oom")),
+    (frozenset({"host_segfault"}), ("fatal_python_error", "dataloader_worker_killed")),
+    (_STORAGE, ("io_error", "dataloader_timeout", "no_space_left", "dataloader_worker_exception")),
 )
 """Kinds of a machine's faults, and the kinds of errors that processes log because of them."""
 # Exit codes that a machine's fault causes: SIGKILL, SIGSEGV.

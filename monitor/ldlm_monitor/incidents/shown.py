@@ -65,7 +65,6 @@ def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> st
 
 
 def _effects(verdict: RootCause, evidence: Evidence) -> Iterator[str]:
-    """Effects on ranks other than those of the cause."""
     timed: set[int] = set()
     lost: set[int] = set()
     for rank, facts in evidence.roster.facts.items():
@@ -103,10 +102,7 @@ def collective_view(collective: Collective, silent: frozenset[int]) -> Collectiv
 
 
 def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
-    """The events in the order of their first lines: consequences merged by kind, causes by text.
-
-    Of more than `SYMPTOMS`, the most frequent are kept.
-    """
+    """The most frequent events by their first lines: causes merged by text, others by kind."""
     merged: dict[tuple[str, str, str], list[Fold]] = {}
     for fold in _by_time(evidence):
         text = fold.first.message if fold.role in ("root", "evidence") else ""
@@ -179,7 +175,7 @@ def action(verdict: RootCause) -> str:
 
 @cache
 def _actions() -> dict[str, str]:
-    import yaml
+    import yaml  # here, since most runs show no incident, and it delays the start
 
     text = files(__package__).joinpath("data/actions.yml").read_text(encoding="utf-8")
     loaded = yaml.safe_load(text)

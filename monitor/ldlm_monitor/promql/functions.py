@@ -16,16 +16,7 @@ import re2
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
-from ldlm_monitor.promql.floats import (
-    INF,
-    NAN,
-    clamped,
-    divide,
-    logarithm,
-    nan_last,
-    total,
-    whole,
-)
+from ldlm_monitor.promql.floats import INF, NAN, clamped, divide, logarithm, nan_last, total, whole
 from ldlm_monitor.promql.nodes import (
     Node,
     Range,

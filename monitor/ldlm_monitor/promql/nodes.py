@@ -198,10 +198,7 @@ def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
 
 
 def with_label(labels: Labels, name: str, value: str) -> Labels:
-    """The labels with one of them set; an empty value removes it.
-
-    Setting the metric name also removes the mark that it is dropped.
-    """
+    """The labels with one set, or removed if `value` is empty; a name that is set is unmarked."""
     present = dict(unmarked(labels) if name == NAME else labels)
     present.pop(name, None)
     if value:

@@ -13,14 +13,7 @@ from itertools import pairwise
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Storage
-from ldlm_monitor.promql.floats import (
-    divide,
-    extreme_of,
-    mean_of,
-    quantile_of,
-    sum_of,
-    variance_of,
-)
+from ldlm_monitor.promql.floats import divide, extreme_of, mean_of, quantile_of, sum_of, variance_of
 from ldlm_monitor.promql.nodes import LOOKBACK, Range, RangeWindow, Selector, Shift, Vector
 
 
@@ -124,12 +117,8 @@ def _last_change(window: RangeWindow, *, rate: bool) -> float | None:
 
 
 def _changes(window: RangeWindow) -> float:
-    return float(
-        sum(
-            before != after and not (math.isnan(before) and math.isnan(after))
-            for before, after in pairwise(window.values)
-        )
-    )
+    pairs = pairwise(window.values)
+    return float(sum(a != b and not (math.isnan(a) and math.isnan(b)) for a, b in pairs))
 
 
 def _resets(window: RangeWindow) -> float:

@@ -16,11 +16,9 @@ its buckets in pairs."""
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
 # Quantities that reports and the screen draw. Others have no curve: each costs up to 30 kB.
 _CHARTED = frozenset(
-    {
-        *("loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"),
-        *("samples_per_second", "tokens_per_second", "steps_per_second", "step_seconds"),
-        *("data_seconds", "mfu", "memory_allocated_bytes", "memory_reserved_bytes"),
-    }
+    {"loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"}
+    | {"samples_per_second", "tokens_per_second", "steps_per_second", "step_seconds"}
+    | {"data_seconds", "mfu", "memory_allocated_bytes", "memory_reserved_bytes"}
 )
 
 
@@ -49,10 +47,7 @@ class RunCurve:
         self.nonfinite, self.origins = array("I"), array("H")
 
     def add(self, sample: Sample, at: float, value: float) -> None:
-        """Add one value logged at `at` (Unix seconds).
-
-        A finite value of the same step as the last one comes from a redrawn bar, and is ignored.
-        """
+        """Add one value logged at `at` (Unix seconds); a redrawn bar's second value is ignored."""
         finite = math.isfinite(value)
         step = sample.step
         if step is None:
@@ -86,10 +81,7 @@ class RunCurve:
         )
 
     def _open(self, step: int, at: float, position: Position, wanted: int) -> int:
-        """Open a bucket if the step fell or the last one is full.
-
-        Returns how many of `wanted` samples fit in the last bucket.
-        """
+        """Open a bucket if needed; returns how many of `wanted` samples fit in the last one."""
         fell = self.last_step is not None and step < self.last_step
         if not self.steps or fell or self._filled >= self._width:
             if len(self.steps) >= CAPACITY:

@@ -12,19 +12,15 @@ _TABLE = "elastic_failure_table"
 _ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
 """Logged by a rank that names another one as the cause."""
 _ONLY_FOLLOWS = frozenset(
-    {
-        *("collective_mismatch", "ddp_param_mismatch"),
-        *("nccl_watchdog_terminated", "nccl2_backend_timeout"),
-    }
+    {"collective_mismatch", "ddp_param_mismatch"}
+    | {"nccl_watchdog_terminated", "nccl2_backend_timeout"}
 )
 """Logged by every rank except the one at fault."""
 _DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error", "srun_task_exit"})
 """A worker failed, as its launcher, Slurm or the worker itself reports."""
 _ABORTS = frozenset(
-    {
-        *("nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"),
-        *("cxx_terminate", "monitored_barrier_failed"),
-    }
+    {"nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"}
+    | {"cxx_terminate", "monitored_barrier_failed"}
 )
 """Last messages of a process that ends itself; after the end of a run, part of its teardown."""
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
@@ -37,10 +33,7 @@ _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """An assumed end of a run at `since`, certain at `confirm_at` (both Unix seconds).
-
-    A step that is logged before `confirm_at` refutes it.
-    """
+    """An assumed end at `since`, certain at `confirm_at` (Unix seconds) if no step follows."""
 
     state: str
     since: float

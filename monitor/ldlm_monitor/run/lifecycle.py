@@ -76,10 +76,7 @@ class Lifecycle:
 
     @property
     def stall_limit(self) -> float:
-        """Seconds after `last_progress_at` for which a pause is normal.
-
-        The limit of a phase counts from the last sign of life in it.
-        """
+        """Seconds after `last_progress_at` for which a pause is normal; signs of life extend it."""
         limit = self.pace.limit(self.phase)
         if self.phase == "running" and self.progress_step is not None and self._stride:
             step, stride = self.progress_step, self._stride
@@ -131,10 +128,7 @@ class Lifecycle:
         return running and not doubtful and not paused and not _is_sign(block.values)
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Process rows logged at `times`, for which `only_advances` is true.
-
-        No other record of the run lies between them and the row before them.
-        """
+        """Process rows at `times` that only advance the run and directly follow its last row."""
         self._steps[block.path, block.rank] = block.steps[-1]
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:

@@ -58,11 +58,9 @@ WINDOW = 1000
 """Last values that statistics cover. A choice: at 32 bytes each, 32 kB per quantity and rank."""
 
 _EXPORTED = frozenset(
-    {
-        *("loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"),
-        *("samples_per_second", "tokens_per_second", "step_seconds"),
-        *("memory_allocated_bytes", "memory_reserved_bytes"),
-    }
+    {"loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"}
+    | {"samples_per_second", "tokens_per_second", "step_seconds"}
+    | {"memory_allocated_bytes", "memory_reserved_bytes"}
 )
 """Exported as `ldlm_train_` and their name (contract, section 3)."""
 _NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}

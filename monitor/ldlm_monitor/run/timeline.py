@@ -76,11 +76,7 @@ class Timeline:
     """
 
     def __init__(
-        self,
-        offsets: Sequence[int],
-        times: Sequence[float],
-        *,
-        timed: bool | Sequence[bool] = True,
+        self, offsets: Sequence[int], times: Sequence[float], *, timed: bool | Sequence[bool] = True
     ) -> None:
         self._offsets = offsets
         self._times = times

@@ -45,10 +45,7 @@ class RunValues:
         self.dropped = 0
 
     def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
-        """Add a sample logged at `at` (Unix seconds).
-
-        Returns the quantities that have a non-finite value at a step not yet counted.
-        """
+        """Add a sample logged at `at` (Unix s); returns quantities with a new non-finite value."""
         alarming: list[str] = []
         self._order += 1
         quantities = self._by_rank.setdefault(sample.rank, {})

@@ -100,7 +100,6 @@ def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _of_stacks(dumps: Mapping[int | None, Event]) -> Iterator[str]:
-    """Where ranks stood in their last stack dumps."""
     for rank, event in [*dumps.items()][:_SHOWN_STACKS]:
         if "frame" in event.fields and "accused" not in event.fields:
             yield event.message if rank is None else f"rank {rank}: {event.message}"
