@@ -19,7 +19,7 @@ E = TypeVar("E")
 
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
 TEST_SUFFIX = ".test.yml"  # our convention for unit tests beside rule files
-_FORM = "see the rule file format of Prometheus"
+_FORM = "see the rule file format of Prometheus"  # remedy in errors
 # Prometheus' grammars: durations (`model.ParseDuration`), names of labels and metrics.
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"

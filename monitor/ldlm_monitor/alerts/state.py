@@ -16,7 +16,7 @@ from ldlm_monitor.model.points import Labels
 
 E = TypeVar("E")
 
-Ending: TypeAlias = Literal["resolved", "ended", "unknown"]
+Ending: TypeAlias = Literal["resolved", "ended", "unknown"]  # `_ENDING_REASONS` has the meanings
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
 """Called with a metric name, all its samples, and a time; series without a sample have ended."""
 

@@ -95,8 +95,8 @@ _ACTION = re.compile(
 )
 _TOKEN = re.compile(r'\s*(?:(\|)|("(?:[^"\\]|\\.)*"|`[^`]*`)|([^\s|"`]+))')
 _LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")
-_VALUES = frozenset({"$value", ".Value", "$.Value"})
-_VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")
+_VALUES = frozenset({"$value", ".Value", "$.Value"})  # the spellings of the alert's value
+_VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")  # of `printf`
 _SHOWN = 80
 """Characters of a template in an error: a choice, enough to recognise it on one line."""
 

@@ -15,7 +15,7 @@ from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
 """YAML's tags that scalars may still get; all others would turn a text into a number or date."""
-_FORM = "see Prometheus' documentation, Unit Testing for Rules"
+_FORM = "see Prometheus' documentation, Unit Testing for Rules"  # remedy in errors
 
 
 class _TextLoader(StrictLoader):

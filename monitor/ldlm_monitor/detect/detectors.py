@@ -53,7 +53,7 @@ class MemoryDetector:
         self._window.extend(values[warm_up:])
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if len(self._window) == MEMORY_WINDOW:
             length = MEMORY_WINDOW // QUARTERS
             starts = range(0, MEMORY_WINDOW, length)
@@ -84,7 +84,7 @@ class CheckpointDetector:
         self._ratio = (step - saved[-1]) / max(intervals) if known else None
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._ratio is not None:
             yield "checkpoint_age_ratio", self._ratio
 
@@ -98,7 +98,7 @@ Detector: TypeAlias = (
     | LossScaleDetector
 )
 """A detector of one quantity of one rank."""
-_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {
+_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {  # created for each rank that logs it
     "loss": (LossDetector, ConstantDetector),
     "grad_norm": (GradientDetector, OverflowDetector),
     "memory_allocated_bytes": (MemoryDetector,),

@@ -37,7 +37,7 @@ class GradientDetector:
         self._window.extend([math.log(value) for value in positive(values)])
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         logarithms = self._window.values
         if len(logarithms) >= NORM_LEAST + NORM_RECENT:
             before, recent = logarithms[:-NORM_RECENT], logarithms[-NORM_RECENT:]
@@ -77,7 +77,7 @@ class LossScaleDetector:
         self._window.extend(finite(values))
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         scales = self._window.values
         if len(scales) > SCALE_LEAST and (usual := median(scales[:-1])) > 0:
             yield "loss_scale_ratio", scales[-1] / usual
@@ -111,7 +111,7 @@ class OverflowDetector:
                 self._explained -= self._may_follow
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._explained:
             yield "grad_norm_overflow_steps", self._explained
 
@@ -132,7 +132,7 @@ class SkippedSteps:
             self._seen.popleft()
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._seen and self._seen[0][0] >= CALIBRATION:
             skipped = self._seen[-1][1] - self._seen[0][1]
             yield "skipped_steps_ratio", min(skipped / SKIPPED_STEPS, 1.0)

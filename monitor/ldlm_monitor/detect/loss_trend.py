@@ -23,7 +23,7 @@ GROUP = 40
 """Logged steps of a group: Mann-Kendall's test assumes independent values, and neighbouring losses
 are correlated, but medians of 40 hardly are."""
 TREND_GROUPS = 25
-"""Groups of the test, so 1000 logged steps. A choice: more find a plateau later."""
+"""Groups of the test, so 1000 logged steps. A choice: more find a plateau later, fewer miss it."""
 LEVEL = 100
 """Consecutive steps whose median is a level, a choice: a spike does not move it."""
 PEAK_LEAST = 0.5
@@ -33,7 +33,7 @@ PEAK_SURE = 5.0
 """A first loss this high is compared with at once: it is a cross-entropy before learning, which
 does not rise by chance."""
 PEAK_KNOWN = 5
-"""Values needed before a lower loss is compared with, a choice."""
+"""Values needed before a lower loss is compared with, a choice: the first losses jump."""
 FINEST = 0.01
 """Least noise as a share of the loss: logs are rounded to 3 or 4 digits."""
 JUMP = 0.15
@@ -90,7 +90,7 @@ class LossDetector:
                 self._lowest, self._noise = level, _noise(hundred, level)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         values = self._window.values
         if not values:
             return
@@ -163,7 +163,7 @@ def _noise(values: Values, middle: float) -> float:
 LEAST_EQUAL = 20
 """Least equal values in a row: fewer are chance in a log with 3 digits."""
 KNOWN_CHANGES = 20
-"""Changes that show how often this run repeats a value, a choice."""
+"""Changes after which the share of repeated values is used, a choice: of fewer it is uncertain."""
 UNKNOWN_EQUAL = 200
 """Equal values needed before: as many as a run needs of whose values 90 % repeat."""
 CHANCE = 1e-9
@@ -208,7 +208,7 @@ class ConstantDetector:
             self._row += sum(1 for _ in row)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._row and math.isfinite(self._value):
             yield "loss_constant_ratio", self._row / self._needed()
 

@@ -11,10 +11,10 @@ from ldlm_monitor.detect.window import Groups, RecentValues, Values, median, pos
 
 LEARNED = 100
 """Values from which a level and its noise are learned: the MAD of 100 has an error of 12 %."""
-# In units of the noise s; `ChangePoint` says what they trade.
-DRIFT = 1.25
-LIMIT = 12.0
-CLIP = 3.0
+# Choices, in units of the noise s. `ChangePoint` gives the delays and false alarms that follow.
+DRIFT = 1.25  # smaller finds smaller shifts, but sums up noise
+LIMIT = 12.0  # smaller reports sooner, but more false alarms
+CLIP = 3.0  # smaller limits an outlier, but delays large shifts
 LEAST_NOISE = 0.02
 """Least noise of a logarithm: a steadier pace than 2 % changes by more when anything is wrong."""
 
@@ -111,7 +111,7 @@ class ThroughputDetector:
         self._change.update(seconds)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         seconds = self._window.values
         if len(seconds) >= PACE_LEAST + PACE_RECENT:
             usual, recent = median(seconds[:-PACE_RECENT]), median(seconds[-PACE_RECENT:])
@@ -160,7 +160,7 @@ class RankDetector:
         window.extend(positive(seconds))
 
     def measures(self) -> Iterator[tuple[int, str, float]]:
-        """Rank, name without its prefix, and value."""
+        """The gauges: rank, name without `ldlm_detect_`, and value."""
         if len(self._steps) >= LEAST_RANKS:
             furthest = max(self._steps.values())
             for rank, step in self._steps.items():

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-Values: TypeAlias = Sequence[float]
+Values: TypeAlias = Sequence[float]  # of one quantity, oldest first
 
 MAD_SIGMA = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""

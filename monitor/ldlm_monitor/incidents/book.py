@@ -29,14 +29,14 @@ WENT_ON_SECONDS: Final = 10.0
 """A step this long after a failure shows that the job survived it. A choice: other files may log
 their last steps later, and lines without a time get that of their neighbours."""
 DEAD_SECONDS: Final = 60.0
-"""The same after the death of a process: torchrun gives the others 30 s to end on each node."""
+"""The same if a process died: the others may log steps until torchrun ends them, within 30 s."""
 ATTACH_SECONDS: Final = 60.0
 """An alert this soon after an incident is about it: default rules on failures wait for less."""
 KEPT: Final = 20  # past incidents of a run, a choice: views show the newest
 KEPT_EARLY: Final = 256  # events before an incident, a choice: a flood must not fill the memory
 _NUMERICS: Final = "numerics"  # families of events (`parse/data/events`)
-_HOST: Final = "host"
-_STARTS: Final = frozenset({"run_started", "run_resumed"})
+_HOST: Final = "host"  # the family of kernel logs
+_STARTS: Final = frozenset({"run_started", "run_resumed"})  # kinds that begin an attempt
 
 
 class _RunIncidents:

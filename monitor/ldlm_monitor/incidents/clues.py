@@ -16,19 +16,19 @@ from ldlm_monitor.model.records import Event, FieldValue, Position
 MAX_MESSAGE: Final = 500
 """Characters kept of a message, a choice: an incident keeps up to 2048 messages."""
 MAX_RANKS: Final = 65536
-"""More than any training has; a forged log may contain more."""
+"""Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
 
 class Tier(IntEnum):
     """How a root cause is identified, the best evidence first."""
 
-    EXTERNAL = 0
-    HARDWARE = 1
-    LOCAL = 2
-    NAMED = 3
-    NETWORK = 4
-    SILENCE = 5
-    UNATTRIBUTED = 6
+    EXTERNAL = 0  # the scheduler or a person ended the job
+    HARDWARE = 1  # a machine reports a fault
+    LOCAL = 2  # a process reports an error of its own
+    NAMED = 3  # other lines accuse a rank
+    NETWORK = 4  # a link is broken
+    SILENCE = 5  # a rank did not report what all others did
+    UNATTRIBUTED = 6  # no evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ _BY_TEXT: Final = {
     # The only line of a process that left by sys.exit() while a process group lived.
     "cxx_terminate": (Tier.LOCAL, "without an active exception"),
 }
-"""Kinds that are a cause if their text contains this one, and otherwise a consequence."""
+"""Kind -> tier and text: an event is a cause if it contains the text, otherwise a consequence."""
 _CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # roles are fields of our event definitions
 _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
 """Kinds that are of a failure even as warnings: they are intended, but end the run."""

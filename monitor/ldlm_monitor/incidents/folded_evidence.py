@@ -36,13 +36,13 @@ _MAX_DEATHS: Final = 4096  # deaths of processes: a node of 8 ranks reports 8 fo
 _MAX_PAIRS: Final = 65536  # (rank, collective) and (file, pid): ranks of the largest jobs
 _TEXT: Final = 160
 """Leading characters by which messages are compared, a choice: addresses and stacks follow."""
-_TABLE: Final = "elastic_failure_table"
+_TABLE: Final = "elastic_failure_table"  # kinds of events from torchelastic
 _DEATH: Final = "elastic_worker_failed"
-_NO_DIGITS: Final = str.maketrans("", "", digits)
+_NO_DIGITS: Final = str.maketrans("", "", digits)  # steps, pids and addresses differ
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
-FoldKey = tuple[str, ...]
+FoldKey = tuple[str, ...]  # kind, role, process group, sequence number and message
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})
-_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})
+_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
+_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
 _ROUNDING_SECONDS = 0.001
-"""Added to a range, because `ranges.exact` rounds times to milliseconds."""
+"""Seconds added to a range, because `ranges.exact` rounds times to milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,7 @@ SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
     "absent_over_time": _absent,
 }
 """Functions that need the evaluation itself: its time or its samples."""
-_HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
+_HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {  # all nodes but ranges
     Number: lambda query, node, at: node.value,
     Text: lambda query, node, at: node.value,
     Selector: _Evaluation.selected,

@@ -42,7 +42,7 @@ def power(left: float, right: float) -> float:
         return NAN
 
 
-ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+ARITHMETIC: dict[str, Callable[[float, float], float]] = {  # PromQL's operators, as in Go
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -51,7 +51,7 @@ ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "^": power,
     "atan2": math.atan2,
 }
-COMPARISON: dict[str, Callable[[float, float], bool]] = {
+COMPARISON: dict[str, Callable[[float, float], bool]] = {  # Python's are those of IEEE 754
     "==": operator.eq,
     "!=": operator.ne,
     ">": operator.gt,

@@ -60,7 +60,7 @@ def _date(part: Callable[[datetime], int]) -> Callable[[float], float]:
     return of
 
 
-DATES: dict[str, Callable[[float], float]] = {
+DATES: dict[str, Callable[[float], float]] = {  # of Unix seconds, in UTC
     "days_in_month": _date(lambda date: calendar.monthrange(date.year, date.month)[1]),
     "day_of_month": _date(lambda date: date.day),
     "day_of_week": _date(lambda date: date.isoweekday() % 7),
@@ -140,7 +140,7 @@ def compile_pattern(pattern: str) -> Any:
         raise RuleError(f"invalid regular expression {pattern!r}") from problem
 
 
-_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
+_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)  # grammar of `Regexp.Expand`
 
 
 def _expand(template: str, match: Any) -> str:

@@ -151,10 +151,10 @@ Node: TypeAlias = (
 )
 
 
-NAME = "__name__"
+NAME = "__name__"  # Prometheus' label with the name of the metric
 MARK = ("", "")
 """The label that marks an element whose name is dropped at the end of the query."""
-Rename: TypeAlias = Callable[[Labels], Labels]
+Rename: TypeAlias = Callable[[Labels], Labels]  # such as `without_name`
 _METADATA = frozenset({"", NAME, "__type__", "__unit__"})
 """Labels that describe the metric, and are dropped with its name."""
 

@@ -36,7 +36,7 @@ from ldlm_monitor.promql.nodes import (
 )
 
 OPERATORS: dict[str, Callable[[float, float], float]] = {**ARITHMETIC, **COMPARISON}
-SET_OPERATORS = frozenset({"and", "or", "unless"})
+SET_OPERATORS = frozenset({"and", "or", "unless"})  # of two vectors, by labels alone
 
 
 def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching) -> Vector:
@@ -158,7 +158,7 @@ def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], 
     return lambda labels, other: unnamed(combined(labels, other))
 
 
-REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # the values of a group to one
     "sum": sum_of,
     "avg": mean_of,
     "min": partial(extreme_of, min),
@@ -168,7 +168,7 @@ REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "stddev": lambda values: math.sqrt(variance_of(values)),
     "stdvar": variance_of,
 }
-RANKINGS = frozenset({"topk", "bottomk"})
+RANKINGS = frozenset({"topk", "bottomk"})  # they keep elements instead of reducing a group
 AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "quantile", "count_values"})
 
 

@@ -37,7 +37,7 @@ from ldlm_monitor.promql.nodes import (
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
 
-FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})
+FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that exist here
 
 _ALIASES = {"holt_winters": "double_exponential_smoothing"}
 """Names of Prometheus 2, which the parser does not have: it is given them below."""

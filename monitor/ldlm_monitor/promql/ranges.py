@@ -74,8 +74,8 @@ def unique(vector: Vector) -> Vector:
 
 
 _GAP = 1.1
-"""In sample intervals: a series that is further from an end of the window than this began or ended
-within the window (`extrapolationThreshold` of `extrapolatedRate`)."""
+"""Distance in sample intervals. If the first or last sample is further from the window's end, the
+series began or ended inside it (`extrapolationThreshold` of `extrapolatedRate`)."""
 
 
 def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:

@@ -146,7 +146,7 @@ class Progress:
             self._durations.advance(at, step, exact=exact)
 
 
-EVENTS = "ldlm_events_total"
+EVENTS = "ldlm_events_total"  # contract, section 3
 _Sort: TypeAlias = tuple[str, str, int | None]
 """Kind, severity and rank."""
 

@@ -18,11 +18,11 @@ from ldlm_monitor.run.curve import RunCurve
 class ValueSource(IntEnum):
     """Where a value comes from, the best first (contract: "One value, one source")."""
 
-    CALLBACK = 0
-    JSONL = 1
-    TRACKER = 2
-    TEXT = 3
-    BAR = 4
+    CALLBACK = 0  # rows of our callback: exact values of each rank
+    JSONL = 1  # rows of a trainer
+    TRACKER = 2  # event files of TensorBoard and W&B, written up to two minutes late
+    TEXT = 3  # lines of a log, rounded
+    BAR = 4  # progress bars, rounded and smoothed
 
 
 EVENT_FILE = ".tfevents."
@@ -126,7 +126,7 @@ class QuantityValues:
             self.fresh.extend(column)
 
 
-METRIC = "ldlm_train_nonfinite_total"
+METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
 _COUNTED_STEPS = 64
 """Last steps kept, to count each once. A choice: ranks and files of a run are few steps apart."""
 

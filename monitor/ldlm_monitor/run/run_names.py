@@ -14,9 +14,9 @@ and image pulls and imports differ by up to a minute or two."""
 
 # Parts of log names as launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
-_NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")
-_NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")
-_RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")
+_NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")  # train_node0.log, train-node-0.log
+_NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual NCCL_DEBUG_FILE
+_RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")  # health_rank3.jsonl, out.rank-3.log
 _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 """sbatch's default name, slurm-JOB.out, or slurm-ARRAY_TASK.out of an array job."""
 _ELASTIC = re.compile(
@@ -144,7 +144,7 @@ class RunNames:
             self._origins = {path: self._renamed(each) for path, each in self._origins.items()}
 
     def tie(self, path: str, run: str) -> None:
-        """Make a companion part of the run that it belongs to."""
+        """Assign a companion file to `run`, whatever its own path says."""
         origin = origin_of(path)
         named = (self._run or run)[:MAX_LABEL_LENGTH]
         self._origins[path] = Origin(named, origin.node, origin.rank)

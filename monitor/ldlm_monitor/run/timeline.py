@@ -19,7 +19,7 @@ PIECES_A_SECOND = 4
 """Distinct times for the bars of one second in logs of at most `FINE_SECONDS`: marks cost memory,
 and detectors of short runs need more than one step a second."""
 FINE_SECONDS = 3600.0
-"""Longest such log, in seconds. A choice: it gets at most 14,400 times."""
+"""Longest log, in seconds, whose bars are spread over a second. A choice: at most 14,400 times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 _URGENT = ("error", "critical")  # severities of events that need an evaluation at once
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # events that report a skipped step
 _MAX_RANKS = 65536
-"""More than any training has; a forged log may contain more."""
+"""Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
 
 class TrainingRun:

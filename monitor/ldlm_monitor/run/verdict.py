@@ -24,7 +24,7 @@ _ENDINGS: Final[Mapping[str, Literal["finished", "crashed", "killed"]]] = {
     "crashed": "crashed",
     "killed": "killed",
 }
-"""State of a run that ended -> word of its verdict."""
+"""State of a run that ended -> word of its verdict, which is the same, as a literal for mypy."""
 IDLE_CORES = 0.05
 """Used CPU cores below which a process is idle: watchdog and heartbeat threads alone use less."""
 RELAY_CORES = 0.005
