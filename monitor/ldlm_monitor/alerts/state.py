@@ -32,9 +32,9 @@ _ENDING_REASONS: dict[Ending, str] = {
 class ActiveAlert(Generic[E]):
     """A pending or firing alert.
 
-    `active_at` is when its condition began to hold, `fired_at` when it began to fire.
-    `absent_since` is set while `keep_firing_for` alone keeps it firing: since when its condition
-    does not hold. All are Unix seconds.
+    `active_at` is when its condition began to hold, `fired_at` when it began to fire, and
+    `absent_since` when its condition ceased to hold, while `keep_firing_for` keeps it firing.
+    All are Unix seconds.
     """
 
     rule: AlertRule[E]

@@ -31,7 +31,8 @@ their last steps later, and lines without a time get that of their neighbours.""
 DEAD_SECONDS: Final = 60.0
 """The same if a process died: the others may log steps until torchrun ends them, within 30 s."""
 ATTACH_SECONDS: Final = 60.0
-"""An alert this soon after an incident is about it: default rules on failures wait for less."""
+"""An alert that fires this soon after an incident's last event belongs to it. A choice: the `for`
+of the default rules on failures is shorter."""
 KEPT: Final = 20  # past incidents of a run, a choice: views show the newest
 KEPT_EARLY: Final = 256  # events before an incident, a choice: a flood must not fill the memory
 _NUMERICS: Final = "numerics"  # families of events (`parse/data/events`)

@@ -100,10 +100,10 @@ _BY_TEXT: Final = {
     "cxx_terminate": (Tier.LOCAL, "without an active exception"),
 }
 """Kind -> tier and text: an event is a cause if it contains the text, otherwise a consequence."""
-_CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # roles are fields of our event definitions
+_CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # values of `role` that a cause can have
 _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
 """Kinds that are of a failure even as warnings: they are intended, but end the run."""
-FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # roles in a failure
+FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # values in a failure
 SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure
 _SECONDS_BEFORE: Final = {"ran_ms": 1e-3, "stuck_seconds": 1.0, "timeout_ms": 1e-3, "seconds": 1.0}
 """Fields with the time between the begin and the line, the most exact first; unit in seconds."""

@@ -235,7 +235,7 @@ def broken_link(evidence: Evidence) -> RootCause | None:
 
 
 def lost_peer(evidence: Evidence) -> RootCause | None:
-    """The machine that several others report as gone, and that reports no lost peer itself."""
+    """The machine that most others report as lost, if it reports no lost peer itself."""
     clues = [
         clue
         for kind in _NAMES_A_PEER

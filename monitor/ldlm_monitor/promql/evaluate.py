@@ -88,7 +88,7 @@ class Evaluator:
 
 
 class _Evaluation:
-    """One query: what stays the same while its nodes are evaluated at one or many times."""
+    """One evaluation of an expression: caches the values of its nodes at one or many times."""
 
     def __init__(self, selection: Selection, step: float, unnamed: Rename) -> None:
         self.selection = selection

@@ -177,7 +177,7 @@ def _median_deviation(window: RangeWindow) -> float:
     return quantile_of(0.5, [abs(value - median) for value in window.values])
 
 
-OVER_RANGE: dict[str, Callable[..., float | None]] = {
+OVER_RANGE: dict[str, Callable[..., float | None]] = {  # functions of a range vector, by name
     "rate": _rate,
     "increase": lambda window: _extrapolated(window, counter=True),
     "delta": lambda window: _extrapolated(window, counter=False),
