@@ -10,10 +10,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 
-# Prefixes of the powers of 1000, of 1/1000 and of 1024, as Prometheus writes them.
-_LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")
-_SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")
-_BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
+# Prefixes as Prometheus writes them.
+_LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")  # powers of 1000
+_SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")  # powers of 1/1000
+_BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")  # powers of 1024
 # The floating-point verbs of `fmt` that Python's `%` formats equally.
 _VERB = re.compile(r"%(?P<flags>[-+0 ]*)(?P<width>\d*)(?P<precision>\.\d*)?(?P<verb>[efg])")
 

@@ -94,7 +94,7 @@ _ACTION = re.compile(
     re.DOTALL,
 )
 _TOKEN = re.compile(r'\s*(?:(\|)|("(?:[^"\\]|\\.)*"|`[^`]*`)|([^\s|"`]+))')
-_LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")
+_LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")  # a label's value
 _VALUES = frozenset({"$value", ".Value", "$.Value"})  # the spellings of the alert's value
 _VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")  # of `printf`
 _SHOWN = 80

@@ -106,7 +106,7 @@ _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
 FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # values in a failure
 SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure
 _SECONDS_BEFORE: Final = {"ran_ms": 1e-3, "stuck_seconds": 1.0, "timeout_ms": 1e-3, "seconds": 1.0}
-"""Fields with the time between the begin and the line, the most exact first; unit in seconds."""
+"""Fields with the time from an event's begin to its line, the most exact first; unit in seconds."""
 _LASTED: Final = TIMEOUTS | {
     *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
     *("monitored_barrier_failed", "host_blocked_task"),

@@ -41,7 +41,7 @@ FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # al
 
 _ALIASES = {"holt_winters": "double_exponential_smoothing"}
 """Names of Prometheus 2, which the parser does not have: it is given them below."""
-_OLD = promql_parser.Function(
+_OLD = promql_parser.Function(  # signature: holt_winters(range-vector, scalar, scalar)
     "holt_winters",
     [promql_parser.ValueType.Matrix, *[promql_parser.ValueType.Scalar] * 2],
     promql_parser.ValueType.Vector,

@@ -34,7 +34,7 @@ _CALLBACK_FILE = "health_rank"
 
 
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
-    """The source of a sample, by its file's name. `rows`: the file is JSON lines."""
+    """The source of a sample, by its file's name and its values. `rows`: the file is JSON lines."""
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
         return ValueSource.CALLBACK if name.startswith(_CALLBACK_FILE) else ValueSource.JSONL
