@@ -23,8 +23,7 @@ from ldlm_monitor.model.errors import ConfigError
 ENV_PREFIX = "LDLM_"
 DEFAULT_FILE = Path("ldlm-monitor.toml")  # in the working directory
 _MOVED = ("route", "inhibit_rules", "time_intervals")
-"""Tables of earlier versions, refused with a hint: a receiver's policy or an Alertmanager does
-their work."""
+"""Tables of earlier versions, refused with a hint to what replaces them."""
 Values: TypeAlias = Mapping[str, Any]
 Sources: TypeAlias = tuple[tuple[str, Values], ...]
 """Pairs of a name (`_FLAG`, `_ENVIRONMENT`, a path) and its values; the first one prevails."""
@@ -123,8 +122,6 @@ def _refuse_secrets(values: dict[str, Any], file: Path) -> None:
 
 
 def _anchor(values: dict[str, Any], folder: Path) -> None:
-    """Make the file's relative paths relative to its folder, in place."""
-
     def anchored(path: object) -> object:
         if isinstance(path, list):
             return [anchored(item) for item in path]

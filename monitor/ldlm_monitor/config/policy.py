@@ -28,8 +28,7 @@ from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
 SEVERITIES: Final[tuple[str, ...]] = get_args(Severity)
 """The severities, the worst first."""
 DIGESTS_A_REPEAT: Final = 24
-"""A digest is repeated after this many of its intervals at the earliest: an info that still holds
-is no reason to interrupt people more than once a day by default."""
+"""Intervals of a digest after which it is repeated: by default a day, as an info is not urgent."""
 _QUIET = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: +(\S+))?")
 _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 

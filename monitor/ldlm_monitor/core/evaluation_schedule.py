@@ -12,16 +12,15 @@ from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.run.fleet import Fleet
 
 REPEAT_SECONDS: Final = 1.0
-"""A repeated urgent fact of a run (NaN at every step) is evaluated at once only this often: its
-alert fired at the first, and more evaluations change nothing that a person sees."""
+"""The same urgent fact (NaN at every step) is evaluated at once only this often: its alert fires
+at the first, and more evaluations change nothing that a person sees."""
 WINDOW_SECONDS: Final = 0.5
 """Half of the second in which an alert must fire after its line; the rest is for delivery."""
 AT_ONCE: Final = 4
 """Urgent facts in a window that are each judged at once; the others wait for the window's end.
 
 Every evaluation computes all rules, and a thousand ranks that fail together produce thousands of
-urgent facts. A choice: enough for the first ranks of a failure, and at most eight evaluations a
-second.
+urgent facts. A choice: enough for a failure's first ranks, and at most eight evaluations a second.
 """
 
 

@@ -27,8 +27,7 @@ from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
 
-RECENT = 500
-"""Events, and transitions, in a snapshot: more than a screen shows, and cheap to copy."""
+RECENT = 500  # events, and transitions, in a snapshot: more than a screen shows, and cheap to copy
 
 
 class Monitor:

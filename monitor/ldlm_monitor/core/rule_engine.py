@@ -28,9 +28,8 @@ _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
 )
 RETENTION = 6 * 3600.0
-"""Seconds of samples in the embedded store, for `query_range` and views; longer if a rule looks
-back further. A choice: six hours show the course of a night's failure, and more costs memory;
-a Prometheus keeps longer histories."""
+"""Seconds of samples that the store keeps at least, for `query_range` and views. A choice: they
+show the course of a night's failure; more costs memory, and a Prometheus keeps more."""
 
 
 class _Question:
@@ -112,7 +111,6 @@ class RuleEngine:
         return at < until and (looks_back or not has_data)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
-        """Whether a series exists whose labels fit the alert."""
         given = {name: value for name, value in labels.items() if name not in rule.labels}
         selectors = tuple(result_selectors(rule.expr.root))
         for selector in selectors:

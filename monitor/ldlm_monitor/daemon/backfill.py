@@ -25,8 +25,7 @@ from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import State, StateStore
 
 JOIN_BYTES = 8 * 1024 * 1024
-"""Bytes of files found after the start that are judged in one turn. They take less than a second,
-for which the live files wait; a run's files are not divided."""
+"""Bytes of new files that one turn judges: less than a second, for which live files wait."""
 
 log = logging.getLogger(__name__)
 

@@ -37,8 +37,7 @@ from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
-"""How long the end waits for each sender's thread. A choice: a receiver answers in less; an answer
-that comes later is lost, and the message may be sent twice."""
+"""How long the end waits for each sender; after a later answer the message is sent twice."""
 
 log = logging.getLogger(__name__)
 

@@ -26,18 +26,15 @@ from ldlm_monitor.source.input_patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0
-"""Between two searches for a log's companions while it starts; then each pause is four times the
-one before, as companions appear near a launch and each search lists folders."""
+"""Between two searches for a log's companions while it starts; each later pause is four times
+longer, because companions appear near a launch, and a search lists folders."""
 SELDOM_SECONDS = 320.0  # the longest such pause, after three more: 5 * 4**3
 SCAN_SECONDS = 10.0
-"""Between two matches of all patterns if no folder's time changed, because a network mount may
-return a cached time."""
+"""Between two matches of all patterns if no folder's time changed: a mount may cache the time."""
 DOUBT_SECONDS = 3.0
-"""How long a file with the name of a rotated one waits before it counts as new: by then a copy of
-a few GB is complete and its original truncated (copytruncate)."""
+"""How long a doubtful file waits: by then copytruncate has copied a few GB and truncated them."""
 REMEMBERED_PATHS = 10_000
-"""Changed paths that are remembered (a few MB); beyond that all are forgotten, which costs a
-needless match of the patterns."""
+"""Changed paths in memory (a few MB); forgetting them costs a needless match of the patterns."""
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +204,6 @@ class Inputs:
             )
 
     def _say(self, notice: str) -> None:
-        """Log a notice, once."""
         if notice not in self._said:
             self._said.add(notice)
             log.info("%s", notice)
@@ -258,7 +254,6 @@ class Inputs:
         return True
 
     def _run_of(self, path: Path) -> TrainingRun | None:
-        """The run that a file belongs to; None before its first record."""
         return self._monitor.runs.get(self._monitor.names.origin(str(path)).run)
 
     def _has_trained(self, path: Path) -> bool:

@@ -36,20 +36,16 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.sanitize import plain
 
 POLL_SECONDS = 1.0
-"""Between two polls of every file, also without a file event: network mounts send none, and an
-alert must fire within about a second of its line."""
+"""Between two polls of all files: network mounts send no events, and alerts are due in a second."""
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload changes; the others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
-"""Between two reads of the outbox, the backlog and the free disk for the monitor's own metrics:
-as often as rules are evaluated by default."""
+"""Between two reads of the daemon's own metrics: as often as rules are evaluated by default."""
 COMMIT_SECONDS = 10.0
-"""Between two commits of the state without a transition. A kill costs judging these seconds again;
-arrival times are stored in every turn."""
+"""Between two commits without a transition: a restart after a kill judges so much again."""
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""An alert found in history is sent only if its run was active within this time: an older run's
-failure is known, or nobody waits for it. The contract's "last hour"."""
+"""An alert in history is sent only if its run was active so lately; older failures are known."""
 
 log = logging.getLogger(__name__)
 

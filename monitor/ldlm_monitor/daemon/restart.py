@@ -20,8 +20,7 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""If the clock was set back by more than this, the times in the read log are not used. A running
-NTP daemon steps a clock by less."""
+"""If the clock was set back by more, the read log's times are not used; NTP sets it by less."""
 
 log = logging.getLogger(__name__)
 

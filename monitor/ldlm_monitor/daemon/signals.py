@@ -14,8 +14,7 @@ from types import FrameType
 from ldlm_monitor.model.errors import INTERRUPTED
 
 RELOAD_SECONDS = 10.0
-"""How long an HTTP request for a reload waits for the outcome. A choice: a turn of the pump takes
-less, except while a backlog is read."""
+"""How long an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
 
 
 class Signals:

@@ -27,23 +27,19 @@ LOOK_SECONDS = 5.0
 LEAD_SECONDS = 6.0
 """How long before its stall limit a run is looked at: a look, and a second for the turns."""
 WATCH_SECONDS = 30.0
-"""Between two looks at the processes of active runs, for their identity and counters: shorter
-costs a scan of /proc; a process that dies sooner after its start is not known."""
+"""Between two notes of active runs' processes: each costs a scan of /proc, and a process that
+dies before its first note is not known."""
 BEAT_SECONDS = 10.0
 """Between two reads of active runs' heartbeats: a third of the shortest default stall limit."""
 AGAIN_SECONDS = 300.0
-"""A stalled run is looked at again after this time, then after twice as long each time. A choice:
-new evidence is worth little once the alert was sent."""
+"""A stalled run is looked at again after this, then after twice as long: its alert was sent."""
 EARLY_SECONDS = 60.0
-"""Least time between two looks at a run before its limit, because a run whose pauses often come
-near its limit would be inspected at each of them."""
+"""Least time between two looks before the limit: some runs' pauses come near it at every step."""
 FRESH_SECONDS = 20.0
-"""Older findings are not judged but looked for again, because processes change meanwhile. A choice:
-a few times a look and its lead."""
+"""Older findings are looked for again, as processes change; longer than a look and its lead."""
 OLD_SECONDS = 3600.0
 """Runs without a step for longer are looked at last: most were given up long ago."""
-OLD_PAUSE_SECONDS = 60.0
-"""Between two looks at such runs: a folder may have the logs of a thousand."""
+OLD_PAUSE_SECONDS = 60.0  # between two looks at such runs: a folder may have the logs of a thousand
 MAX_CASES = 32
 """Runs in one look: more than one host trains at a time, few enough for `LOOK_SECONDS`."""
 _TURN_SECONDS = 0.5

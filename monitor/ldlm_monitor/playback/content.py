@@ -22,8 +22,7 @@ from ldlm_monitor.source.companions import LaunchFacts
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
 HEAD_BYTES = 256 * 1024
-"""The start of a log in which its launch is named. In the logs of our corpus the line is within
-the first 5 KB; the rest is room for library warnings. More would delay the look at many logs."""
+"""The start of a log, which names its launch: in our corpus within 5 KB, after few warnings."""
 _DIRECTORY = re.compile(
     rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
 )
@@ -34,8 +33,7 @@ _CALLBACK_SCHEMA = "ldlm.health/"  # `schema` in the callback's first row, befor
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024
-"""Bytes in front of a stretch that are searched for the last progress bar. A choice: a bar is
-redrawn every few hundred bytes, and warnings between two redraws rarely have more."""
+"""Bytes before a stretch that are searched for a progress bar: a choice, hundreds of redraws."""
 _STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _ROW_TIME = re.compile(
     rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,}(?:\.\d+)?)|"(' + _STAMP + rb')")'
@@ -47,11 +45,9 @@ _LINE_TIME = re.compile(rb"(?m)^(" + _STAMP + rb") ")
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Tested before `_ROW_TIME`: re2 finds no match twice as fast as `re`, a match half as fast."""
 NOMINAL_ROWS = 3_600
-"""A file without times is given at most this many distinct times, a nominal second apart. A
-choice: an hour of rule evaluations, whatever the file's length."""
+"""Distinct times, a nominal second apart, for a file without times: bounds the evaluations."""
 ROW_BYTES = 4096
-"""Bytes after an even place in a long file in which the next row's begin is searched: a JSON row
-is shorter; a place in a longer row is skipped."""
+"""Bytes after an even place of a long file in which the next row is searched: rows are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,6 @@ class Stretch:
             yield begin, last
 
     def _row_times(self) -> Iterator[tuple[int, float]]:
-        """The offset and time of each row that has a time."""
         form, is_stamped = self.form, self.is_stamped
         for chunk in self.chunks():
             offset, block = chunk.offset, chunk.data

@@ -19,8 +19,7 @@ from ldlm_monitor.playback.reel import Piece, Reel
 from ldlm_monitor.source.log_parts import LogReader
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
-"""Seconds of the training in one second: the usual steps 1, 2, 5 of a player. At the highest, a
-training of four months takes two minutes."""
+"""Seconds of the training in one second; the highest plays four months in two minutes."""
 WHOLE_SECONDS = 120.0
 """The default speed plays the whole reel in this time at most; a choice, as for a video."""
 STEP_BYTES = 256 * 1024
@@ -29,11 +28,9 @@ _PIECE = 2048
 """Bytes whose judging takes as long as the fixed cost of a piece; it is added to each size."""
 _PULSE = 1.0
 """Seconds that `_seek` moves on if the next timer is not later than now: its smallest step."""
-TURN_SECONDS = 0.05
-"""Between two turns of the thread: 20 a second look smooth, and cost little."""
+TURN_SECONDS = 0.05  # between two turns of the thread: 20 a second look smooth, and cost little
 PICTURE_SECONDS = 0.2
-"""Least time between two snapshots, as a screen draws about four a second. A snapshot that takes
-long comes more rarely: snapshots take a fifth of the time at most."""
+"""Least time between two snapshots, of which a screen draws about four a second."""
 
 
 class Playback:

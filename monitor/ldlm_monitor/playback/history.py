@@ -24,11 +24,9 @@ from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2
-"""Rows whose times span less than this are fed as one piece. A choice: far below every stall limit
-and evaluation interval, and of a fast log's rows ten or more are one piece."""
+"""Rows whose times span less are one piece, for speed: far below the evaluation interval."""
 ALONE_APART_SECONDS = 5.0
-"""The same for a single file, between whose rows no other file's can fall: one default evaluation
-interval."""
+"""The same for a single file, whose rows no other file's separate: the evaluation interval."""
 EXACT_APART_SECONDS = 0.0
 """The same where the rows of several files must keep the exact order of their times."""
 _Entry: TypeAlias = tuple[float, float, int, int, Chunk]

@@ -25,12 +25,10 @@ from ldlm_monitor.text.sanitize import encodable, plain
 FORMAT = "ldlm-recording/1"
 """The file's mark in its first line; the number rises with an incompatible change."""
 MAX_BYTES = 1 << 30
-"""A recording of this size (1 GiB, or 4 to 18 GiB of text logs) ends, and monitoring goes on. A
-choice: it must not fill the disk that the training writes to."""
+"""A recording ends at this size (4 to 18 GiB of logs): it must not fill the training's disk."""
 FLUSH_SECONDS = 1.0  # a kill loses so much; each flush costs a write and some compression
 PULSE_SECONDS = 5.0
-"""Seconds between `Passed` entries if nothing else is written, as often as rules are evaluated:
-without them a recording of a hang would end before it."""
+"""Seconds between `Passed` entries without other input: a recorded hang needs the time to pass."""
 _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 """The fields that `Chunk` and `Fed` have in common."""
 _LEVEL = 3  # zlib: the pump waits for it; on four public logs level 6 saves 10 to 26 % more space

@@ -123,7 +123,7 @@ def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
 
 
 def _extent(path: Path) -> tuple[float, float, int]:
-    """When the recording began and ended (Unix seconds), and how many runs it has."""
+    """The recording's first and last time (Unix seconds), and how many runs it has."""
     start = end = 0.0
     runs = set()
     for entry in entries(path):
@@ -171,8 +171,7 @@ _STAMP = re2.compile(
 )
 
 
-"""A date and time within the first 80 characters of a line: room for a level and a module's name;
-further on it is part of a message."""
+"""A date and time among a line's first 80 characters: further on, it is part of a message."""
 
 
 def paced(history: History) -> None:

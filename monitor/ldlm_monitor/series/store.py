@@ -92,8 +92,7 @@ class _Kept:
 
 
 _FORGET_EVERY = 256
-"""Scrapes (21 minutes at 5 s) between two passes over all series that drop old samples: more
-passes cost time, fewer cost memory, at most these scrapes beyond the retention."""
+"""Scrapes (21 minutes at 5 s) between two passes that drop old samples: trades time for memory."""
 
 
 class SeriesStore:
@@ -189,7 +188,6 @@ class SeriesStore:
         return latest
 
     def _last_slot(self, at: float) -> float:
-        """The time of the last scrape at or before `at`."""
         slot = math.floor(at / self._interval) * self._interval
         index = bisect_right(self._extra, at)
         return max(slot, self._extra[index - 1]) if index else slot

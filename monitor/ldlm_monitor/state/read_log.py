@@ -51,8 +51,7 @@ them in two days, 64 such logs in an hour. Then each two neighbours in the older
 row at the later time, which loses pauses shorter than the row and the order among files within
 it. The start of an active alert is stored separately and is not affected."""
 MAX_OBSERVED = 10_000
-"""Records of this host; the oldest are dropped first. One look at a stalled run gives about ten,
-so that a thousand looks fit."""
+"""Records of this host (the oldest are dropped first): a thousand looks of about ten each."""
 
 
 class Arrival(NamedTuple):
