@@ -56,10 +56,7 @@ class QuietHours:
 
 
 def parse_quiet_hours(value: object) -> object:
-    """The `QuietHours` of a text such as `22:00-07:00 Europe/Berlin`; UTC without a zone.
-
-    Raises ValueError.
-    """
+    """The `QuietHours` of `22:00-07:00 Europe/Berlin` (default zone: UTC). Raises ValueError."""
     if isinstance(value, QuietHours):
         return value
     found = _QUIET.fullmatch(value.strip()) if isinstance(value, str) else None

@@ -99,10 +99,7 @@ class Slack(Policy):
     `min_severity`, ...); in a variable, as JSON."""
 
     def secret(self) -> str | None:
-        """The webhook's URL, from the environment or the file; None if neither is set.
-
-        Raises ConfigError if the file cannot be read or contains no URL.
-        """
+        """The webhook's URL; None if none is set. Raises ConfigError if its file is unusable."""
         return _secret(self.webhook_url_file, "slack.webhook_url_file", _URL, self.webhook_url)
 
     def token(self) -> str | None:

@@ -73,11 +73,7 @@ class Monitor:
         self.version = 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
-        """Take in new bytes of one file, read at `now` (Unix seconds).
-
-        `counted`: whether the monitor's own metrics count them; False for bytes that a restart
-        reads a second time.
-        """
+        """Take in bytes read at `now` (Unix seconds); a restart reads some again, not `counted`."""
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.set_chunk(chunk)

@@ -41,10 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to follow from now on; `stale`: its present bytes are of an earlier launch.
-
-    `found`: the known content that it has, if any.
-    """
+    """A file to follow; `stale`: its bytes are an earlier launch's; `found`: its known content."""
 
     path: Path
     stale: bool = False
@@ -110,10 +107,7 @@ class Inputs:
     def joining(
         self, now: float, *, rung: bool, known: Callable[[], Iterable[Known]] = tuple
     ) -> list[NewFile]:
-        """Files to follow from now on.
-
-        `rung`: whether `has_new` found a path. `known`: the contents that were read so far.
-        """
+        """Files to follow from now on; `rung`: `has_new` found a path; `known`: contents read."""
         fresh: list[NewFile] = []
         if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
             self._scanned_at = now

@@ -178,10 +178,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
 
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
-    """The facts in a log's head by which the files of the same launch are found.
-
-    Raises `TimeoutError` if the file system does not answer.
-    """
+    """Facts in a log's head that lead to its launch's files. Raises `TimeoutError` (dead mount)."""
     head = _head(log, disk)
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
     return LaunchFacts(
@@ -205,10 +202,7 @@ def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
 
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
-    """The run's name in the first row of a callback's file; None for other files.
-
-    Raises `TimeoutError` if the file system does not answer.
-    """
+    """The run in a callback's first row; None in other files. Raises `TimeoutError` (dead mount)."""
     try:
         header = json.loads(_head(path, disk).split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)

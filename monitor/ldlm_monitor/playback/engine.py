@@ -34,10 +34,7 @@ PICTURE_SECONDS = 0.2
 
 
 class Playback:
-    """Plays the reel that `load` returns; `rewind` calls it again.
-
-    `speed`: seconds of the training in one second; None: chosen by the reel's length.
-    """
+    """Plays the reel of `load`, `speed` seconds of training in a second (None: by its length)."""
 
     def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
         self._load = load

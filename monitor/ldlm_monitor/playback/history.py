@@ -68,10 +68,7 @@ class History:
         return frozenset(file.run for file in self.all) - timed
 
     def play(self) -> Iterator[tuple[float, Chunk, HistoryFile | StreamFile]]:
-        """Pieces of all files in time order: time (Unix seconds), bytes, file.
-
-        The pieces of a file end early if reading fails; the file is `unreadable` then.
-        """
+        """Time (Unix seconds), bytes and file of each piece; an `unreadable` file ends early."""
         files = self.all
         for when, _, index, _, chunk in self._merged(files):
             yield when, chunk, files[index]

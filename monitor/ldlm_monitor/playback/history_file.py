@@ -98,10 +98,7 @@ class HistoryFile:
         )
 
     def stretches(self) -> Iterator[tuple[int, Stretch | Timeline]]:
-        """The file's parts in order, each with its first offset.
-
-        A part is a `Timeline` if the read log has its times, otherwise a `Stretch` to estimate.
-        """
+        """First offset and part: the read log's `Timeline`, otherwise a `Stretch` to estimate."""
         end = self._begin
         for is_seen, group in groupby(self._rows, lambda each: each.kind == "records"):
             rows = list(group)
@@ -142,10 +139,7 @@ class HistoryFile:
         return self.seen.position if self.seen is not None and is_behind else reached
 
     def pieces(self, *, ends: bool) -> Iterator[Piece]:
-        """The bytes as pieces, in the order of the file.
-
-        `ends`: no more bytes will follow, so that an unfinished record is complete.
-        """
+        """The bytes as pieces; `ends`: no more will follow, so an unfinished record is complete."""
         orders = {each.start: each.order for each in self._records}
         for chunk in self._chunks():
             for when, piece in self.timeline.split(chunk):

@@ -235,10 +235,7 @@ def is_recording(path: Path) -> bool:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """The entries of a recording in order, up to where it was cut off or is damaged.
-
-    Raises `InputError` if the file is no recording, or cannot be read.
-    """
+    """The entries up to where a recording is cut off or damaged. Raises `InputError` for others."""
     if not is_recording(path):
         raise InputError(
             "is no recording", where=str(path), remedy="name a file that --record wrote, or logs"

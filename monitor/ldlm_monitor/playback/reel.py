@@ -80,10 +80,7 @@ def of_logs(settings: Settings) -> Reel:
 
 
 def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
-    """A reel of a recording; its logs are written into `folder` as they are played.
-
-    Raises `InputError` if `path` is no recording.
-    """
+    """The reel of a recording; playing it writes the logs into `folder`. Raises `InputError`."""
     start, end, runs = _extent(path)
     monitor = assemble(settings)
     logs = _Logs(folder)
@@ -139,10 +136,7 @@ def _extent(path: Path) -> tuple[float, float, int]:
 
 
 class _Logs:
-    """The logs as far as they were played, one file each in a temporary folder.
-
-    Bytes that the recorded monitor did not read are a hole in the file.
-    """
+    """The logs as far as they were played, in a temporary folder; bytes not read are holes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -175,10 +169,7 @@ _STAMP = re2.compile(
 
 
 def paced(history: History) -> None:
-    """Give logs without usable times a timeline, in place: otherwise they appear all at once.
-
-    Lines come at the clock times in them; in a log without any, a second apart in their order.
-    """
+    """Time the lines of logs without zones, in place: by the clock times in them, or nominally."""
     for file in history.files:
         if file.timeline.is_at_once and file.form == "text":
             whole = file.whole()

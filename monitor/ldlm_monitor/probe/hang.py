@@ -49,10 +49,7 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
 
 
 def beats(case: ProbeCandidate) -> list[Heartbeat]:
-    """The heartbeats of a run's ranks, without those of an earlier launch.
-
-    A page of an earlier launch was last written before the run's last step.
-    """
+    """The heartbeats of a run's ranks; pages older than its last step are an earlier launch's."""
     return [
         page.record(case.run)
         for page in pages(host_events.folders(case))

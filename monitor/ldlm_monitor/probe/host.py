@@ -83,10 +83,7 @@ class HostProbe:
     def watch(
         self, cases: Sequence[ProbeCandidate], *, note: bool = True
     ) -> dict[str, list[Heartbeat]]:
-        """Run name to the heartbeats of the active runs.
-
-        `note`: whether to also note their processes and out-of-memory counters for a later `look`.
-        """
+        """Run name to heartbeats of active runs; `note`: also note their processes for `look`."""
         if note:
             self._note_all(cases)
         return {case.run: hang.beats(case) for case in cases}

@@ -35,10 +35,7 @@ class PlainPickleError(ValueError):
 
 
 def load(data: bytes) -> object:
-    """The value in the pickle `data`; a container may occur twice, even within itself.
-
-    Raises `PlainPickleError`.
-    """
+    """The pickled value, whose containers may contain themselves. Raises `PlainPickleError`."""
     if len(data) > MAX_BYTES:
         raise PlainPickleError(f"larger than {MAX_BYTES} bytes")
     try:

@@ -151,10 +151,7 @@ def family(
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
-    """Whether one of these processes listens on a TCP port.
-
-    Also True if some process does and the descriptors of these cannot be read.
-    """
+    """Whether one of the processes listens on a port; True if it is unknown whose the socket is."""
     sockets = set()
     for table in ("net/tcp", "net/tcp6"):
         for line in read_text(proc / table, _MAX_TABLE).splitlines()[1:]:

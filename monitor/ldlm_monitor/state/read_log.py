@@ -83,10 +83,7 @@ _Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]
 
 
 class ReadLog:
-    """In which order bytes and host records arrived, stored in the state store's database.
-
-    `last`: the highest number that was given to a row; it never falls.
-    """
+    """The order in which bytes and host records arrived; `last`: the highest row number given."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -175,10 +172,7 @@ class ReadLog:
             )
 
     def forget_others(self, present: Collection[str]) -> dict[str, int]:
-        """Drop the rows of files not in `present`, which cannot be read again.
-
-        Returns by path how many of their bytes had been read.
-        """
+        """Drop the rows of files not in `present`; return path to the number of bytes lost so."""
         lost: dict[str, int] = {}
         gone = [(key, self._ids.pop(key)) for key in self._ids.keys() - present]
 
