@@ -20,7 +20,7 @@ from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.config.settings import SECTIONS, Settings, is_secret
 from ldlm_monitor.model.errors import ConfigError
 
-ENV_PREFIX = "LDLM_"
+ENV_PREFIX = "LDLM_"  # of every setting's environment variable
 DEFAULT_FILE = Path("ldlm-monitor.toml")  # in the working directory
 _MOVED = ("route", "inhibit_rules", "time_intervals")
 """Tables of earlier versions, refused with a hint to what replaces them."""

@@ -29,8 +29,8 @@ SEVERITIES: Final[tuple[str, ...]] = get_args(Severity)
 """The severities, the worst first."""
 DIGESTS_A_REPEAT: Final = 24
 """Intervals of a digest after which it is repeated: by default a day, as an info is not urgent."""
-_QUIET = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: +(\S+))?")
-_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+_QUIET = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: +(\S+))?")  # start, end, time zone
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")  # hour, minute
 
 
 def severity_rank(severity: str) -> int:

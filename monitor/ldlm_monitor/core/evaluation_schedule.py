@@ -39,11 +39,11 @@ class EvaluationSchedule:
         self.busy_until = -math.inf
 
     def changed(self, at: float) -> None:
-        """An exported value changed at `at`: evaluate slots until no rule can see it any more."""
+        """Note a change of an exported value: slots are evaluated while rules can see it."""
         self.busy_until = at + self._rules.reach + self.interval
 
     def evaluated(self, at: float) -> None:
-        """The slots up to `at` are done."""
+        """Mark the slots up to `at` as done."""
         if at >= self.next:
             self.next = (math.floor(at / self.interval) + 1) * self.interval
 
@@ -77,7 +77,7 @@ class EvaluationThrottle:
         self.due = math.inf
 
     def is_at_once(self, run: str, fact: str, at: float) -> bool:
-        """Whether to judge an urgent fact now; if False, it may have set `due`."""
+        """Whether to judge an urgent fact now; otherwise it is a repetition, or waits for `due`."""
         if at - self._seen.get((run, fact), -math.inf) < REPEAT_SECONDS:
             return False
         self._seen[run, fact] = at
@@ -90,6 +90,6 @@ class EvaluationThrottle:
         return False
 
     def judged(self, at: float) -> None:
-        """Everything up to `at` was judged."""
+        """Note that everything up to `at` was judged."""
         if at >= self.due:
             self.due = math.inf

@@ -18,7 +18,7 @@ from ldlm_monitor.run.quantity import SourceLine
 SeriesFilter: TypeAlias = Callable[[str, Labels], bool]
 """Whether a rule reads the series of a name and labels."""
 MAX_LINE = 2000
-"""Characters of a log line in an alert: Slack refuses sections above 3000, with all texts."""
+"""Characters of a log line in an alert: Slack's 3000 for a section also hold the other texts."""
 
 
 class EvidenceFinder:

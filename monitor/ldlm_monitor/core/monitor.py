@@ -154,7 +154,7 @@ class Monitor:
         return self._own.view()
 
     def restore_counts(self, counts: MonitorView) -> None:
-        """Go on from what was counted before a restart."""
+        """Continue counting from the counters of before a restart."""
         self._own.restore(counts)
 
     def restore_starts(self, starts: Mapping[str, float]) -> None:

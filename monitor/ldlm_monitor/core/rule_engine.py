@@ -24,6 +24,7 @@ from ldlm_monitor.promql.analysis import (
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
+# A rule of time and these can change at a run's stall limit only, for which the run has a timer.
 _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
 )
@@ -42,7 +43,6 @@ class _Question:
         by_time = uses_time(expr)
         # The store records changes by metric name: these expressions can change without one.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
-        # Time alone can change the result; a run's stall limit has a timer of its own.
         self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
 
 

@@ -10,7 +10,7 @@ from ldlm_monitor.model.view import MonitorView
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
 
-_RECORD_TYPES = ("sample", "event", "heartbeat")
+_RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prometheus advises
 
 
 class SelfCounts:

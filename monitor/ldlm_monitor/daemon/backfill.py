@@ -286,4 +286,4 @@ class Backfill:
             return 0
 
 
-_ACTIVE = ("pending", "firing")
+_ACTIVE = ("pending", "firing")  # the states of an alert that has not ended

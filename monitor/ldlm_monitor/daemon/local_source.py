@@ -170,7 +170,7 @@ def _numbered(
     return shown[::-1] if back else shown
 
 
-# Nine or ten digits: Unix seconds of 1973 to 2286.
+# Nine or ten digits: Unix seconds of 1973 to 2286. A wall clock: as loggers print it, without zone.
 _ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
 _WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
 _LOOKED_AT = 400

@@ -79,7 +79,7 @@ class _Asked:
 
 
 class Probing:
-    """Decides which runs to look at, in one thread; `ring` is called when findings are ready."""
+    """Decides which runs to look at; not thread-safe. `ring` is called when findings are ready."""
 
     def __init__(self, host: HostProbe, ring: Callable[[], None]) -> None:
         self._host = host

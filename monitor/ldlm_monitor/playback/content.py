@@ -34,6 +34,7 @@ Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024
 """Bytes before a stretch that are searched for a progress bar: a choice, hundreds of redraws."""
+# A date and time of ISO 8601 with a zone; some loggers print the fraction after a comma.
 _STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _ROW_TIME = re.compile(
     rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,}(?:\.\d+)?)|"(' + _STAMP + rb')")'
@@ -178,7 +179,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
 
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
-    """Facts in a log's head that lead to its launch's files. Raises `TimeoutError` (dead mount)."""
+    """Facts in a log's head that lead to its launch's files. Raises `TimeoutError` (no answer)."""
     head = _head(log, disk)
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
     return LaunchFacts(
@@ -202,7 +203,7 @@ def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
 
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
-    """The run in a callback's first row; None in other files. Raises `TimeoutError` (dead mount)."""
+    """The run in a callback's first row; None in other files. Raises `TimeoutError` (no answer)."""
     try:
         header = json.loads(_head(path, disk).split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)

@@ -26,7 +26,7 @@ from ldlm_monitor.source.split import Splitter, split
 APART_SECONDS = 0.2
 """Rows whose times span less are one piece, for speed: far below the evaluation interval."""
 ALONE_APART_SECONDS = 5.0
-"""The same for a single file, whose rows no other file's separate: the evaluation interval."""
+"""The same for a single file, as no other file's rows can come between: an evaluation interval."""
 EXACT_APART_SECONDS = 0.0
 """The same where the rows of several files must keep the exact order of their times."""
 _Entry: TypeAlias = tuple[float, float, int, int, Chunk]

@@ -200,7 +200,7 @@ class HistoryFile:
         return start, places[start]
 
     def _stretch(self, start: int, stop: int, written_at: float) -> Stretch:
-        """Bytes `start` to `stop`, without the start of the file where a gap is left out."""
+        """Bytes `start` to `stop`; of a file that is read in two parts, only from the second on."""
         parts = (span.start for span in self._spans if start < span.start < stop)
         if start == 0 and self.note:
             start = next(parts, start)

@@ -40,7 +40,7 @@ class MemoryGroups:
     kills: dict[Path, int] = field(default_factory=dict)
 
     def note(self, mount: Path, *, goes_on: bool) -> None:
-        """Set the counts with which `events` compares; a run that `goes_on` survived these kills."""
+        """Set the counts with which `events` compares; a run that `goes_on` survived the kills."""
         for group in {*self.groups.values()}:
             for around in upwards(group, mount):
                 if (goes_on or around not in self.kills) and (seen := look(around)):

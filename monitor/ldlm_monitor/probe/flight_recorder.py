@@ -33,7 +33,7 @@ _DEFAULTS = (
 _USUAL = ("nccl_trace_rank_", "comm_lib_trace_rank_")
 """File names that count in any folder: the defaults', which people keep in paths of their own."""
 _RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
-_RANKS = re.compile(r"\d{1,7}")
+_RANKS = re.compile(r"\d{1,7}")  # seven digits: more than any training has ranks
 MAX_FILES = 4096
 """Ranks whose dumps are read, as many as an event lists; a shared folder has all ranks' dumps."""
 MAX_LISTED = 50_000  # names that are read of one folder: /tmp of a busy host has thousands
@@ -42,6 +42,7 @@ _MAX_TEXT = 200
 """Characters of a text field, because anyone may have written the file; names are shorter."""
 _MAX_TENSORS = 8  # per collective: enough to see that shapes differ
 _MAX_FRAMES = 64  # per stack; the training's own frame is within the first ones
+# Parts of file names in stacks that are not the training's code.
 _LIBRARIES = ("site-packages/", "dist-packages/", "/torch/distributed/", "threading.py")
 
 

@@ -20,7 +20,7 @@ from ldlm_monitor.probe import process
 PATTERN = "heartbeat_rank*"  # the callback's file names
 MAX_PAGES = 4096  # pages read per look: a shared folder may have those of thousands of ranks
 _TRIES = 20
-"""Reads until two are alike: a store takes nanoseconds, so a page that differs more is none."""
+"""Reads until two are alike: a store takes nanoseconds; a page that changes on is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ _STATES = {
     **dict.fromkeys("ZX", "zombie"),
 }
 """The kernel's letters (proc(5), /proc/PID/stat) to the words in an event."""
-_ENDED = ("gone", "zombie")
+_ENDED = ("gone", "zombie")  # "gone": no process of this pid and start time
 
 log = logging.getLogger(__name__)
 

@@ -90,7 +90,7 @@ class Suspect:
 
 
 def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> list[Suspect]:
-    """The suspects of the job whose RAS listens on `address`. Raises `RasError` after `seconds`."""
+    """The suspects of the job whose RAS is at `address`, within `seconds`. Raises `RasError`."""
     until = time.monotonic() + seconds
     commands = (
         f"CLIENT PROTOCOL 2\nTIMEOUT {max(1, round(min(RAS_SECONDS, seconds - 1)))}\n"

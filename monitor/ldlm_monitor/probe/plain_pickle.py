@@ -27,7 +27,7 @@ _PLAIN = (
 )
 """The opcodes that protocols 2 to 5 and torch's own writer use for data. LONG4 is left out: it is
 for integers of more than 255 bytes, which no field of a dump needs."""
-_PYTHON_UNPICKLER: Any = vars(pickle)["_Unpickler"]
+_PYTHON_UNPICKLER: Any = vars(pickle)["_Unpickler"]  # the one in C has no table to shorten
 
 
 class PlainPickleError(ValueError):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ldlm_monitor.callback.rank import RANK_VARIABLES
 
-PROC = Path("/proc")
+PROC = Path("/proc")  # proc(5)
 TICKS = os.sysconf("SC_CLK_TCK")  # the kernel's units of CPU time and of start times, per second
 _MAX_FDS = 4096
 """Descriptors read of one process; trainers with thousands of loaders' pipes stay below."""
@@ -28,8 +28,8 @@ _MAX_TEXT = 16 * 1024  # bytes read of other files in /proc and /sys, which have
 _HOPS = 4  # pipes between the training and its log. `train | sed | tee` has two; more are rare
 _STATUS_FIELD = 49  # index of exit_code in /proc/PID/stat after the name (proc(5), field 52)
 _LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp (Linux, include/net/tcp_states.h)
-_BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)
-_FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
+_BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)  # of /proc/stat, Unix seconds
+_FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)  # of fdinfo: those of open(2), octal
 
 
 @dataclass(frozen=True, slots=True)

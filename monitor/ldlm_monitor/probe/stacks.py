@@ -32,7 +32,7 @@ _MAX_STACKS = 256 * 1024
 _MAX_THREADS = 64  # kept: the last ones, as the main thread is at the end of a dump
 _MAX_FRAMES = 64  # kept of a thread: the innermost, among which are the user's code and torch's
 _MAX_TEXT = 256  # characters of a file or function name, which anyone may have written
-_FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')
+_FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')  # as faulthandler writes it
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 """Signals without a meaning of their own (signal(7)); all others are never sent."""
 _QUIET_SECONDS = 0.1
