@@ -65,7 +65,7 @@ def check_mode(status: os.stat_result, file: Path, key: str) -> None:
     the monitor could not read it otherwise. libpq has a similar rule for keys
     (https://www.postgresql.org/docs/current/libpq-ssl.html).
     """
-    ours = status.st_uid == os.geteuid()
+    ours = status.st_uid == os.geteuid()  # then no rights for others; else group may read (0o040)
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
         return
     raise ConfigError(

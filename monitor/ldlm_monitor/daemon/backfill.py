@@ -124,7 +124,7 @@ class Backfill:
             self._follower.add(path)
         else:
             self.pass_over(path, found.offset)
-        log.info("%s: goes on with %s", path, found.name)
+        log.info("%s: has the content of %s; reading continues there", path, found.name)
 
     def pass_over(self, path: Path, offset: int | None = None) -> None:
         """Follow a file from `offset` on; None: from its present end."""

@@ -37,7 +37,7 @@ _ALIKE = frozenset(
 """Operations whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"  # torch's description of the group of all ranks
 FILES_SKEW_SECONDS = 60.0
-"""Dumps so much older than the last step count: a choice, for a file server without NTP."""
+"""Dumps so much older than the last step count too: a file server's clock may be behind."""
 _MAX_FINDINGS = 4  # hanging groups in a verdict; a person reads one or two
 _MAX_CALLS = 8  # different calls of one collective in a finding; the message shows three
 _FETCH_SECONDS = 1.0  # for one rank's recorder, so that a rank that hangs leaves time for others

@@ -179,7 +179,7 @@ class HostProbe:
                 age = max(  # until the last progress; a second at least, against division by zero
                     case.last_progress_at - seen.booted_at - each.started / process.TICKS, 1.0
                 )
-                look["usual_cores"] = round((used + moved) / age, 4)
+                look["usual_cores"] = round((used + moved) / age, 4)  # may be far below one core
                 if (place := process.waits_in(each.pid, self._proc)) is not None:
                     look["waits_in"] = place
             looks[rank] = look

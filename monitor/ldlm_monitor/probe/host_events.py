@@ -11,7 +11,7 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 MAX_SHOWN = 64  # processes in an event: more than a host has ranks, and some KiB
 MAX_RANKS = 4096  # ranks in one field, so that an event stays below a few tens of KiB
 MAX_MESSAGE = 1000
-"""Characters of an event's message, which is one line of an alert."""
+"""Characters of an event's message: a sentence of a finding with ranks and a frame is shorter."""
 
 
 def folders(case: ProbeCandidate) -> set[Path]:

@@ -92,6 +92,7 @@ class Suspect:
 def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> list[Suspect]:
     """The suspects of the job whose RAS is at `address`, within `seconds`. Raises `RasError`."""
     until = time.monotonic() + seconds
+    # RAS takes whole seconds, 1 at least; one second of ours is for the connection and the answer.
     commands = (
         f"CLIENT PROTOCOL 2\nTIMEOUT {max(1, round(min(RAS_SECONDS, seconds - 1)))}\n"
         "SET FORMAT json\nVERBOSE STATUS\n"
@@ -103,7 +104,7 @@ def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> lis
             while len(received) < MAX_BYTES:
                 # Above 0, which would mean non-blocking.
                 connection.settimeout(max(until - time.monotonic(), 0.001))
-                part = connection.recv(65_536)
+                part = connection.recv(65_536)  # bytes: any size does, larger ones save calls
                 if not part:
                     break
                 received += part
@@ -115,7 +116,7 @@ def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> lis
 def address_of(text: str) -> tuple[str, int] | None:
     """Host and port of `NCCL_RAS_ADDR`'s `HOST:PORT` or `[IPv6]:PORT`; None for other texts."""
     host, _, port = text.strip().rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
+    if not port.isdecimal() or int(port) > 65535:  # the highest TCP port
         return None
     return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
 

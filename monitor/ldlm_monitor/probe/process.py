@@ -93,9 +93,9 @@ def look(pid: int, proc: Path = PROC) -> Process | None:
     return Process(
         pid=pid,
         parent=int(fields[1]),
-        started=int(fields[19]),
+        started=int(fields[19]),  # proc(5)'s field 22: it counts from 1, pid and name are cut off
         state=state,
-        ticks=int(fields[11]) + int(fields[12]),
+        ticks=int(fields[11]) + int(fields[12]),  # utime and stime
         status=int(fields[_STATUS_FIELD]) if state in "ZX" else None,
     )
 
@@ -156,7 +156,7 @@ def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
     for table in ("net/tcp", "net/tcp6"):
         for line in read_text(proc / table, _MAX_TABLE).splitlines()[1:]:
             fields = line.split()
-            local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""
+            local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""  # 9: the inode
             if local and int(local, 16) == port and fields[3] == _LISTENING:
                 sockets.add(f"socket:[{fields[9]}]")
     held = [target for pid in pids for _, target in _descriptors(pid, proc)]

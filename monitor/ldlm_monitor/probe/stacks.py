@@ -41,7 +41,7 @@ _POLL_SECONDS = 0.01  # between two looks at the stack file: the dump appears wi
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 """Parts of file names that are not the user's code: installed packages and Python's own."""
 _MAX_RECORDED = 64 * 1024 * 1024
-"""Bytes of a recorder's answer: 2,000 entries with stacks are a few MiB, as JSON."""
+"""Bytes of a recorder's answer, to bound the memory: 2,000 entries with stacks are a few MiB."""
 _RECORDER_PATH = "/handler/fr_trace_json"  # of torch's `_WorkerServer`
 _PEER = struct.Struct("3i")  # `struct ucred`: pid, uid, gid (unix(7))
 _WAITING = (

@@ -58,7 +58,7 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # the owner alone
             try:
                 return self._connect()
             except sqlite3.DatabaseError as error:

@@ -172,7 +172,7 @@ class ReadLog:
             )
 
     def forget_others(self, present: Collection[str]) -> dict[str, int]:
-        """Drop the rows of files not in `present`; return path to the number of bytes lost so."""
+        """Drop the rows of files not in `present`; return path to the read bytes that are lost."""
         lost: dict[str, int] = {}
         gone = [(key, self._ids.pop(key)) for key in self._ids.keys() - present]
 

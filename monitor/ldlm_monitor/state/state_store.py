@@ -47,7 +47,7 @@ class State:
 
 
 _STATE: TypeAdapter[State] = TypeAdapter(State)
-_FIELDS: dict[str, TypeAdapter[Any]] = {
+_FIELDS: dict[str, TypeAdapter[Any]] = {  # each read by itself: a damaged one spoils no other
     name: TypeAdapter(kind) for name, kind in get_type_hints(State).items()
 }
 
