@@ -93,8 +93,8 @@ class Dispatcher:
     ) -> None:
         """Send news, and of history the alerts that still fire, unless they were sent before.
 
-        `passed`: pairs of a transition and whether it is news. `recent`: whether the run of the
-        history was active so lately that its alerts are worth sending.
+        `passed`: pairs of a transition and whether it is news. `recent`: whether the run was active
+        recently enough (`pump.NEWS_SECONDS`) for alerts of its history to be sent.
         """
         sent = set(self._outbox.firing_keys())
         before: dict[str, Transition] = {}

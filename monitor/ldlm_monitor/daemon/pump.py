@@ -45,7 +45,7 @@ COMMIT_SECONDS = 10.0
 """Between two commits without a transition: a restart after a kill judges so much again."""
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""An alert in history is sent only if its run was active so lately; older failures are known."""
+"""An alert in history is sent only if its run was active within this time: others are known."""
 
 log = logging.getLogger(__name__)
 

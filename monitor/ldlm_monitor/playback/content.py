@@ -85,7 +85,7 @@ class Stretch:
         return clock_marks(self.backlog.part(start, self.start), start)
 
     def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
-        """Groups of rows that span less than `apart` seconds: first offset, last time (Unix s).
+        """First offset and last time (Unix s) of groups of rows that span less than `apart` s.
 
         Rows of equal time are in one group. The first row is a group of its own: bytes before it
         that have no time get its time.

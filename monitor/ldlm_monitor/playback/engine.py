@@ -43,7 +43,7 @@ class Playback:
         self.speed = speed or next((s for s in SPEEDS if length <= s * WHOLE_SECONDS), SPEEDS[-1])
 
     def rewind(self) -> None:
-        """Begin again."""
+        """Load the reel again, and play it from its start."""
         self._reel = self._load()
         self._pieces = iter(self._reel.pieces)
         self._next: Piece | None = next(self._pieces, None)

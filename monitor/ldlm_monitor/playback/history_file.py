@@ -20,7 +20,7 @@ from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.read_log import Arrival
 
 ROWS_BUDGET = 8
-"""The factor of `budget` for JSON lines, which are parsed faster and say more per byte."""
+"""The factor of `budget` for JSON lines, which are parsed faster and have the exact values."""
 Piece: TypeAlias = tuple[float, float, Chunk]
 """Bytes with their time (Unix seconds) and their order among those of the same time."""
 UNSEEN = math.inf
@@ -173,7 +173,7 @@ class HistoryFile:
             yield from self.backlog.chunks(self._now, span.end)
 
     def _choose_spans(self, budget: int | None, disk: Disk) -> list[ByteSpan]:
-        """The parts to read: the start, within `budget`, and all from the restart's range on."""
+        """The parts to read, within `budget`; after a restart, always all behind the judged end."""
         size, line = self.backlog.size, 1
         start = 0 if self.seen is None else size
         if budget is None or self.form == "frames":

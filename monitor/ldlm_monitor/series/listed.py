@@ -23,7 +23,7 @@ class ListedSeries(Storage):
         self._now = now
 
     def add(self, labels: Labels, samples: Iterable[tuple[float, float | None]]) -> None:
-        """Append (Unix seconds, value or ENDED) pairs; of two at one time the later one counts.
+        """Append pairs of Unix seconds and a value or ENDED; of equal times the later pair counts.
 
         Raises ValueError if a time lies before one that the series already has.
         """

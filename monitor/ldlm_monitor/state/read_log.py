@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS observed (
     record TEXT NOT NULL
 );
 """
+"""Tables of the followed files (`key` as of `file_key`), `Arrival`s and `ObservedRecords`."""
 MAX_ARRIVALS = 200_000
 """Rows of arrivals: about 10 MB, read in half a second. One log that grows every second fills
 them in two days, 64 such logs in an hour. Then each two neighbours in the older half become one

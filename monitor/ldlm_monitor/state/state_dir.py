@@ -28,7 +28,7 @@ def default_state_dir(files: Sequence[str], base: Path) -> Path:
 
 
 class StateDir:
-    """The folder, locked against a second daemon on the same inputs; only its owner may enter.
+    """The state folder, locked against a second daemon on the inputs; only its owner may enter.
 
     `notice`: one line for the user about the folder, or None. If the folder cannot be written,
     `path` is a temporary one, nothing is locked, and nothing survives a restart. Raises
