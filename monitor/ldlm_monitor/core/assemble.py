@@ -1,4 +1,4 @@
-"""From settings to the monitor that they ask for."""
+"""Builds the monitor that the settings describe."""
 
 from collections.abc import Callable
 
@@ -18,8 +18,8 @@ def assemble(
 ) -> Monitor:
     """A new monitor with the settings' rules, formats and limits.
 
-    `stopwatch` times evaluations; `parser` is one of the settings' formats. Raises `RuleError`
-    and `FormatError`.
+    `stopwatch`: a clock (seconds) that times evaluations. `parser`: one made earlier of the same
+    formats. Raises `RuleError` and `FormatError`.
     """
     return Monitor(
         rules=rules_of(settings),
@@ -33,7 +33,7 @@ def assemble(
 
 
 def rules_of(settings: Settings) -> RuleSet[Expression]:
-    """The settings' rules, the packaged ones where none are named. Raises `RuleError`."""
+    """The rules that the settings name, otherwise the packaged ones. Raises `RuleError`."""
     return load_rules(list(settings.rules) or packaged_rules(), parse)
 
 

@@ -27,8 +27,7 @@ from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
 
-RECENT = 500
-"""Events and transitions that a snapshot has, the last ones."""
+RECENT = 500  # events, and transitions, in a snapshot: more than a screen shows, and cheap to copy
 
 
 class Monitor:
@@ -36,8 +35,8 @@ class Monitor:
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs` are those of which records came. `clock`: how far time has passed, Unix seconds; -inf
-    before the first call. `version` changes whenever anything did that a snapshot shows.
+    `runs`: the runs that have records. `clock`: the time up to which everything was judged, Unix
+    seconds; -inf before the first call. `version` changes with anything that a snapshot shows.
     """
 
     def __init__(
@@ -51,10 +50,10 @@ class Monitor:
         stall: StallSettings | None = None,
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
-        """Seconds, all of them; `stopwatch` only times evaluations for the monitor's own metric.
+        """Durations are seconds; their defaults are those of `config.Settings`.
 
         `evaluation_interval`: the grid of scrapes and evaluations. `end_series_after`: how long
-        a run's series stay after it finished, crashed or was killed.
+        a run's series stay after its end. `stopwatch` times evaluations for a metric only.
         """
         self.names = names or RunNames()
         self._parser = parser or Parser()
@@ -74,11 +73,7 @@ class Monitor:
         self.version = 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
-        """Take in new bytes of one file, read at `now` (Unix seconds).
-
-        `counted`: they count in the monitor's own metrics, which bytes that are read a second
-        time, after a restart, do not.
-        """
+        """Take in bytes read at `now` (Unix seconds); a restart reads some again, not `counted`."""
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.set_chunk(chunk)
@@ -95,7 +90,7 @@ class Monitor:
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
-        """Take in records read at `now`; one with its own time is judged then, or at the clock."""
+        """Take in records read at `now`; each is judged at its own time, but not before `clock`."""
         transitions: list[Transition] = []
         for record in records:
             at = now if record.time is None else min(record.time, now)
@@ -104,14 +99,14 @@ class Monitor:
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
-        """Let time pass up to `now`: stalls, `for`, staleness, evaluations due.
+        """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.
 
-        Each happens at its own time: how often this is called changes nothing.
+        Each runs at its own time, so that the result does not depend on how often this is called.
         """
         return self._complete_blocks(now) + self._advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
-        """The files have ended at `now`: complete what was open and decide what was doubtful."""
+        """End the files at `now`: complete open records and decide how each run ended."""
         transitions: list[Transition] = []
         for path in paths:
             transitions += self.observe(self._parser.finish(path), now)
@@ -120,29 +115,28 @@ class Monitor:
         return transitions + self._evaluate(max(now, self.clock))
 
     def due(self) -> float | None:
-        """When `tick` should be called at the latest, None if nothing is to come by itself."""
+        """When `tick` must be called at the latest (Unix seconds); None if no timer runs."""
         silent = self._parser.open_until()
         earliest = min(self._due(self._schedule.due()), math.inf if silent is None else silent)
         return None if math.isinf(earliest) else earliest
 
     def _due(self, slot: float) -> float:
-        """When the next timer is due, where `slot` is the next of the grid; infinite: never."""
         return min(slot, self.runs.due(), self._rules.due(), self._throttle.due)
 
     def count_dropped(self, reason: str, count: int = 1) -> None:
-        """Count what the edge had to drop, or could not read."""
+        """Count records or files that the daemon had to drop, or could not read."""
         if count:
             self._own.dropped(reason, count)
             self._changed(max(self.clock, 0.0))
 
     def note_edge(self, points: list[Point]) -> None:
-        """What the edge exports of itself joins the next scrape, so that rules see it."""
+        """Add the daemon's own metrics to the next scrape, so that rules see them."""
         if points != self._own.edge:
             self._own.edge = points
             self._changed(max(self.clock, 0.0))
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
-        """Judge by other rules and limits from now on; alerts of the same rule go on."""
+        """Judge by other rules and stall limits from now on; alerts of the same rule go on."""
         self._rules.replace_rules(rules)
         self.runs.set_stall(stall)
         self._changed(max(self.clock, 0.0))
@@ -156,19 +150,19 @@ class Monitor:
         return self._rules.starts().keys()
 
     def counts(self) -> MonitorView:
-        """What was counted since the first start."""
+        """The monitor's own counters since its first start."""
         return self._own.view()
 
     def restore_counts(self, counts: MonitorView) -> None:
-        """Go on from what was counted before a restart."""
+        """Continue counting from the counters of before a restart."""
         self._own.restore(counts)
 
     def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Give active alerts the earlier start times that were known before a restart, by key."""
+        """Set active alerts' starts to those of before a restart (alert key: Unix seconds)."""
         self._rules.restore_starts(starts)
 
     def carry_over(self, alerts: Iterable[AlertView]) -> list[Transition]:
-        """Go on with alerts of before a restart: see `RuleEngine.carry_over`."""
+        """Continue alerts of before a restart: see `RuleEngine.carry_over`."""
         found = self._rules.carry_over(alerts, self.clock)
         self._changed(max(self.clock, 0.0))
         return [
@@ -177,7 +171,7 @@ class Monitor:
         ]
 
     def snapshot(self) -> Snapshot:
-        """Everything a reader may see, as it stands at the last feed or tick."""
+        """Everything that views show, as of the last `feed` or `tick`."""
         healths = self._rules.healths()
         return Snapshot(
             version=self.version,
@@ -208,7 +202,7 @@ class Monitor:
         return transitions + self._judge_at_once(run.name, urgent, max(now, self.clock))
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
-        """Take in lines, each at its own time: as one by one, in parts in which nothing is due."""
+        """Take in lines at their own times; those between two timers together, as a speed-up."""
         transitions: list[Transition] = []
         start = 0
         while start < len(block):
@@ -243,7 +237,7 @@ class Monitor:
         return self._evaluate(at)
 
     def _complete_blocks(self, now: float) -> list[Transition]:
-        """Take in the records of several lines that were complete by their silence before `now`."""
+        """Take in multi-line records that silence completed by `now`."""
         transitions: list[Transition] = []
         while (silent := self._parser.open_until()) is not None and silent <= now:
             transitions += self.observe(self._parser.tick(silent), silent)

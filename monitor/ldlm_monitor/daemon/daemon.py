@@ -1,4 +1,4 @@
-"""The engine room: which threads there are, and what each is given."""
+"""Starts the daemon: builds its parts, starts their threads, and runs the pump's loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
-"""How long the end waits for a receiver's answer."""
+"""How long the end waits for each sender; after a later answer the message is sent twice."""
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ def run(
     signals: Signals,
     opened: Callable[[Source, str], None] = lambda source, url: None,
 ) -> Snapshot:
-    """Follow the files until `signals` ends it; returns the last snapshot.
+    """Follow the files until `signals` ends it; return the last snapshot.
 
-    `load` reads the settings anew on SIGHUP. `opened` gets the source of a screen and the URL of
-    this daemon once it serves. Raises `UsageError` where the settings cannot be used, or where a
+    `load` reads the settings again on SIGHUP. `opened` is called with the screen's source and the
+    daemon's URL once it serves. Raises `UsageError` if the settings cannot be used, or if a
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
@@ -65,7 +65,7 @@ def run(
         policies = {each.name: policy_of(settings, each) for each in receivers}
         outbox = Outbox(state.path / "outbox.sqlite", policies, silences)
         stack.callback(outbox.close)
-        # Before what was known is read again, which may take long: what waits goes out at once.
+        # Started before the logs are read again, which may take long: waiting messages go first.
         posting = list(couriers(settings, outbox, receivers))
         _start(posting, stack)
         store = StateStore(state.path / "ledger.sqlite")
@@ -162,9 +162,9 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     try:
         pump.reload(load())
     except UsageError as problem:
-        log.error("%s; going on with what was loaded before", problem)
+        log.error("%s; the settings and rules loaded before stay in use", problem)
         return str(problem)
-    log.info("settings and rules are loaded anew")
+    log.info("settings and rules were reloaded")
     return ""
 
 
@@ -177,7 +177,6 @@ def _start(
 
 
 def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | None:
-    """Asks this host of runs that stall, unless the user does not want it asked."""
     if not settings.probe.enabled:
         return None
     probing = Probing(HostProbe(), lambda: waker.ring(Path()))
@@ -205,7 +204,7 @@ def _greet(
         log.error("%s", state.notice)
     log.info("metrics on %s/metrics, state in %s", url, state.path)
     for argument in pump.inputs.patterns.missing():
-        log.info("%s: nothing there yet, waiting for it", argument)
+        log.info("%s: does not exist yet, waiting for it", argument)
     if not receivers and not settings.alertmanager.urls:
         log.info("%s", how_to_configure())
     sys.stdout.flush()

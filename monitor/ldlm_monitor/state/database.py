@@ -1,4 +1,4 @@
-"""One SQLite file that may fail at any moment, and never takes the monitor with it."""
+"""One SQLite file; where it fails (disk full, damaged, read-only), memory replaces it."""
 
 import logging
 import sqlite3
@@ -11,18 +11,18 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_BUSY_SECONDS = 5.0
+"""Result codes (https://sqlite.org/rescode.html) of a file whose content is unusable."""
+_BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
 
 log = logging.getLogger(__name__)
 
 
 class Database:
-    """One connection, shared by all threads one at a time.
+    """One connection, used by one thread at a time.
 
-    A damaged file is moved aside and a fresh one begun; where a file cannot be written at all,
-    and from the moment when it cannot be any more, the data are kept in memory. Either is logged
-    in one line. A commit survives the end of the process; with `durable` the loss of power too,
-    for a write to the disk each.
+    A damaged file is renamed and replaced by a new one. From the first failed write on, the data
+    are kept in memory. Both are logged in one line. A commit survives the end of the process;
+    with `durable` it also survives a loss of power, at the cost of one disk sync per commit.
     """
 
     def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
@@ -33,9 +33,9 @@ class Database:
         self._connection = self._open()
 
     def run(self, work: Work[T]) -> T:
-        """What `work` returns, its writes committed: all of them, or none.
+        """Call `work` in one transaction and return its result; an exception rolls it back.
 
-        `work` runs again from the start where the file failed and memory took over.
+        If the file fails, `work` is called a second time, on the copy in memory.
         Raises sqlite3.ProgrammingError after `close`.
         """
         with self._lock:
@@ -52,17 +52,17 @@ class Database:
         return self.run(lambda db: db.execute(query).fetchall())
 
     def close(self) -> None:
-        """Release the file; it is complete at any time, so this loses nothing."""
+        """Close the file. Every commit is in it already."""
         with self._lock:
             self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # the owner alone
             try:
                 return self._connect()
             except sqlite3.DatabaseError as error:
-                # SQLITE_ERROR: the tables are those of another version.
+                # SQLITE_ERROR: the schema does not fit the tables, which another version made.
                 if _primary(error) not in (*_DAMAGED, sqlite3.SQLITE_ERROR):
                     raise
                 self._move_aside(error)
@@ -72,7 +72,8 @@ class Database:
             return _prepare(_connection(), self._schema)
 
     def _connect(self) -> sqlite3.Connection:
-        self._path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
+        # The owner alone: the file contains log lines. SQLite gives -wal and -shm the same mode.
+        self._path.touch(mode=0o600)
         self._path.chmod(0o600)
         connection = _connection(str(self._path))
         try:
@@ -97,8 +98,8 @@ class Database:
             if companion.exists():
                 companion.rename(aside.with_name(aside.name + suffix))
         log.error(
-            "%s: damaged, or of another version (%s); kept as %s, a new one is begun; alerts that"
-            " waited in it to be sent are not sent",
+            "%s: damaged, or of another version (%s); kept as %s, and replaced by a new file;"
+            " alerts in it that were not sent yet will not be sent",
             *(self._path, error, aside.name),
         )
 
@@ -116,25 +117,25 @@ class Database:
 
     def _log_memory(self, error: OSError | sqlite3.Error) -> None:
         log.error(
-            "%s: cannot be used (%s); alerts that wait to be sent are kept in memory only; free"
-            " the disk or choose another --state-dir, and restart",
+            "%s: cannot be used (%s); alerts that are not sent yet are kept in memory only; free"
+            " space on the disk or choose another --state-dir, and restart",
             self._path,
             error.strerror if isinstance(error, OSError) else error,
         )
 
 
 def _of_the_file(error: sqlite3.Error) -> bool:
-    """Whether the file failed (full, locked, read-only, damaged), and not our use of it."""
+    """Whether the file failed (full, locked, read-only, damaged), rather than our statement."""
     return isinstance(error, sqlite3.OperationalError) or _primary(error) in _DAMAGED
 
 
 def _primary(error: sqlite3.Error) -> int:
-    """The primary result code of an extended one."""
+    """The primary result code: the low 8 bits of SQLite's extended code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _connection(name: str = ":memory:") -> sqlite3.Connection:
-    """Transactions are ours to begin (`isolation_level`), threads ours to keep apart."""
+    """A connection without implicit transactions: `_transact` begins them, under the lock."""
     return sqlite3.connect(
         name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
