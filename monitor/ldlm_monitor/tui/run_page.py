@@ -27,16 +27,16 @@ from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Line, StyledSpan, b
 from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
-_POINTS = 1024
-_SMALL = (
+_POINTS = 1024  # buckets of a curve: two a cell, on a screen of 512 columns
+_SMALL = (  # titles of the small curves; of the quantities, the first that the run has is drawn
     ("grad norm", ("grad_norm",)),
     ("lr", ("learning_rate",)),
     ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _RANKS_SHARE = 0.4
-"""Of the page's height at most; a page below _LOW lines shows the worst ranks only."""
-_LOW = 28
+"""Of the page's height at most; a page below `_LOW` lines shows the worst ranks only."""
+_LOW = 28  # a choice above the usual 24, where the loss needs the room
 
 
 class RunPage(Vertical):
@@ -88,7 +88,7 @@ class RunPage(Vertical):
         self._lay_out(self._desk.chosen())
 
     def action_other(self, by: int) -> None:
-        """The run before or after this one."""
+        """Show the run before or after this one."""
         names = sorted(run.name for run in self._desk.snapshot.runs)
         if names:
             here = names.index(self._desk.run) if self._desk.run in names else 0
@@ -96,6 +96,7 @@ class RunPage(Vertical):
             self.look()
 
     def _lay_out(self, run: RunView | None) -> None:
+        # Fewer lines for the other parts as the page gets low: the loss has the rest, at least 6.
         height = self.size.height
         wanted = ranks.needed_height(run, self.size.width) if run else 0
         share = 3 if height < _LOW else int(height * _RANKS_SHARE)
@@ -152,7 +153,7 @@ class RunPage(Vertical):
         return [first, second, third]
 
     def _small(self, width: int, height: int) -> list[Line]:
-        """Four small curves side by side; in one line, only their names and last values."""
+        """Four small curves side by side; in a single line, only their names and last values."""
         run, glyphs = self._desk.chosen(), self._desk.glyphs
         if run is None:
             return []

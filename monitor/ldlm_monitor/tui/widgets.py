@@ -40,9 +40,9 @@ def in_thread(
     *,
     group: str = "default",
 ) -> None:
-    """Call `ask` in a thread, and `arrived` with its result, or `failed`, in the app's.
+    """Call `ask` in a thread, then in the app's `arrived` with the result, or `failed`.
 
-    A later call of the same node and group replaces it: then its result is dropped.
+    A later call with the same node and group drops the result of this one.
     """
 
     def work() -> None:
@@ -63,7 +63,7 @@ def in_thread(
 class PlainScrollBar(ScrollBarRender):
     """A scrollbar of coloured blanks, for terminals with ASCII only."""
 
-    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8  # as many as Textual's, which have eighths
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
@@ -143,7 +143,7 @@ class RowList(ScrollView, can_focus=True):
         self.cursor = 0
 
     def show(self, count: int, *, shifted: int = 0) -> None:
-        """Show `count` rows, `shifted` of them new and above the old ones."""
+        """Show `count` rows, of which `shifted` are new and stand above the old ones."""
         self.count = count
         self.cursor = max(min(self.cursor + shifted, count - 1), 0)
         self.virtual_size = Size(self.size.width, count)
@@ -242,7 +242,7 @@ class DetailPage(Vertical, Generic[_T]):
 
     @property
     def selected(self) -> _T | None:
-        """The item at the cursor; None: there is none."""
+        """The item at the cursor; None if the page has no items."""
         return self.items[self.rows.cursor] if self.items else None
 
     def show(self, items: list[_T], *, to_end: bool = False) -> None:

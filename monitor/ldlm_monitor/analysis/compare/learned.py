@@ -28,11 +28,11 @@ from ldlm_monitor.text.format import duration
 WINDOW = 0.1
 """The loss at a point is the mean over this share of the steps before it: the last tenth."""
 ENOUGH = 2 * LEAST_VALUES
-"""Twice the least, so that thinning and blocks leave enough."""
+"""Values wanted in a window: twice the least, because neighbours are correlated."""
 REACH = 0.5
-"""Where a tenth holds fewer than `ENOUGH` values, up to half of it is taken."""
+"""A window with fewer than `ENOUGH` values is widened, up to this share of the steps."""
 PAIRED = 0.9
-"""Runs that share so many of their steps are compared step by step."""
+"""Share of their steps that runs must have in common to be compared by pairs of values."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
@@ -56,7 +56,7 @@ class Span(View):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run's value of a row, of `count` values, and its difference or why that is not known."""
+    """One run in a row: its value, made of `count` values, and the difference or why none."""
 
     value: float | None
     count: int
@@ -64,7 +64,7 @@ class Seen:
 
 
 def point_of(text: str) -> Point:
-    """`500`: a step; `90s`, `30min`, `2h`: a time. Raises `UsageError`."""
+    """Parse `500`, a step, or `90s`, `30min`, `2h`, a time. Raises `UsageError`."""
     match = _POINT.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
         raise UsageError(
@@ -94,7 +94,7 @@ def places(
 def look(
     columns: Sequence[Column | None], starts: Sequence[float], span: Span, confidence: float
 ) -> Iterator[Seen]:
-    """Each run's mean there, and how it differs from the first run's."""
+    """Each run's mean in the span, and how it differs from the first run's."""
     parts = [
         None if column is None else _part(column, start, span)
         for column, start in zip(columns, starts, strict=True)
@@ -111,7 +111,7 @@ def look(
 
 
 def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:
-    """Step by step where they share their steps, which leaves out what both have in common."""
+    """Step by step if they share their steps, which cancels common noise; otherwise of means."""
     found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []
     if len(shared) >= PAIRED * max(len(base), len(part)):
@@ -131,7 +131,7 @@ def _difference(base: Column, part: Column, unit: str, confidence: float) -> Dif
 def _in_range(
     unit: Literal["step", "time"], scales: Sequence[Sequence[float]], at: Sequence[Point]
 ) -> Iterator[Span]:
-    """Places where all runs have been; so wide that each has enough values, where that helps."""
+    """Windows in the range that all runs have, widened until each run has `ENOUGH` values."""
     first = max(scale[0] for scale in scales)
     last = min(scale[-1] for scale in scales)
     for end in (last, *(place for each, place in at if each == unit)):

@@ -28,7 +28,7 @@ _VALUE = 12
 
 
 def table(comparison: Comparison) -> str:
-    """The runs, the rows, what is missing; ended by a newline. Names are made harmless."""
+    """The runs, the rows, the missing quantities and the notes, as lines; names are sanitised."""
     return "\n".join(_lines(comparison)) + "\n"
 
 
@@ -76,7 +76,7 @@ _REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
 
 
 def value(amount: float | None, unit: str) -> str:
-    """With its unit; bytes in the greatest binary one."""
+    """The amount with its unit, bytes in a binary multiple; `-` for None."""
     if amount is None:
         return "-"
     if unit == "B":
@@ -86,11 +86,11 @@ def value(amount: float | None, unit: str) -> str:
     return f"{amount:.5g}{unit}" if unit else number(amount)
 
 
-GIB = 2.0**30
+GIB = 2.0**30  # bytes
 LEARNED = 6
-"""Losses and accuracies that are drawn at most."""
+"""Losses and accuracies that are drawn at most: with speed and memory, two screens of charts."""
 BUCKETS = 400
-"""A chart is at most about this many pixels wide on screens where it is read."""
+"""Points of a curve at most: a page's chart has about two pixels for each."""
 
 
 def charts(sides: Sequence[Side]) -> list[Figure]:
@@ -125,7 +125,7 @@ def bucketed(
     *,
     color: int = 0,
 ) -> Line:
-    """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
+    """Finite values in at most `BUCKETS` buckets, whose least and greatest values keep spikes."""
     width = math.ceil(len(values) / BUCKETS) or 1
     parts = [values[at : at + width] for at in range(0, len(values), width)]
     return Line(
