@@ -130,6 +130,11 @@ _SIZE = 1000
 """Units of the inner drawing, so that one decimal is finer than a pixel."""
 GUTTER = 46
 """Pixels that the page must leave free left of a chart, for the labels of the y axis."""
+WIDTH = 860
+"""Pixels; a page in portrait at 96 dpi (A4: 794), with room for the labels of the y axis."""
+_MARGIN = 16  # pixels around each chart
+_LEGEND = 110
+"""Characters of all names of a legend, at about seven pixels each in `WIDTH`."""
 
 STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 
@@ -275,13 +280,6 @@ def _labels(ticks: Sequence[float]) -> list[str]:
         if len(set(labels)) == len(labels):
             break
     return labels
-
-
-WIDTH = 860
-"""Pixels; a page in portrait at 96 dpi (A4: 794), with room for the labels of the y axis."""
-_MARGIN = 16  # pixels around each chart
-_LEGEND = 110
-"""Characters of all names of a legend, at about seven pixels each in `WIDTH`."""
 
 
 def page(charts: Sequence[Figure]) -> str:

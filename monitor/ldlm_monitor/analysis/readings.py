@@ -27,11 +27,9 @@ MOSTLY = 0.9
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes
-_KEPT_EVENTS = frozenset(
-    {
-        *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
-        *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
-    }
+_KEPT_EVENTS = (  # those that explain a pause
+    *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
+    *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 )
 
 

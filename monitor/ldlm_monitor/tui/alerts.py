@@ -167,10 +167,7 @@ class AlertsPage(DetailPage[AlertItem]):
         ]
 
     def row(self, item: AlertItem) -> Line:
-        """State, severity, name, age, who suppressed it, summary.
-
-        Widths (cells) hold `RESOLVED`, `critical`, the longest name of the default rules, a time.
-        """
+        """State, severity, name, age, who suppressed it, summary; cells fit the default rules."""
         of, glyphs, severity = item.of, self._desk.glyphs, severity_of(item.of)
         over = isinstance(of, Transition)
         style = "dim" if over or item.reason else severity

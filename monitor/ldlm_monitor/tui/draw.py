@@ -20,6 +20,8 @@ from rich.style import Style
 
 _LONGEST = 4000
 """Characters of one line: more than any screen is wide, and bounded for hostile logs."""
+_PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
+_MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
 
 
 class StyledSpan(NamedTuple):
@@ -131,10 +133,6 @@ def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
     return "".join(c if c.isascii() else _PLAIN.get(c, "?") for c in flat if ord(c) not in _MARKS)
 
 
-_PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
-_MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
-
-
 def width_of(line: Iterable[StyledSpan]) -> int:
     """The number of cells that a line fills."""
     return sum(cell_len(span.text) for span in line)
@@ -192,10 +190,7 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
 
 
 def labelled(head: str, text: str, width: int, style: str = "", *, cells: int = 8) -> list[Line]:
-    """The text in lines of at most `width` cells, with `head` before the first one.
-
-    `cells`: the width of the head; by default that of an alert's longest, `labels`, and a gap.
-    """
+    """The text in lines of `width` cells behind `head` in `cells` (8 hold `labels` and a gap)."""
     return [
         [StyledSpan(f"  {head if index == 0 else '':<{cells}}", "key"), *line]
         for index, line in enumerate(wrap(text, width, style))

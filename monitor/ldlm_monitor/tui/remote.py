@@ -105,10 +105,9 @@ class RemoteSource:
         """A curve from the daemon; None if it has no such curve."""
         asked = {"run": run, "quantity": quantity, "start": start, "end": end, "points": points}
         try:
-            found = self._get("/api/v1/series", asked)
+            return self._read(_CURVES, self._get("/api/v1/series", asked))
         except InputError:
             return None
-        return self._read(_CURVES, found)
 
     def log(self, query: LogQuery) -> LogSlice:
         """Records of a file that the daemon follows."""

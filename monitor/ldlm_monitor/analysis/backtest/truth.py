@@ -132,9 +132,7 @@ def check_lines(path: Path, truth: Truth, lines: Mapping[int, str]) -> None:
         if line is None or event.quote not in line:
             number = event.line_number
             raise TruthError(
-                f"line {number} does not hold {event.quote!r}"
-                if line
-                else f"has no line {number}",
+                f"line {number} does not hold {event.quote!r}" if line else f"has no line {number}",
                 where=f"{path}: {truth.file}",
                 remedy="the log may be another version than the one that was judged",
             )

@@ -35,8 +35,6 @@ PAIRED = 0.9
 """Share of their steps that runs must have in common to be compared by pairs of values."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-
-
 Point: TypeAlias = tuple[Literal["step", "time"], float]
 """A step, or seconds since each run's first step."""
 

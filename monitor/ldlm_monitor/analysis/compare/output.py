@@ -25,6 +25,12 @@ _NAMES = 24, 40
 """Least and greatest width of the column of names, which is as wide as the longest."""
 _VALUE = 12
 """Columns of a value with its unit, such as `1023.9 KiB`."""
+_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
+GIB = 2.0**30  # bytes
+LEARNED = 6
+"""Losses and accuracies that are drawn at most: with speed and memory, two screens of charts."""
+BUCKETS = 400
+"""Points of a curve at most: a page's chart has about two pixels for each."""
 
 
 def table(comparison: Comparison) -> str:
@@ -72,9 +78,6 @@ def _cell(cell: Cell, row: Row, wide: int) -> str:
     return f"    {name:<{wide}}{value(cell.value, row.unit):>{_VALUE}}{change:>10}   {said}"
 
 
-_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
-
-
 def value(amount: float | None, unit: str) -> str:
     """The amount with its unit, bytes in a binary multiple; `-` for None."""
     if amount is None:
@@ -84,13 +87,6 @@ def value(amount: float | None, unit: str) -> str:
     if unit == "s":
         return duration(amount)
     return f"{amount:.5g}{unit}" if unit else number(amount)
-
-
-GIB = 2.0**30  # bytes
-LEARNED = 6
-"""Losses and accuracies that are drawn at most: with speed and memory, two screens of charts."""
-BUCKETS = 400
-"""Points of a curve at most: a page's chart has about two pixels for each."""
 
 
 def charts(sides: Sequence[Side]) -> list[Figure]:

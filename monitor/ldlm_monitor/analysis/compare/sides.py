@@ -21,6 +21,14 @@ from ldlm_monitor.run.run_names import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 """Settings that give the number of samples of a step over all ranks, the first that is set."""
+GROUP = 5
+"""Values that are averaged into one before the rule is applied (the 5 of MSER-5)."""
+OUTLIER = 5.0
+"""MADs from the median to which values further out are moved: a pause is no warm-up."""
+NEAR = 1.05
+"""Of the cuts with at most this multiple of the least error, the first is taken."""
+WORTH = 0.5
+"""A cut must reduce the mean's squared error to this share, otherwise nothing is left out."""
 
 
 class Side:
@@ -118,16 +126,6 @@ def _mapped(column: Column | None, change: Callable[[float], float]) -> Column |
 
 def _inverse(value: float) -> float:
     return 1 / value if value else math.inf
-
-
-GROUP = 5
-"""Values that are averaged into one before the rule is applied (the 5 of MSER-5)."""
-OUTLIER = 5.0
-"""MADs from the median to which values further out are moved: a pause is no warm-up."""
-NEAR = 1.05
-"""Of the cuts with at most this multiple of the least error, the first is taken."""
-WORTH = 0.5
-"""A cut must reduce the mean's squared error to this share, otherwise nothing is left out."""
 
 
 def steady_from(values: Sequence[float]) -> int:
