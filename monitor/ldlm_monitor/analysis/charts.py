@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class FigureMark:
-    """Something that happened at `x`."""
+    """A vertical line at `x`, where something happened."""
 
     x: float
     text: str
@@ -84,7 +84,7 @@ class Axis:
 
 
 def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
-    """An axis for the finite ones of the values. `straight`: steps or times, never logarithmic."""
+    """An axis for the finite values. `straight`: steps or times, which are never logarithmic."""
     known = sorted(max(-GREATEST, min(value, GREATEST)) for value in values if math.isfinite(value))
     low, high = (known[0], known[-1]) if known else (0.0, 1.0)
     if straight:
@@ -188,7 +188,7 @@ def _legend(chart: Figure, letters: int) -> Iterator[str]:
     """The names of several lines, below the title; long ones lose their start: ends differ most."""
     if len(chart.lines) < 2:
         return
-    limit = max(letters // len(chart.lines), 6)
+    limit = max(letters // len(chart.lines), 6)  # characters; fewer identify no run
     spans = "\u2003".join(
         f'<tspan style="fill:var(--c{line.color % 5 + 1})">'
         f"━ {escape(shorten_path(plain(line.name), limit))}</tspan>"

@@ -109,7 +109,7 @@ class RunReadings:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from the first step to the last; None where no times are known."""
+        """Seconds from the first step to the last; None if no times are known."""
         times = self.steps.times
         spent = times[-1] - times[0] if len(times) else math.nan
         return spent if math.isfinite(spent) else None
@@ -157,7 +157,7 @@ class RunReadings:
                 self._of(quantity, key).add(step, when, value)
 
     def add_block(self, block: SampleBlock, at: float) -> None:
-        """Add a block of rows of one shape."""
+        """Add a block of rows with the same columns, logged at `at` unless they have times."""
         self.files[block.path] = None
         key = source_of(block.sample(0), rows=True), block.rank
         self._exact[key] += len(block) if block.times is not None else 0

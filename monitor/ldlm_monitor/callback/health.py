@@ -17,7 +17,7 @@ MAX_ERRORS = 10
 """After this many errors of its own the callback stops: a tenth rarely has a new cause."""
 Given = ParamSpec("Given")
 Hook = TypeVar("Hook", bound=Callable[..., Any])
-_hooks: list[Callable[..., Any]] = []
+_hooks: list[Callable[..., Any]] = []  # methods that `torch.compile` leaves alone
 
 
 def harmless(method: Callable[Given, None]) -> Callable[Given, None]:

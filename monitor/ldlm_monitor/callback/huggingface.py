@@ -103,7 +103,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
             return
         try:
             items = output.items() if hasattr(output, "items") else ()
-            # With a count of the step's tokens, losses of parts are summands; otherwise means.
+            # With a count of the step's tokens, its parts' losses are summands; otherwise means.
             self._is_summed = named.get("num_items_in_batch") is not None
             self._add({str(name): value for name, value in items if "loss" in str(name)})
         except Exception:  # noqa: BLE001 the model's forward must not fail for us

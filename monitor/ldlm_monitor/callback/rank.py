@@ -115,7 +115,7 @@ class Identity(NamedTuple):
             started=start_ticks(),
             pid_namespace=pid_namespace(),
             rank=launch.rank,
-            host=launch.host.encode()[:64],  # Linux allows no longer name
+            host=launch.host.encode()[:64],  # bytes: the longest of Linux
             stack_file=stack_file.encode() if stack_signal else b"",
             recorder_socket=recorder.encode(),
         )
@@ -196,7 +196,7 @@ def start_ticks() -> int:
     """When this process began, in clock ticks after boot: unlike its pid, that is never reused."""
     try:
         text = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
+        return int(text.rpartition(")")[2].split()[19])  # field 22 (proc(5)): 19 after the name
     except (OSError, ValueError, IndexError):
         return 0
 

@@ -84,7 +84,6 @@ class Rows:
             row["data_seconds"], self._data = data - self._data, data
 
     def _count(self, row: Row, **counts: Any) -> None:
-        """Add totals and rates of samples and tokens."""
         for name, count in counts.items():
             if count is None:
                 continue

@@ -170,7 +170,7 @@ class Termination:
                 continue
             until = time.monotonic() + GRACE_SECONDS
             while not self._handled and time.monotonic() < until:
-                time.sleep(0.02)
+                time.sleep(0.02)  # a fiftieth of the grace
             if not self._handled and not self._stopped:
                 with suppress(Exception):
                     self._on_term(True)

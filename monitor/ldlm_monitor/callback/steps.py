@@ -167,7 +167,7 @@ class Steps:
                 elif time.monotonic() >= until:
                     break
                 else:
-                    time.sleep(0.001)
+                    time.sleep(0.001)  # `wait` is 0, except at the end of the training
         finally:
             self._settling.release()
         return passed
@@ -235,7 +235,7 @@ class Steps:
 
     def _be_in(self, phase: str, since: float) -> None:
         beat = self.beat
-        beat.phase, beat.phase_since = phase.encode()[:32], since
+        beat.phase, beat.phase_since = phase.encode()[:32], since  # bytes in `BEAT`
         self._is_outside = phase not in STEP_PHASES
         beat.time, self._came_at = time.time(), time.monotonic()
         self.store_beat(beat)

@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ldlm_monitor.callback.rows import Entry, Row, event_row, spelled
+from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
 """Rows that wait for the disk, some 2.5 MB; beyond, the oldest are dropped and counted."""
@@ -100,7 +100,7 @@ class RowWriter:
         while (self._rows or self._tail) and self._thread.is_alive():
             if time.monotonic() >= until:
                 return False
-            time.sleep(0.002)
+            time.sleep(0.002)  # at the end of the training only
         return not (self._rows or self._tail)
 
     def close(self, seconds: float) -> bool:
@@ -217,7 +217,8 @@ def plain(value: Any, depth: int = 6) -> Any:
     if isinstance(value, str | Path):
         return str(value)[:MAX_TEXT]
     if depth and isinstance(value, Mapping):
-        return {str(key)[:128]: plain(part, depth - 1) for key, part in list(value.items())[:512]}
+        items = list(value.items())[:512]
+        return {str(key)[:MAX_NAME]: plain(part, depth - 1) for key, part in items}
     if depth and isinstance(value, list | tuple | set | frozenset):
         return [plain(part, depth - 1) for part in list(value)[:512]]
     return f"<{type(value).__name__}>"

@@ -167,15 +167,15 @@ class AlertsPage(DetailPage[AlertItem]):
         ]
 
     def row(self, item: AlertItem) -> Line:
-        """State, severity, name, age, who suppressed it, summary; cells fit the default rules."""
+        """State, severity, name, age, who suppressed it, summary; 20 cells fit default names."""
         of, glyphs, severity = item.of, self._desk.glyphs, severity_of(item.of)
         over = isinstance(of, Transition)
         style = "dim" if over or item.reason else severity
         age = whole_duration(self._desk.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
         return [
-            StyledSpan(fit(of.state.upper(), 9, glyphs), style),
-            StyledSpan(fit(severity, 9, glyphs), style),
+            StyledSpan(fit(of.state.upper(), 9, glyphs), style),  # cells: `RESOLVED` and a blank
+            StyledSpan(fit(severity, 9, glyphs), style),  # `critical` and a blank
             StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
             StyledSpan(fit(local_time(of.time) if isinstance(of, Transition) else age, 15), "dim"),
             StyledSpan(safe(note, glyphs), "info"),

@@ -155,7 +155,7 @@ class MonitorApp(App[int]):
         self.push_screen(Help())
 
     def action_leave(self, code: int) -> None:
-        """End with this exit code."""
+        """Leave the screen with this exit code."""
         self.exit(code)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

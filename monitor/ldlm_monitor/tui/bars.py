@@ -9,12 +9,12 @@ from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
-_KEYS = (("p", "pause"), ("<>", "speed"), ("A", "next alert"), ("R", "begin again"))
+_KEYS = (("p", "pause"), ("<>", "speed"), ("A", "next alert"), ("R", "begin again"))  # playback
 _LEAST_BAR = 10  # cells: a shorter bar shows less than tenths of the playback
 _OLD_SECONDS = 15.0
 """A running training's snapshot is marked at this age: three evaluations of 5 s are overdue."""
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
-         ("events", "Events"))  # fmt: skip
+         ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:

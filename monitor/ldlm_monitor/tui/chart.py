@@ -46,7 +46,7 @@ class Viewport:
         return Viewport(low if low > first else None, high if high < last else None)
 
     def pan(self, share: float, first: float, last: float) -> Viewport:
-        """Move by a share of what is shown, not beyond the run."""
+        """Move the window by a share of its width, not beyond the run."""
         start, end = self.within(first, last)
         by = min(max((end - start) * share, first - start), last - end)
         if self.start is None and self.end is None:
@@ -94,7 +94,7 @@ class _Canvas:
 
     def __init__(self, width: int, height: int, glyphs: Glyphs) -> None:
         self.width, self.height, self._glyphs = width, height, glyphs
-        self.across, self.down = (2, 4) if glyphs.braille else (1, 2)
+        self.across, self.down = (2, 4) if glyphs.braille else (1, 2)  # dots of a cell
         self._bits = [[0] * width for _ in range(height)]
         self._styles = [[""] * width for _ in range(height)]
 
@@ -107,7 +107,7 @@ class _Canvas:
             self._styles[row][column] = style
 
     def row(self, index: int, cursor: int | None) -> Line:
-        """One row of cells, neighbours of one style joined."""
+        """One row of cells; neighbours of the same style are one span."""
         line: Line = []
         for column in range(self.width):
             bits, style = self._bits[index][column], self._styles[index][column]

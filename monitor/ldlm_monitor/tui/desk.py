@@ -24,8 +24,8 @@ SPEEDS = (
     ("steps_per_second", "step/s"),
 )
 """Quantities and units of throughput; the first that a log has is shown."""
-Curves: TypeAlias = dict[tuple[str, str], CurveView]
-HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]
+Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity
+HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]  # `silences` and `acks`, as in the API
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def current(run: RunView, quantity: str) -> float | None:
 
 
 def age(run: RunView, now: float) -> tuple[str, str]:
-    """Time since the last step against the stall limit, and a style by how close that is."""
+    """Time since the last step with the stall limit, and a style by how close the limit is."""
     if run.ended_at is not None:
         return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
     if run.last_progress_at is None:

@@ -90,7 +90,7 @@ _COLOURS = {
     "badge": ("bold #000000 on #ff7733", "bold #000000 on #ff7733"),
 }
 """By style: on a dark background, and darker on a light one, for contrast."""
-CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # the hues that `critical` leaves
+CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # styles of a chart's lines, in turn
 HEALTH_STYLE = {
     "HEALTHY": "ok",
     "WARNING": "warning",

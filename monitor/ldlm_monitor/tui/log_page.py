@@ -63,7 +63,7 @@ class LogPage(Vertical):
         self.rows = RowList(self._row, id="log-rows")
 
     def compose(self) -> ComposeResult:
-        """Which file, and its records."""
+        """A title with the file, and the records."""
         yield Painted(self._title)
         yield self.rows
 
@@ -78,7 +78,7 @@ class LogPage(Vertical):
         self.query_one(Painted).refresh()
 
     def open(self, path: str, position: Position | None = None) -> None:
-        """Show a file's end, or a place in it."""
+        """Show a file at `position`, or if None its end."""
         self.path, self.merges = path, False
         self.follows = position is None
         if position is None:

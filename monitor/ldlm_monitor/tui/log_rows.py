@@ -70,7 +70,7 @@ def log_row(
 
 
 def _highlighted(text: str, found: str, style: str) -> Line:
-    """The text with each match of `found`, in either case, in another style."""
+    """The text, in which each match of `found` (upper or lower case) has another style."""
     parts = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
     return [StyledSpan(part, "found" if i % 2 else style) for i, part in enumerate(parts)]
 

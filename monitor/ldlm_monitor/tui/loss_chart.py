@@ -86,7 +86,7 @@ class LossChart(Painted, can_focus=True):
         self._change(log_axis=not self.chart.log_axis)
 
     def action_smooth(self) -> None:
-        """The next strength of smoothing."""
+        """Change to the next strength of smoothing."""
         index = _SMOOTHINGS.index(self.chart.smoothing)
         self._change(smoothing=_SMOOTHINGS[(index + 1) % len(_SMOOTHINGS)])
 
@@ -117,7 +117,7 @@ class LossChart(Painted, can_focus=True):
         event.stop()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Zoom out."""
+        """Zoom out, by the inverse of a notch inwards."""
         self.action_zoom(1.25, self.chart.step_at(event.x, self.size.width))
         event.stop()
 

@@ -38,7 +38,7 @@ from ldlm_monitor.tui.draw import (
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _LEAST_NAME = 22
-"""Cells of a run's name. Names differ at their end, so columns are dropped before names are cut."""
+"""Cells of a run's name at least, beside which rank 0 fits 80 cells: names differ at the end."""
 _CURVES_SECONDS = 2.0
 """Between two queries for the curves of the visible runs: each run of them is a request."""
 SPARK = 16  # values, one a cell: as wide as the column of alerts, and the shape of a loss shows
@@ -107,7 +107,7 @@ def _alerts(row: RunRow) -> Line:
     return line
 
 
-# Widths hold usual values. Rank 0 stays at any width: health, step, loss, alerts.
+# Title, width, rank: usual values fit. Health, step, loss and alerts (rank 0) stay at any width.
 _COLUMNS = (
     _TableColumn("HEALTH", 11, 0, _health),
     _TableColumn("STATE", 13, 2, _state),

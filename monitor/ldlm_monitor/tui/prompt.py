@@ -110,7 +110,7 @@ class SearchPrompt(ModalScreen[str | None]):
 
 
 class Help(ModalScreen[None]):
-    """All keys."""
+    """The list of all keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter", "dismiss", "Back")

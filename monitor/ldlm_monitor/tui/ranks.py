@@ -28,13 +28,13 @@ def _cells(run: RunView) -> list[_RankCell]:
     steps = [rank.step for rank in run.ranks if rank.step is not None]
     newest = max((rank.seen_at for rank in run.ranks), default=0.0)
     front = max(steps, default=0)
-    far = max(10, front // 100)  # steps: a hundredth of the run, and more than logs lag usually
+    far = max(10, front // 100)  # steps: a hundredth of the run, not less than ranks log apart
     patience = max(run.stall_limit_seconds or 0.0, _SILENT_SECONDS)
     cells = []
     for rank in run.ranks:
         lag = 0 if rank.step is None else front - rank.step
         if rank.rank == run.failed_rank:
-            kind = 4
+            kind = 4  # kinds are indices of `_WORDS`
         elif newest - rank.seen_at > patience:
             kind = 3
         else:
@@ -90,7 +90,7 @@ def _layout(cells: list[_RankCell], width: int) -> tuple[int, int]:
     if len(cells) <= _BIG:
         return (each := _cell_width(cells)), max((width - 2) // each, 1)
     across = max(width - 8, 1)  # a label takes 6 cells, a margin 2
-    # Multiples of 32 put the same GPU of all nodes (of 4 or 8) below each other.
+    # Multiples of 32 ranks: on nodes of 4 or 8 GPUs, a column has the same GPU of each node.
     return 1, max(across // 32 * 32, min(across, 32))
 
 
@@ -111,7 +111,7 @@ def _text(cell: _RankCell) -> str:
 
 
 def _cell_width(cells: list[_RankCell]) -> int:
-    """Glyph, the longest number and lag, and a blank."""
+    """Cells for a glyph, the longest number with its lag, and a blank."""
     return max(len(_text(cell)) for cell in cells) + 2
 
 

@@ -1,4 +1,4 @@
-"""`queries.Source` over HTTP: the screen on a daemon that runs elsewhere."""
+"""`queries.Source` over HTTP: lets the screen show a daemon that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class RemoteSource:
         return found
 
     def _refusal(self, error: HTTPError) -> UsageError:
-        if error.code == 401:
+        if error.code == 401:  # Unauthorized
             return self._error(
                 "refuses these credentials" if self._headers else "asks for credentials",
                 "set LDLM_ATTACH_TOKEN, or give a file with --token-file",

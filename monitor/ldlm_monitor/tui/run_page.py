@@ -63,7 +63,7 @@ class RunPage(Vertical):
         yield Painted(self._alerts, id="run-alerts")
 
     def look(self) -> None:
-        """Show the last snapshot, and query the curves of a new one."""
+        """Show the last snapshot; if it is new, query its curves."""
         run = self._desk.chosen()
         name = run.name if run else None
         if self._asked[0] != name:
@@ -84,7 +84,7 @@ class RunPage(Vertical):
                 widget.refresh()
 
     def on_resize(self) -> None:
-        """Divide the height again."""
+        """Divide the new height among the parts."""
         self._lay_out(self._desk.chosen())
 
     def action_other(self, by: int) -> None:
@@ -133,7 +133,7 @@ class RunPage(Vertical):
             first[-1:] = [StyledSpan(f"  {run.verdict.word}: {because}", "critical")]
         total = f"/{run.total_steps}" if run.total_steps else ""
         done = "" if run.progress is None else f" {run.progress * 100:.1f}%"
-        second: Line = [
+        second: Line = [  # the bar has a fifth of the width, 6 to 30 cells
             StyledSpan(f" step {'-' if run.step is None else run.step}{total} ", "title"),
             *(bar(run.progress, max(min(width // 5, 30), 6), glyphs) if run.progress else []),
             StyledSpan(f"{done}  left {whole_duration(run.eta_seconds)}"),
@@ -157,7 +157,7 @@ class RunPage(Vertical):
         run, glyphs = self._desk.chosen(), self._desk.glyphs
         if run is None:
             return []
-        each = max(width // len(_SMALL), 8)
+        each = max(width // len(_SMALL), 8)  # cells: on a tiny screen, the last are cut
         lines: list[Line] = [[] for _ in range(max(height, 1))]
         for title, names in _SMALL:
             name = next((name for name in names if name in self._curves), None)
@@ -218,7 +218,7 @@ def _rows(curve: CurveView, width: int, height: int, levels: str) -> list[str]:
             if not math.isfinite(value):
                 text += " "
                 continue
-            share = (value - low) / (high - low) if high > low else 0.5
+            share = (value - low) / (high - low) if high > low else 0.5  # a constant: half high
             filled = round(share * (height * steps - 1)) + 1 - row * steps
             text += " " if filled <= 0 else levels[min(filled, steps) - 1]
         rows.append(text)

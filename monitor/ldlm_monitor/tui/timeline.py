@@ -122,7 +122,7 @@ def _spelled(value: FieldValue) -> str:
 
 def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     """The message, the fields, and tracebacks or stack dumps as they were written."""
-    inner = max(width - 4, 10)
+    inner = max(width - 4, 10)  # cells between margins of 2, on a tiny screen 10
     where = f"{entry.position.path}:{entry.position.line}"
     lines: list[Line] = [
         [
@@ -235,7 +235,7 @@ class EventsPage(DetailPage[TimelineEntry]):
         return [
             StyledSpan(fit(local_time(item.time), 15), "dim"),
             StyledSpan(f"{mark} {fit(item.severity, 9)}", style),
-            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),
+            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),  # few are longer
             StyledSpan(fit(safe(item.whose, glyphs), 9, glyphs) + " ", "dim"),
             StyledSpan(safe(item.message, glyphs)),
         ]

@@ -75,7 +75,7 @@ def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "")
 
 
 class Painted(Widget):
-    """Shows the lines of `paint(width, height)`, which `refresh` calls again."""
+    """Shows the lines that `paint(width, height)` returns; `refresh` calls it again."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class RowList(ScrollView, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """The row on that line of the screen."""
+        """The row at line `y` of the visible part."""
         index = self.scroll_offset.y + y
         width = self.scrollable_content_region.width
         base, dark = self.rich_style, self.app.current_theme.dark
@@ -183,15 +183,15 @@ class RowList(ScrollView, can_focus=True):
         self.call_after_refresh(lambda: self.move_to(self.cursor, centre=True))
 
     def action_move(self, by: int) -> None:
-        """Up or down."""
+        """Move the cursor up or down."""
         self.move_to(self.cursor + by)
 
     def action_page(self, by: int) -> None:
-        """A page up or down."""
+        """Move the cursor a page up or down."""
         self.move_to(self.cursor + by * max(self.size.height - 1, 1))
 
     def action_end(self, index: int) -> None:
-        """To the first row (0) or to the last one (-1)."""
+        """Move the cursor to the first row (0) or to the last one (-1)."""
         self.move_to(index % max(self.count, 1))
 
     def action_choose(self) -> None:

@@ -34,7 +34,7 @@ from ldlm_monitor.text.sanitize import plain
 
 
 def score_text(scores: Scores) -> str:
-    """Log by log what was missed, found and false, then the figures of all."""
+    """Missed and found events and false alerts of each log, then the scores of all."""
     lines = [line for one in scores.logs for line in _log_lines(one)]
     return "\n".join([*lines, *([""] if lines else []), *_overall_lines(scores.overall)]) + "\n"
 
@@ -156,7 +156,7 @@ def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapsh
 
 
 def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]:
-    """The events in this chunk; of a progress bar's line, in many chunks, the quote selects one."""
+    """The events in this chunk; a line in many chunks (a progress bar) is selected by its quote."""
     for event in events:
         index = event.line_number - chunk.line
         if 0 <= index <= chunk.newlines:

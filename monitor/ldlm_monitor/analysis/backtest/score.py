@@ -160,7 +160,7 @@ def _is_due(alarm: Alarm, event: TrueEvent) -> bool:
 
 
 def _detects(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the alarm, having begun with the event or after it, detects it."""
+    """Whether the alarm began with the event or after it, and detects it."""
     if alarm.alert in detected_by(event.kind):
         return _fits(alarm, event) and _reaches(alarm, event)
     last = event.last_line or event.line_number
@@ -170,7 +170,7 @@ def _detects(alarm: Alarm, event: TrueEvent) -> bool:
 
 
 def _stands(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the alarm, having begun before the event, still fires and would detect it."""
+    """Whether the alarm began before the event, still fires, and is of a kind that detects it."""
     known = alarm.alert in detected_by(event.kind) and _fits(alarm, event)
     ended = alarm.until_line is not None and alarm.until_line < event.line_number
     return known and alarm.line is not None and alarm.line < event.line_number and not ended

@@ -126,7 +126,7 @@ def match_logs(
 
 
 def check_lines(path: Path, truth: Truth, lines: Mapping[int, str]) -> None:
-    """Raises TruthError where the log's `lines` are not those that the events quote."""
+    """Raises TruthError if the line of an event is missing in `lines`, or lacks its quote."""
     for event in truth.events:
         line = lines.get(event.line_number)
         if line is None or event.quote not in line:
@@ -158,7 +158,7 @@ DETECTED_BY: Mapping[str, tuple[str, ...]] = {
 }
 """By kind of event: the alerts of the default pack, each of which detects it."""
 
-# Kinds, and kinds that are alerts' names, of which a run dies; of the excluded it goes on.
+# Kinds after which a run ends; below, kinds that are alerts' names. The excluded end no run.
 _FATAL = frozenset(DETECTED_BY) - {"nan", "loss_spike", "overflow_skip", "slow"}
 _FATAL_ALERTS = frozenset({"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"})
 KNOWN_ALERTS = frozenset(alert for alerts in DETECTED_BY.values() for alert in alerts)
@@ -170,6 +170,6 @@ def detected_by(kind: str) -> tuple[str, ...]:
 
 
 def follow_from(kind: str) -> frozenset[str]:
-    """The alerts that are true after such an event without detecting it: the run died of it."""
+    """The alerts that are true after an event because the run died of it, without detecting it."""
     fatal = kind in _FATAL or kind in _FATAL_ALERTS
     return frozenset(_DIED) if fatal else frozenset()

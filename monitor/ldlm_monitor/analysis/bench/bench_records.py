@@ -18,8 +18,8 @@ from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.view import View
 
 SCHEMA: Final = "ldlm.bench/1"
-FILE = "record.json"
-LOG = "output.log"
+FILE = "record.json"  # in the record's folder, as is
+LOG = "output.log"  # the command's output
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
 """Measured from outside, not logged by the command."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # a folder's: neither hidden nor too long

@@ -81,7 +81,7 @@ def _send(kill: Callable[[int, int], None], target: int, number: signal.Signals)
 
 
 class GpuMemory:
-    """GPU memory by nvidia-ml-py (extra `gpu`); without it, driver or GPU there are no values."""
+    """GPU memory by nvidia-ml-py (extra `gpu`); no values without that, a driver or a GPU."""
 
     def __init__(self) -> None:
         self._devices: list[Any] = []

@@ -73,7 +73,7 @@ class Outputs:
         return self._readings.runs.setdefault(self._name, RunReadings(self._name))
 
     def write(self, data: bytes, now: float) -> None:
-        """Output of the command, read at `now` (Unix seconds)."""
+        """Add output of the command that was read at `now` (Unix seconds)."""
         self._file.write(data)
         self._feed(self._splitter.feed(data, now), now)
 
@@ -87,7 +87,7 @@ class Outputs:
         self._feed(self._follower.read(None, now), now)
 
     def finish(self, now: float) -> None:
-        """The command has ended: complete what is open."""
+        """Read the rest of all files and their last records: the command has ended."""
         self._due = -math.inf
         self.poll(now)
         while self._follower.behind() and self._feed(self._follower.read(None, now), now):
@@ -204,7 +204,7 @@ def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]
 
 
 class _Running:
-    """The command while it runs: its output, its processes, what they use."""
+    """The command while it runs: its output, its processes, and the memory that they use."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], outputs: Outputs, echo: Callable[[bytes], None]
@@ -266,7 +266,7 @@ class _Running:
         return bool(data)
 
     def _drain(self, seconds: float, go_on: Callable[[], bool]) -> None:
-        """Read to the end of the output, for `seconds` at most; stop soon once not `go_on()`."""
+        """Read to the output's end, for `seconds` at most; stop soon after `go_on()` is false."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if not self._read(min(left, 0.1)):  # `go_on` is asked ten times a second

@@ -116,7 +116,7 @@ def compare(
     at: Sequence[Point] = (),
     confidence: float = CONFIDENCE,
 ) -> Comparison:
-    """Compare each side with the first; `at`: where losses are compared, besides the shared end."""
+    """Compare each side with the first one. `at`: more points at which losses are compared."""
     table = [*_steady(sides, confidence), *_learned(sides, at, confidence)]
     shared = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
     goals = {target.stands_for(shared): target for target in targets}
@@ -238,7 +238,7 @@ def _judged(quantity: Quantity, seen: Seen, base: Seen, there: str) -> tuple[Wor
 
 
 def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:
-    """`speed` means the inverse of a step time; a quantity's own name means the quantity."""
+    """The target's result: `speed` means the inverse of a step time, other names the quantity."""
     of_speed = quantity.inverse and target.quantity == "speed"
     result = target.judge(found.inverted() if of_speed else found)
     return TargetResult(name=target.quantity, change=target.change, result=result)

@@ -83,7 +83,7 @@ def _thinned(values: Sequence[float]) -> Sequence[float]:
 class Memory:
     """`near`: the correlation of neighbours; `decay`: its factor for each further step apart.
 
-    It falls so in an ARMA(1,1): slow changes as in an AR(1), and independent jitter of each value.
+    This is an ARMA(1,1): slow changes as in an AR(1), plus independent jitter of each value.
     """
 
     near: float
@@ -118,7 +118,7 @@ def memory_of(values: Sequence[float], margin: float) -> Memory:
     first, second = _correlations(values)
     found = Memory(0.0, 0.0)
     for _ in range(_ROUNDS):
-        bias = min(found.whole / count, 0.5)
+        bias = min(found.whole / count, 0.5)  # the cap keeps the iteration from diverging
         near, next_ = (each + (1 - each) * bias for each in (first, second))
         near += margin * math.sqrt(max(1 - near * near, 0.0) / count)
         near = min(max(near, 0.0), LONGEST)
@@ -143,7 +143,7 @@ def _correlations(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`change` is candidate / baseline - 1, between `low` and `high`; `p` is two-sided."""
+    """`change`: candidate / baseline - 1, between `low` and `high`; `p`: the two-sided p-value."""
 
     change: float
     low: float
@@ -170,7 +170,7 @@ def unknown(found: Location | None, count: int, whose: str = "") -> str:
 
 
 def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | None:
-    """From exp(a) to exp(b), with Welch's interval (B. L. Welch, 1947) of the logarithms."""
+    """The change from exp(a) to exp(b), by B. L. Welch's interval (1947) of the logarithms."""
     found = _interval(b.value - a.value, *_together(a, b), confidence)
     if found is None:
         return None
@@ -178,14 +178,14 @@ def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | N
 
 
 def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
-    """From mean a to mean b, relative to a, by the delta method."""
+    """The change from mean a to mean b, relative to a, by the delta method."""
     share = b.value / a.value if a.value else 1.0
     error, freedom = _together(replace(a, error=abs(share) * a.error), b)
     return _relative(_interval(b.value - a.value, error, freedom, confidence), a.value)
 
 
 def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference | None:
-    """A mean of differences step by step, relative to the baseline's mean at these steps."""
+    """The change by differences step by step; `baseline` is the baseline's mean at these steps."""
     return _relative(_interval(moved.value, moved.error, moved.freedom, confidence), baseline)
 
 

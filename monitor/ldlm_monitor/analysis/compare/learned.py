@@ -26,14 +26,14 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
-"""The loss at a point is the mean over this share of the steps before it: the last tenth."""
+"""Share of the steps before a point over which a loss is averaged: few are noisy, many old."""
 ENOUGH = 2 * LEAST_VALUES
 """Values wanted in a window: twice the least, because neighbours are correlated."""
 REACH = 0.5
 """A window with fewer than `ENOUGH` values is widened, up to this share of the steps."""
 PAIRED = 0.9
-"""Share of their steps that runs must have in common to be compared by pairs of values."""
-_POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")
+"""Share of steps that runs must have in common to be compared in pairs: the others are unused."""
+_POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 Point: TypeAlias = tuple[Literal["step", "time"], float]
 """A step, or seconds since each run's first step."""
@@ -54,7 +54,7 @@ class Span(View):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run in a row: its value, made of `count` values, and the difference or why none."""
+    """One run in a row: its value, made of `count` values, and the difference or a reason."""
 
     value: float | None
     count: int
@@ -109,7 +109,7 @@ def look(
 
 
 def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:
-    """Step by step if they share their steps, which cancels common noise; otherwise of means."""
+    """By pairs if the runs share their steps, which cancels common noise; otherwise by means."""
     found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []
     if len(shared) >= PAIRED * max(len(base), len(part)):

@@ -58,7 +58,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _run(run: RunSummary, role: str) -> str:
-    parts = [f"{role:<11}{plain(run.name, 60)}"]
+    parts = [f"{role:<11}{plain(run.name, 60)}"]  # cut: the rest of the line matters, too
     if run.first_step is not None:
         parts.append(f"steps {run.first_step} to {run.last_step}")
     if run.seconds is not None:

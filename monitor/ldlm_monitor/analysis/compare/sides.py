@@ -24,11 +24,11 @@ _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 GROUP = 5
 """Values that are averaged into one before the rule is applied (the 5 of MSER-5)."""
 OUTLIER = 5.0
-"""MADs from the median to which values further out are moved: a pause is no warm-up."""
+"""MADs (3.4 deviations, if normal) to which values further out are moved: pauses are no warm-up."""
 NEAR = 1.05
-"""Of the cuts with at most this multiple of the least error, the first is taken."""
+"""The first cut with at most this multiple of the least error is taken: it keeps more steps."""
 WORTH = 0.5
-"""A cut must reduce the mean's squared error to this share, otherwise nothing is left out."""
+"""Share to which a cut must reduce the squared error of the mean: a smaller gain may be chance."""
 
 
 class Side:
@@ -61,7 +61,7 @@ class Side:
         return 0 if first is None else max(0, self._from - first)
 
     def notes(self) -> Iterator[str]:
-        """Remarks on the figures."""
+        """Remarks for readers: values that are not finite, a pace that kept changing."""
         for quantity in self.readings.quantities():
             column = self.readings.column(quantity)
             if column is not None and column.nonfinite:

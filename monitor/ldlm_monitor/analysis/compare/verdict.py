@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """`less` and `more` are words for a change; `inverse`: it is shown as that of 1 / value."""
+    """`less` and `more` are words for a change; with `inverse`, a change of 1 / value is shown."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ MEMORY_BY = (
     *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
 )
 ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
-"""Quantities named as missing where no run has them."""
+"""Quantities that are listed as missing if no run has them."""
 
 
 def learned(names: Iterable[str]) -> list[Quantity]:
@@ -84,7 +84,7 @@ class Target:
     change: float
 
     def stands_for(self, available: Sequence[str]) -> str:
-        """The quantity that it is about, among those that all runs have."""
+        """The quantity that is meant: for `speed` and `memory`, the best one of `available`."""
         measures = {"speed": SPEED_BY, "memory": MEMORY_BY}.get(self.quantity, ())
         return next((name for name in measures if name in available), self.quantity)
 
@@ -102,7 +102,7 @@ USUAL = (Target("speed", 0.25), Target("memory", -0.30))
 
 
 def targets_of(given: Sequence[str] | None) -> tuple[Target, ...]:
-    """Parse `speed=+30%` and the like: None gives `USUAL`, `none` nothing. Raises `UsageError`."""
+    """Parse `speed=+30%` and such: None means `USUAL`, `none` no target. Raises `UsageError`."""
     if given is None:
         return USUAL
     found = []
