@@ -23,8 +23,8 @@ class HealthTracker(Adapter, GeneralTracker):
     """
 
     name = "ldlm_health"
-    requires_logging_directory = False
-    main_process_only = False
+    requires_logging_directory = False  # the callback has its own folder, `out`
+    main_process_only = False  # each rank reports itself
     _defaults: ClassVar = {"framework": "accelerate"}
 
     @property

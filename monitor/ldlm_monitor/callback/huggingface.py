@@ -113,7 +113,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
 
 def _number(value: Any) -> Any:
-    """A logged value as a number: version 5 logs some as text."""
+    """A logged value as a number: transformers 5 logs some as text."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

@@ -177,7 +177,7 @@ def _fill(fd: int, page: bytes) -> None:
 
 
 def _may_map(fd: int) -> bool:
-    """Whether the file system keeps a mapped page coherent and its stores cannot fail."""
+    """Whether the file system keeps a mapped page coherent, and no store to it can fail."""
     device = os.fstat(fd).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

@@ -14,7 +14,7 @@ MAX_NAME = 128
 MAX_VALUES = 256
 """Values in a row, others are dropped: a model's blocks give about a hundred gradient norms."""
 LARGEST = 2**63
-"""Magnitude of whole numbers: more than 64 bits count no steps, samples or tokens."""
+"""Bound of whole numbers (signed, 64 bits): beyond, they count no steps, samples or tokens."""
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 """Immutable kinds of values, which are kept as they are."""
 _UNREADABLE = object()  # replaces a tensor that cannot be read without waiting

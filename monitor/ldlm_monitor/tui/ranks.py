@@ -12,7 +12,7 @@ _BIG = 128
 """More ranks than these have one character each, not number and lag: thousands fit a screen."""
 _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
-"""As `_STYLES`, by `_RankCell.kind`."""
+"""Like `_STYLES`, indexed by `_RankCell.kind`, in rising order of concern."""
 _SILENT_SECONDS = 30.0
 """Without a record for this time and the stall limit a rank is silent: output comes in bursts."""
 

@@ -24,10 +24,10 @@ _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
 POLL_SECONDS = 0.5
 """Between two requests for the snapshot: the screen lags by this at most."""
-ANSWER_SECONDS = 10.0  # a longer wait freezes the screen; a slow tunnel may need seconds
+ANSWER_SECONDS = 10.0  # a longer wait hides a dead daemon; a slow tunnel may need seconds
 RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
 MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of an answer: above any snapshot, and a bound on what a wrong server can send."""
+"""Bytes of an answer, a choice: bounds the memory that a wrong server can fill."""
 _NOT_OURS = "does not answer as ldlm-monitor does"
 _CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"
 

@@ -35,7 +35,7 @@ _SMALL = (  # titles of the small curves; of the quantities, the first that the 
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _RANKS_SHARE = 0.4
-"""Of the page's height at most; a page below `_LOW` lines shows the worst ranks only."""
+"""Of the height at most: the loss keeps more. Below `_LOW` lines only the worst ranks show."""
 _LOW = 28  # a choice above the usual 24, where the loss needs the room
 
 

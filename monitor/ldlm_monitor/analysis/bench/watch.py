@@ -125,9 +125,9 @@ StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 POLL_SECONDS = 0.1
 """Between two looks at memory and files: shorter peaks are missed; longer with `POLL_SHARE`."""
 POLL_SHARE = 0.05
-"""Share of the time that looks may take, so that they do not slow the command."""
+"""Share of the time that looks may take, a choice: more slows the command that is measured."""
 DRAIN_SECONDS = 2.0
-"""How long to wait for the rest of the output: a grandchild may hold the pipe open."""
+"""How long to wait for the rest of the output, a choice: a grandchild may keep the pipe open."""
 _READ = 64 * 1024
 """The capacity of a Linux pipe: one read empties it."""
 

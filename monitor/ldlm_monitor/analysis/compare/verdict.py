@@ -70,6 +70,7 @@ MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0005, "acc
 (losses because sums are taken in another order, as by a fused optimizer)."""
 UNCLEAR = 0.1
 """Share. An interval around 0 that is wider to either side could hide a change that matters."""
+# Digits are bounded, as for `--at`: more are a mistake.
 _TARGET = re.compile(r"([a-z_0-9]{1,80})=([+-]?\d{1,6}(?:\.\d{1,6})?)\s?%?")
 
 
