@@ -23,7 +23,7 @@ from ldlm_monitor.run.run_names import RunNames
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""Share of steps that must have their own time for a run to be exact: few others do no harm."""
+"""Share of steps that must have their own time for a run to be exact: a few others do no harm."""
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes

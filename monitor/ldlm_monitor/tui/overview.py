@@ -38,10 +38,10 @@ from ldlm_monitor.tui.draw import (
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _LEAST_NAME = 22
-"""Cells of a run's name at least, beside which rank 0 fits 80 cells: names differ at the end."""
+"""Least cells of a run's name, whose end differs most. With the columns of rank 0 it fits 80."""
 _CURVES_SECONDS = 2.0
 """Between two queries for the curves of the visible runs: each run of them is a request."""
-SPARK = 16  # values, one a cell: as wide as the column of alerts, and the shape of a loss shows
+SPARK = 16  # values, a cell each: enough for the shape of a loss; more would displace columns
 
 
 @dataclass(frozen=True, slots=True)

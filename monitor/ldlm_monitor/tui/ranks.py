@@ -14,7 +14,7 @@ _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
 """Like `_STYLES`, indexed by `_RankCell.kind`, in rising order of concern."""
 _SILENT_SECONDS = 30.0
-"""Without a record for this time and the stall limit a rank is silent: output comes in bursts."""
+"""A rank without records for so long, and the stall limit, is silent: output comes in bursts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
-"""Share of the steps before a point over which a loss is averaged: few are noisy, many old."""
+"""Share of the steps before a point that a loss is averaged over: fewer are noisy, more old."""
 ENOUGH = 2 * LEAST_VALUES
 """Values wanted in a window: twice the least, because neighbours are correlated."""
 REACH = 0.5

@@ -22,7 +22,7 @@ from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 
 _NAMES = 24, 40
-"""Least and greatest width of the column of names, which is as wide as the longest."""
+"""Limits of the width of names, else the longest one's: verdicts on their right stay in view."""
 _VALUE = 12
 """Columns of a value with its unit, such as `1023.9 KiB`."""
 _REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
