@@ -90,8 +90,13 @@ def uses_time(expr: Expression) -> bool:
 
 
 def counts_samples(expr: Expression) -> bool:
-    """Whether the value depends on the number of samples, even if all samples are equal."""
-    return _calls(expr, _COUNTING_FUNCTIONS)
+    """Whether the value depends on the number of samples, even if all samples are equal.
+
+    So does a subquery's: with a range shorter than its step it has a sample at some times only.
+    """
+    return _calls(expr, _COUNTING_FUNCTIONS) or any(
+        isinstance(node, Subquery) for node in walk(expr.root)
+    )
 
 
 def _calls(expr: Expression, functions: frozenset[str]) -> bool:
