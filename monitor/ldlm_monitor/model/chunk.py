@@ -17,10 +17,9 @@ class Chunk:
     `final` or `peek`. `offset` (bytes) and `line` (1-based, counting `\\n`) are
     those of the first byte of `data`. `final`: the file has ended, so an unfinished
     last record is parsed as it is. `peek`: `data` is an unfinished record that has not
-    grown for `age` seconds; a later chunk holds the same bytes again, completed.
-    `timed`: the time that the chunk is fed with is when it was written; if false, that
-    time only orders chunks. `framed`: the form of binary frames if `data` has frames
-    instead of lines; `line` then counts frames.
+    grown for `age` seconds; a later chunk holds the same bytes again, completed. `timed`: the
+    time that the chunk is fed with is when it was written, not only an order of chunks.
+    `framed`: the form if `data` has binary frames; `line` then counts frames.
     """
 
     path: str
@@ -48,10 +47,7 @@ class Chunk:
         return data.count(b"\n")
 
     def after(self, offset: int) -> "Chunk | None":
-        """The part from byte `offset` of the file on; None if the chunk ends before it.
-
-        A record must begin at `offset`.
-        """
+        """The part from byte `offset` of the file on, a record's first; None if nothing is left."""
         passed = self.data[: max(offset - self.offset, 0)]
         if not passed:
             return self
@@ -74,8 +70,7 @@ class Origin:
 class ClockMark:
     """A step that a file reports at byte `offset`; `elapsed` is its progress bar's seconds if any.
 
-    `inner`: the bar is not that of the training but of a pause in it, such as an evaluation,
-    and counts its own steps and seconds.
+    `inner`: the bar counts the steps and seconds of a pause of the training (an evaluation).
     """
 
     offset: int

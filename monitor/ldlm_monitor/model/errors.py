@@ -26,10 +26,7 @@ _LONGEST = 200
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
-    """Dotted key and message of pydantic's first complaint.
-
-    The refused value is left out: a value of a configuration may be a secret.
-    """
+    """Dotted key and message of the first complaint, without the value, which may be a secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):

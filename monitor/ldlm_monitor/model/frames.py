@@ -41,10 +41,7 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4  # kinds of a fragment (LevelDB's lo
 
 
 class Fragment(NamedTuple):
-    """Indices into a buffer: content is `begin` to `end`, its checksum is at `checksum`.
-
-    The checksum covers `checked` to `end`.
-    """
+    """Indices: content `begin` to `end`; checksum at `checksum`, over `checked` to `end`."""
 
     begin: int
     end: int
@@ -103,10 +100,7 @@ def count_frames(form: Form, data: bytes, offset: int) -> int:
 
 
 def frame_bytes(data: bytes, start: int) -> int | None:
-    """Bytes of the TFRecord frame that begins at `start`; None if no frame begins there.
-
-    `data` holds at least `HEAD_BYTES` from `start` on, not always the whole frame.
-    """
+    """Bytes of the TFRecord frame whose first `HEAD_BYTES` are at `start`; None if none is."""
     length, checksum = _LENGTH.unpack_from(data, start)
     if masked_crc(data[start : start + 8]) != checksum:
         return None

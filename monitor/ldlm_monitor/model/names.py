@@ -27,10 +27,7 @@ CANONICAL_PREFIXES = ("loss_", "accuracy_")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """An exported metric.
-
-    `labels` are those beside `run`, and `rank` if a rank reported it. `help` is the HELP text.
-    """
+    """An exported metric; series also have the labels `run`, and `rank` if a rank reported it."""
 
     name: str
     help: str
@@ -156,8 +153,7 @@ DETECTED_IN = {
     shown: tuple(DETECT_PREFIX + name for name, _ in _DETECT if _seen_in(name) == shown)
     for _, shown in _SEEN_IN
 }
-"""By metric, the detectors' gauges that are computed from it: an alert on such a gauge cites the
-log line that gave the metric its value."""
+"""By metric, the gauges computed from it: an alert on these cites the metric's log line."""
 
 _ALERTS = {
     "critical": (

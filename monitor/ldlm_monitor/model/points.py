@@ -12,8 +12,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 MAX_LABEL_LENGTH = 128
-"""Characters of a label's value; the rest is cut. A choice: names of runs, hosts and layers fit,
-and log text cannot inflate a scrape."""
+"""Characters of a label's value, the rest is cut: a choice; log text must not inflate a scrape."""
 
 
 def make_labels(**pairs: str | None) -> Labels:
@@ -83,17 +82,10 @@ BUSY_SECONDS = "busy_seconds"
 
 MEASURED = frozenset(
     {
-        "loss",
-        "grad_norm",
-        "memory_allocated_bytes",
-        "loss_scale",
-        "step_seconds",
-        BUSY_SECONDS,
-        "samples_per_second",
-        "tokens_per_second",
-        "steps_per_second",
+        "loss", "grad_norm", "memory_allocated_bytes", "loss_scale", "step_seconds", BUSY_SECONDS,
+        "samples_per_second", "tokens_per_second", "steps_per_second",
     }
-)
+)  # fmt: skip
 """The quantities that detectors read: of these every value is kept, of others the last one."""
 
 

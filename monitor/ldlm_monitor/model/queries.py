@@ -97,10 +97,7 @@ class Source(Protocol):
     problem: str
 
     def reading(self) -> float | None:
-        """The part of the logs' content at start that has been read, 0 to 1.
-
-        None if all of it has been read, or if the part is unknown.
-        """
+        """The part of the logs' first content that has been read, 0 to 1; None: all, or unknown."""
 
     def snapshot(self) -> Snapshot:
         """The last snapshot; the same object as before if nothing changed."""
@@ -108,10 +105,7 @@ class Source(Protocol):
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A quantity from step `start` to `end` (None: open) in at most `points` buckets.
-
-        None if the run has no such curve.
-        """
+        """A quantity from step `start` to `end` in at most `points` buckets; None if not logged."""
 
     def log(self, query: LogQuery) -> LogSlice:
         """Reads records of a followed file."""

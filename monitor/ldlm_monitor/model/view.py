@@ -13,10 +13,8 @@ from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 
 Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
-"""From the worst severity among firing alerts: none or info, warning, error, critical.
-
-For a run that has ended, alerts count that fired at its end or later.
-"""
+"""From the worst severity among firing alerts: none or info, warning, error, critical. For a run
+that has ended, alerts count that fired at its end or later."""
 
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
@@ -174,8 +172,7 @@ class RootView(View):
 class CollectiveView(View):
     """The collective operation that an incident's ranks waited in.
 
-    `waiting` and `missing` are ranks as text (`0-36,38-63`): those that wait in it, and those
-    that have not joined it according to the log.
+    As text (`0-36,38-63`): ranks `waiting` in it, and those `missing` according to the log.
     """
 
     op: str
@@ -188,10 +185,7 @@ class CollectiveView(View):
 
 
 class SymptomView(View):
-    """The events of an incident with one kind, role and text, counted.
-
-    `message` and `position` are those of the first event.
-    """
+    """The events of an incident that are alike; `message` and `position` are of the first."""
 
     kind: str
     role: str

@@ -50,8 +50,7 @@ class Meter(NamedTuple):
 def split_meter(text: bytes, start: int) -> Meter | None:
     """Read a bar of the common form, with a rate in `it/s` or `s/it`, by splitting it.
 
-    A fast path: None if the bar has another form, for which `match_meter` has to be called;
-    otherwise the result is the same as that of `match_meter`.
+    A fast path with the results of `match_meter`; None for other forms, which that one reads.
     """
     head, _, rest = text[start:].partition(b"%|")
     described, _, percent = head.rpartition(b" ")

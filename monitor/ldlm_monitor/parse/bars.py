@@ -99,8 +99,7 @@ class Bars:
     def alone(self, raw: bytes) -> BarReading | None:
         """The bar of a record that has nothing else: a fast path for most records of a log.
 
-        None if the bar's keys are not known, or if the record has a prefix or control
-        characters; the record must then be read like any other.
+        None (read the record like any other) for unknown keys, a prefix, control characters.
         """
         meter = None if b"\x1b" in raw or b"\x08" in raw else split_meter(raw, 0)
         if meter is None:
@@ -138,10 +137,7 @@ class Bars:
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
-        """The definition of a description, and whether its bar can be read by `alone`.
-
-        It cannot if the description looks like the prefix of a launcher or logger.
-        """
+        """A description's definition, and whether `alone` may read the bar: it is no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
         return rule, known and not can_be_peeled(description + b": ")
@@ -165,7 +161,6 @@ def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
 def _reading(
     rule: BarRule | None, phase: str, meter: Meter, numbers: Numbers, end: int
 ) -> BarReading:
-    """The reading of a bar from the numbers of its postfix and description."""
     if phase == "eval" and "loss" in numbers.values:
         numbers.values.setdefault("eval_loss", numbers.values.pop("loss"))
     _measure(numbers.values, meter, phase)
@@ -200,7 +195,6 @@ def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: 
 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
-    """Add the fields of a description that has a training loss."""
     fields = read_fields(described)
     if any(canonical(key) == "loss" for key, _ in fields):
         for key, value in fields:
@@ -235,8 +229,7 @@ class BarRecords:
     def unnamed_phase(self, total: int) -> Literal["train", "eval"]:
         """The phase of a bar without description that has `total` iterations.
 
-        transformers draws two such bars: a longer one for the training, a shorter one for an
-        evaluation.
+        transformers draws two such bars: the training's, and a shorter one for an evaluation.
         """
         if total < self._total:
             return "eval"
@@ -266,7 +259,6 @@ class BarRecords:
         return [sample]
 
     def _changes(self, bar: BarReading) -> list[str]:
-        """The lifecycle kinds that begin or end with this bar."""
         before, self._phase = self._phase, bar.phase
         last, self._step = self._step, bar.step
         done = bar.total is not None and bar.step >= bar.total

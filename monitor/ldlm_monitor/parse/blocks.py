@@ -31,11 +31,9 @@ BLOCK_SECONDS = 2.0
 """A block without a new line for so long is complete: a process writes a traceback or a table
 at once, and a longer wait would delay its alert."""
 MAX_OPEN = 64
-"""Open blocks per file: a choice, eight nodes of eight ranks that fail at once. More would cost
-time on every line."""
+"""Open blocks per file: a choice, 64 ranks that fail at once; each costs time on every line."""
 MAX_FOREIGN_LINES = 200
-"""Consecutive lines of other writers after which a block is complete: three interleaved tracebacks
-of some 60 lines each pass."""
+"""Lines of other writers in a row after which a block is complete: three tracebacks of 60 lines."""
 MAX_ROWS = 512
 """Lines of one sample: a choice that bounds the memory of a block whose end is missing."""
 
@@ -202,8 +200,7 @@ class Blocks:
 def _may_take(block: Block[Any], stream: bytes) -> bool:
     """Whether a line of `stream` can belong to the block.
 
-    torch's C++ logger puts `[rankN]:` before the first line of a message only, so further
-    lines of its block may have a shorter chain of prefixes.
+    Its prefixes may be fewer: torch's C++ logger puts `[rankN]:` before the first line only.
     """
     return block.stream == stream or (not block.claims_indented and block.stream.startswith(stream))
 

@@ -31,8 +31,7 @@ Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 """A row's keys in their order, each with the kind of its value."""
 
 MAX_KEYS = 256
-"""Keys of a row; wider rows are read one by one, because msgspec searches the fields of the struct
-linearly for keys in another order. A choice: metric rows are narrower."""
+"""Keys of a row: a choice. Wider rows are read one by one, as msgspec searches fields linearly."""
 MAX_OPTIONAL = 16
 """Keys that only some rows have: a choice, as each costs time in every row."""
 _FIELD_TYPES: dict[ValueKind, Any] = {
@@ -46,11 +45,9 @@ _KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", boo
 _KINDS[type(None)] = "none"
 _ONE_BY_ONE = "the rows must be read one by one"
 _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
-"""Keys that are not metrics: they place the row (step, time, rank) or give its type, so a column of
-them cannot have gaps."""
+"""Keys that place a row (step, time, rank) or give its type: every row needs them or none."""
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Values that the run's progress needs in the order of rows; `sparse` ones are read after all
-rows of the block."""
+"""Values that a run reads in the order of rows; `sparse` values are read after a whole block."""
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
@@ -103,10 +100,7 @@ class RowShape:
         self._decode = _decoder(signed, optional).decode
 
     def with_more(self, signed: Signature) -> RowShape | None:
-        """A reader for rows of this signature and of `signed`.
-
-        None unless `signed` has all keys of this signature, and few others.
-        """
+        """A reader for rows of both signatures; None unless `signed` has all keys of this one."""
         others = dict(signed)
         if any(others.pop(key, None) != kind for key, kind in self.signature):
             return None
@@ -126,10 +120,7 @@ class RowShape:
     def blocks(
         self, rows: list[msgspec.Struct], place: RecordPlace, offsets: list[int]
     ) -> list[SampleBlock] | None:
-        """The blocks of decoded rows, of which the first is at `place`.
-
-        None if the rows must be read one by one.
-        """
+        """Blocks of decoded rows, the first at `place`; None if rows must be read one by one."""
         width = len(self.signature) + len(self.optional)
         flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
         steps = _whole(flat[self._step :: width])
@@ -187,7 +178,6 @@ def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
 
 
 def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, str]]:
-    """The canonical name of every column of values."""
     names: dict[str, int] = {}
     for index, (key, kind) in enumerate(signed):
         meant = measure(key[:MAX_KEY])

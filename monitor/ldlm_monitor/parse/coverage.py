@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 KEPT_SAMPLES = 3
 """Samples kept of each format, to show them: a choice, enough to see the form."""
 _RECENT = 1024
-"""Recognised lines kept between chunks: a block's record comes after its last line, at most
-512 lines (`blocks.MAX_ROWS`) after its first, with as many lines of others between: a choice."""
+"""Recognised lines kept between chunks: a block's record may come `blocks.MAX_ROWS` lines late."""
 
 
 @dataclass(slots=True)
@@ -120,19 +119,13 @@ class CoverageReader:
 
     def _examine_rest(self, chunk: Chunk) -> None:
         known = dict(self._matches)
-        for offset, line, raw in _lines(chunk):
-            home = known.get(offset)
+        lines = Lines(chunk)
+        while (line := lines.following()) is not None:
+            home = known.get(line.offset)
             if home == "":
-                self._places.add(line)
-            elif home is None and line not in self._places:
-                self.found.unknown.add(raw, line)
-
-
-def _lines(chunk: Chunk) -> Iterator[tuple[int, int, bytes]]:
-    lines = Lines(chunk)
-    while (line := lines.following()) is not None:
-        if line.raw:
-            yield line.offset, line.number, line.raw
+                self._places.add(line.number)
+            elif home is None and line.raw and line.number not in self._places:
+                self.found.unknown.add(line.raw, line.number)
 
 
 _EVENT_FACTS = ("severity", "rank", "time", "message")  # attributes that an example can expect
@@ -178,7 +171,6 @@ def try_examples(definitions: Definitions, parser: Parser) -> Trial:
 
 
 def _entries(definitions: Definitions) -> Iterator[tuple[str, Any]]:
-    """The bars, lines and events, each with its title."""
     for group in ("bars", "lines", "events"):
         for number, entry in enumerate(getattr(definitions, group)):
             name = entry.kind if isinstance(entry, EventDefinition) else entry.name
@@ -231,11 +223,7 @@ def _wrong_event(rule: EventDefinition, expected: EventExample, found: list[Reco
 
 
 def _same(expected: Any, value: Any) -> bool:
-    """Whether two values are equal; NaN equals NaN.
-
-    Numbers may differ by 1e-6 of their size, as converting a unit rounds; examples print fewer
-    digits than that.
-    """
+    """Whether two values are equal: NaN equals NaN, numbers up to 1e-6, as units' factors round."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False

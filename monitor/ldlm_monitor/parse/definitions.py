@@ -21,8 +21,8 @@ from ldlm_monitor.parse.patterns import NumberSpec
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
 
-"""How an event's field is converted: `bytes` from a size with a unit; `scalar` to a number if the
-text is one; `exit_code` to an integer, with a field `signal` if it is negative."""
+"""Of a field: `bytes` reads a size with a unit, `scalar` a number or a text, `exit_code` an integer
+(a negative one also sets the field `signal`)."""
 
 PACKAGED = Path(__file__).parent / "data"
 
@@ -60,10 +60,7 @@ class Pairs(DefinitionPart):
 
 
 class Continued(DefinitionPart):
-    """A sample over several lines: lines that match `pattern` continue the line before.
-
-    `until`, if set, matches the last line.
-    """
+    """A sample of several lines: further ones match `pattern`, and the last `until`, if set."""
 
     pattern: str
     until: str | None = None
@@ -188,10 +185,7 @@ class FieldSample(DefinitionPart):
 
 
 class Assignment(DefinitionPart):
-    """A field whose name and value are the text's groups `name` and `value`.
-
-    `names` maps the name; other names are kept in snake_case.
-    """
+    """A field whose name and value are groups of the text; `names` maps the name."""
 
     name: str
     value: str

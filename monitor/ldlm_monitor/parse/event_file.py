@@ -33,10 +33,7 @@ _DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
 
 
 def fields_of(content: bytes) -> Iterator[Field]:
-    """The fields of a protobuf message (protobuf.dev/programming-guides/encoding).
-
-    Raises an error of `_DAMAGE` if the message is damaged.
-    """
+    """A protobuf message's fields (protobuf.dev/programming-guides/encoding); raises `_DAMAGE`."""
     at, end = 0, len(content)
     while at < end:
         key, at = varint(content, at)
@@ -72,8 +69,7 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 _CONTENT = {1: "<f", 2: "<d"}
-"""The `struct` format of `tensor_content` by its `dtype` (types.proto: DT_FLOAT, DT_DOUBLE);
-scalars are written in no other type."""
+"""The `struct` format of `tensor_content` by `dtype`: DT_FLOAT and DT_DOUBLE of types.proto."""
 _LISTS = {5: "<f", 6: "<d"}
 """The `struct` format of a tensor's fields `float_val` and `double_val` (tensor.proto)."""
 _TIME_KEY = b"\x09"
@@ -176,7 +172,6 @@ class EventFileReader(FrameReader):
 
 
 def _values(summary: bytes) -> Iterator[tuple[bytes, float]]:
-    """The tags and numbers of a summary."""
     for number, part in fields_of(summary):
         if number == 1 and isinstance(part, bytes):
             tag, value = _value(part)

@@ -116,10 +116,9 @@ class EventRule:
         )
 
     def find(self, text: bytes, start: int, *, glued: bool = False) -> PatternMatch | None:
-        """The first match in `text` from `start` on.
+        """The first match in `text` from `start` on; exactly there if `at: start` and not `glued`.
 
-        It must begin at `start` if the definition has `at: start`, unless `glued`: then other
-        output may precede it.
+        In glued text, output of another writer may precede the event.
         """
         if self._pattern is None:
             return None

@@ -196,8 +196,7 @@ class MetricLike:
 def looks_like_metrics(text: bytes) -> bool:
     """Whether a line has metrics: a value that only a training reports, or two known keys.
 
-    A line of three or more columns of numbers, one of them a fraction, has metrics too. A line
-    with two flags is a command with settings, not metrics.
+    Three columns of numbers, one a fraction, count too; a line with two flags is a command.
     """
     if len(list(_FLAG.finditer(text))) >= 2:
         return False

@@ -29,17 +29,9 @@ if TYPE_CHECKING:
     from ldlm_monitor.parse.event_rules import RecordPlace
 
 STEPS = (
-    "step",
-    "global_step",
-    "iteration",
-    "current_steps",
-    "iter",
-    "num_updates",
-    "global_steps",
-    "trainer/global_step",
-    "train/global_step",
-    "_step",
-)
+    "step", "global_step", "iteration", "current_steps", "iter", "num_updates", "global_steps",
+    "trainer/global_step", "train/global_step", "_step",
+)  # fmt: skip
 """Keys of a row's step; the first that a row has counts. Others are found by the vocabulary."""
 TIMES = ("time", "timestamp", "_timestamp")
 """Keys of a row's time, the first first; `_timestamp` is W&B's."""
@@ -124,7 +116,6 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
-    """The error event of a logger that writes JSON lines."""
     level = next((row[key] for key in _LEVELS if isinstance(row.get(key), str)), "")
     message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
     if level.lower() not in _ERRORS or not message:

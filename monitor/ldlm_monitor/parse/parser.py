@@ -73,10 +73,7 @@ class Parser:
         return None if file is None or file.whole is None else file.whole.name
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The records of the next bytes of one file, in order of position.
-
-        `now` is when the bytes were read (Unix seconds).
-        """
+        """The records of bytes of one file, read at `now` (Unix seconds), in order of position."""
         found: list[Record] = []
         for item in self.feed_blocks(chunk, origin, now):
             if isinstance(item, SampleBlock):

@@ -36,34 +36,14 @@ _NUMBER = re.compile(NUMBER)
 _WRAPPED = re.compile(r"(?:tensor|np\.\w+|torch\.tensor)\((?P<inner>[^,()]*)(?:,[^()]*)?\)")
 
 UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "KB": 1e3,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "TB": 1e12,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-    "TiB": 2.0**40,
+    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0,
+    "KB": 1e3, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+    "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40,
     "%": 0.01,
-    "k": 1e3,
-    "K": 1e3,
-    "M": 1e6,
-    "B": 1e9,
-    "G": 1e9,
-    "T": 1e12,
-    "TFLOP": 1e12,
-    "TFLOPs": 1e12,
-    "TFLOPS": 1e12,
-}
-"""The factor to the base unit: seconds, bytes, a ratio, or a count. `B` is a billion, as trainers
-print parameters and tokens."""
+    "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12,
+    "TFLOP": 1e12, "TFLOPs": 1e12, "TFLOPS": 1e12,
+}  # fmt: skip
+"""The factor to the base unit: seconds, bytes, a ratio, or a count. `B` is a billion."""
 
 QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLOP[sS]?)\b|%))?"
 """A number, possibly in groups of thousands or with a unit."""
@@ -167,11 +147,9 @@ class PatternMatch(Protocol):
 
     def span(self, group: int = 0) -> tuple[int, int]:
         """The byte indices of a group; (-1, -1) if it did not take part in the match."""
-        ...
 
     def groups(self) -> tuple[bytes | None, ...]:
         """The text of every group."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

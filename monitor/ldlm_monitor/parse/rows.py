@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 class RowReader(WholeFile):
     """Reads the rows of a JSON-lines file: consecutive rows with the same keys as blocks.
 
-    `errors` counts lines that are not JSON objects, `truncated` lines longer than
-    `MAX_RECORD_BYTES`, which are skipped.
+    `errors` counts lines that are not JSON objects, `truncated` skipped lines over 1 MiB.
     """
 
     name = "JSON lines"

@@ -54,10 +54,7 @@ _MAIN = "MainThread"
 
 
 class StackDump(Block[EventRule]):
-    """The threads of one process, from the first line of its dump on.
-
-    A thread that the dump already contains is the first of another dump.
-    """
+    """The threads of one process; a thread that was in the dump before begins another dump."""
 
     def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
@@ -175,8 +172,7 @@ _TABLE_LINE = compile_pattern(
     r"|\s+(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$"
     r"|  (?P<exception>\S.*)?"
 )
-"""Lines of a table. The last alternative is a worker's traceback (from its error file), which
-torchelastic indents by two blanks."""
+"""Lines of a table; the last form is a line of a worker's traceback, indented by torchelastic."""
 _RULER = compile_pattern(r"={5,}\s*$")
 _NUMBERS = {
     "rank": compile_pattern(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)"),

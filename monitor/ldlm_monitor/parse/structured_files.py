@@ -33,10 +33,7 @@ _HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() 
 
 
 def header_of(line: bytes) -> list[str] | None:
-    """The columns of the header of a table of metrics; None for another line.
-
-    A header has names separated by commas, of which one is a step or epoch and one a metric.
-    """
+    """The column names of a line if one is a step or epoch and one a metric; otherwise None."""
     line = line.rstrip(b"\r")
     if len(line) > _MAX_LINE or b"," not in line or _HEADER.match(line) is None:
         return None
@@ -96,7 +93,7 @@ class TableReader(LineReader):
 
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
 """The time of a row of MLflow's file store, in Unix milliseconds: 13 digits from 2001 to 2286."""
-# File systems bound a name to 255 bytes; values, steps and digests are far shorter than these.
+# Lengths are bounded to above what MLflow writes: metric names have at most 250 characters.
 _NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
 _METRIC_ROW = re.compile(
     rb"(?P<time>\d{12,14}) (?P<value>\S{1,40}) (?P<step>\d{1,18})"
@@ -192,7 +189,6 @@ class WandbReader(FrameReader):
         return jsonl.unix_time(_items(value).get(_TIME)) if isinstance(value, bytes) else None
 
     def _row(self, row: dict[str, Any], place: RecordPlace) -> list[Record]:
-        """The sample of one step."""
         for key in _INTERNAL:
             row.pop(key, None)
         calls = row.pop(_CALLS, None)

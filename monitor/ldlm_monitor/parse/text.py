@@ -33,8 +33,7 @@ _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
 """By an event's `assemble`, the kind of block that it opens."""
 
 OnMatch: TypeAlias = Callable[[int, str], None]
-"""Called with the offset and the format's name of each recognised record; the name is "" for a line
-that continues a block."""
+"""Called with each recognised record's offset and format; "" for a line that continues a block."""
 
 
 @dataclass(slots=True)
@@ -99,10 +98,7 @@ class TextReader:
     def _lone_bar(
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
-        """The records of a line that is only a bar: a fast path for most of a training log.
-
-        None if the line must be read like any other.
-        """
+        """The records of a line that is only a bar, the usual line; None for any other line."""
         bar = None if line.truncated else self.rules.bars.alone(line.raw)
         if bar is None:
             return None

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record, SampleBlock
 
 MAX_RECORD_BYTES = 1 << 20
-"""Bytes of a record; a longer one is cut and counted as truncated. `source.split.RECORD_BYTES` is
-the same limit: sources do not send longer records."""
+"""Bytes of a record; a longer one is cut and counted (the limit of `source.split.RECORD_BYTES`)."""
 
 # Escape sequences of ECMA-48 (control sequences, operating system commands, others), backspaces.
 _CONTROL = compile_pattern(
@@ -36,8 +35,7 @@ _DOCKER = b'{"log":"'
 class WholeFile:
     """Reads one file of a known structure, which is not parsed as text.
 
-    `errors` counts damaged records, `truncated` records over `MAX_RECORD_BYTES`; the caller
-    resets both.
+    The caller resets the counts: `errors` of damaged records, `truncated` of too long ones.
     """
 
     name = ""
@@ -165,8 +163,7 @@ def _unwrapped(raw: bytes) -> bytes:
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
 _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 _HEADER_REACH = 200
-"""Bytes between a logger's header and the text that an event's pattern finds: a choice; torch's
-`[PG ID 0 PG GUID 0(default_pg) Rank 1]` and a few words fit."""
+"""Bytes between a logger's header and an event's text: a choice; torch's `[PG ID ...]` fits."""
 
 
 @dataclass(slots=True)
@@ -200,8 +197,7 @@ class LineContext:
     def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
         """Place, text and stream of an event that follows another writer's text in one record.
 
-        The event's own text was found at `begin`; a logger's header or a rank prefix directly
-        before belongs to it.
+        The event was found at `begin`; a logger's header or rank prefix before belongs to it.
         """
         place, stream = self.place_of(begin), self.envelope.stream
         for pattern, reach in ((_HEADER, _HEADER_REACH), (_WRITER, 0)):

@@ -119,8 +119,7 @@ class Traceback(Block[EventRule]):
     def _message_line(self, line: BlockLine) -> bool:
         """A further line of the exception's message.
 
-        In a stream without a prefix, the next line may be another writer's, so only lines
-        that begin like one of `_CONTINUATION` belong to the message.
+        A line without prefix may be another writer's unless it matches `_CONTINUATION`.
         """
         text = line.text
         if self._blank or self._chained or text.startswith(_TRACEBACK):
@@ -154,10 +153,7 @@ class Traceback(Block[EventRule]):
         self.done = self.done or not self._in_frames
 
     def records(self) -> list[Record]:
-        """One event: of the kind whose pattern matches the exception's text, if there is one.
-
-        Otherwise it is a `python_exception`.
-        """
+        """One event: of the kind that matches the exception's text, or a `python_exception`."""
         fields: dict[str, FieldValue] = {"traceback": self._text.joined()}
         if self._type:
             fields["exc_type"] = text_of(self._type)
@@ -205,10 +201,7 @@ class Traceback(Block[EventRule]):
 
 
 def _is_exception(name: bytes, text: bytes) -> bool:
-    """Whether a line without indent is the exception, and not another rank's output.
-
-    `name` is its first word. `%|` is a progress bar.
-    """
+    """Whether a line without indent is the exception; `%|` would be another rank's bar."""
     if _USUAL.match(name) or b"." in name:
         return True
     unusual = name[:1].isupper() and not name.isupper() and name not in _NO_EXCEPTION

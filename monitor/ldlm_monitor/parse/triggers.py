@@ -41,8 +41,7 @@ _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
 MARKS = b"{%+*"
 """Bytes that few lines of a log contain, and many short triggers do."""
 _USERS_FIRST = 1_000_000
-"""Subtracted from the order of a user's lines, so that they come before the packaged ones: any
-number above that of all rules."""
+"""Subtracted from the order of users' lines to try them first: more than there are rules."""
 _LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
 """A loss and the beginning of its number, in any form; `T` is that of `tensor(`."""
 _CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
@@ -81,8 +80,7 @@ NO_CLAIMS = Claims()
 class Rules:
     """All definitions, compiled; lines of the files `users` come before the packaged ones.
 
-    `named[i]` are the rules with the trigger that is expression i of `databases`. Raises
-    `FormatError`.
+    `named[i]` are the rules of expression i of `databases`. Raises `FormatError`.
     """
 
     def __init__(
@@ -136,10 +134,7 @@ class Rules:
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
-    """The compiled rules of the packaged definitions and `files`, cached until a file changes.
-
-    Raises `FormatError`.
-    """
+    """The rules of packaged definitions and `files`, cached by mtime. Raises `FormatError`."""
     return _compiled(files, tuple(map(_edition, files)))
 
 
@@ -178,7 +173,6 @@ def _rules(
 
 @contextmanager
 def _located(where: str) -> Iterator[None]:
-    """Turn an error of a pattern into a `FormatError` with its place."""
     try:
         yield
     except re2.error as error:

@@ -27,8 +27,7 @@ def signal_name(number: int) -> str | None:
 def number(value: float | None, digits: int = 5) -> str:
     """A number with `digits` significant digits; whole numbers below 1e9 in full; None as `-`.
 
-    Five digits show a change of 0.01 % of a loss; from 1e9 on, digits are harder to count than
-    an exponent is to read.
+    Five digits show a change of 0.01 % of a loss; ten are harder to read than an exponent.
     """
     if value is None:
         return _UNKNOWN

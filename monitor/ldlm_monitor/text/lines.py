@@ -66,10 +66,7 @@ def transition_json(transition: Transition) -> str:
 
 
 def transition_line(transition: Transition) -> str:
-    """Time, state, alert, severity, run/rank, summary, file:line, first cause of the incident.
-
-    Log text is sanitised.
-    """
+    """Time, state, alert, severity, run/rank, summary, file:line, first cause; all sanitised."""
     labels = transition.labels
     whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
     position = transition.position

@@ -18,8 +18,7 @@ import re2
 ELLIPSIS = "…"
 
 _LONGEST = 8192
-"""Characters of a line that `plain` sanitises: a choice, 20 times what it shows by default, for
-lines that begin with escape sequences; it bounds the time spent on a line that is a dump."""
+"""Characters that `plain` sanitises: a choice that bounds the time, 20 times what it shows."""
 
 # Forms of ECMA-48: control sequences, operating system commands, two-character escapes.
 _ESCAPE_SEQUENCE = re2.compile(
@@ -122,12 +121,10 @@ _RULES = (
 (URLs, headers, assignments) are first; the last matches keys by their prefix alone."""
 
 _KEY_LINE = r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\s*$"
-"""A full line of a private key's body without its header: PEM has 64 characters, OpenSSH 70,
-MIME 76."""
+"""A whole line of a private key's body: PEM has 64 characters, OpenSSH 70, MIME 76."""
 
 _SCAN_MEMORY = 64 * 1024 * 1024
-"""Bytes for RE2's automaton of all rules: a choice, eight times RE2's default, because a set whose
-automaton outgrows its memory reports no match, and a secret would pass."""
+"""Bytes for RE2's automaton: a choice, 8 times its default; one out of memory finds no secret."""
 
 
 def _compile() -> tuple[tuple[Any, ...], Any]:
@@ -161,8 +158,7 @@ def redact(text: str) -> str:
 
 
 def _without_key(found: Any) -> str:
-    """A line with capitals, small letters and digits is key text; a hexadecimal digest has one
-    case only, and stays."""
+    """A hexadecimal digest stays: it has letters of one case only, a key's line of both."""
     line = found.group(0)
     kinds = (str.isupper, str.islower, str.isdigit)
     is_key = all(any(map(kind, line)) for kind in kinds)
@@ -190,10 +186,7 @@ def sanitized(text: str) -> str:
 
 
 def plain(text: str, limit: int = 400) -> str:
-    """`text` sanitised as one line of at most `limit` characters.
-
-    The default of 400 is a choice: a traceback's last line fits, and a message stays readable.
-    """
+    """`text` sanitised, as one line of at most `limit` characters (five rows of a terminal)."""
     text = sanitized(text[:_LONGEST])
     kept = "".join(" " if _is_hidden(character) else character for character in text)
     return shorten(" ".join(kept.split()), limit)
