@@ -8,8 +8,8 @@ from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
 
 State: TypeAlias = Literal["pending", "firing", "resolved", "ended", "unknown"]
-"""The state after a transition. A firing alert ends as its condition is false (`resolved`), its run
-is over (`ended`), or its series are gone (`unknown`)."""
+"""The state after a transition. A firing alert ends because its condition is false (`resolved`),
+its run is over (`ended`), or its series are gone (`unknown`)."""
 
 
 @dataclass(frozen=True, slots=True)

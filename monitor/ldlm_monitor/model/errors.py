@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
 _LONGEST = 200
-"""Characters of a complaint: a choice; pydantic's own fit, and the error stays one short line."""
+"""Characters of a complaint: a choice; pydantic's messages fit, and the error stays one line."""
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:

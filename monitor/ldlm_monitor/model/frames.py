@@ -100,7 +100,7 @@ def count_frames(form: Form, data: bytes, offset: int) -> int:
 
 
 def frame_bytes(data: bytes, start: int) -> int | None:
-    """Bytes of the TFRecord frame whose first `HEAD_BYTES` are at `start`; None if none is."""
+    """Size in bytes of the TFRecord frame whose header is at `start`; None if there is none."""
     length, checksum = _LENGTH.unpack_from(data, start)
     if masked_crc(data[start : start + 8]) != checksum:
         return None

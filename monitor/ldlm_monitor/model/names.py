@@ -39,6 +39,7 @@ class Metric:
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
+# Each metric's name, HELP text, and labels beside `run` and `rank`.
 _TRAIN = (
     ("ldlm_train_loss", "Training loss, the last value reported."),
     ("ldlm_train_component_loss", "Loss of one component, the last value reported.", "component"),

@@ -10,7 +10,6 @@ from typing import Literal, Protocol, TypeAlias
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
-
 MAX_LABEL_LENGTH = 128
 """Characters of a label's value, the rest is cut: a choice; log text must not inflate a scrape."""
 

@@ -16,7 +16,6 @@ Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
 """From the worst severity among firing alerts: none or info, warning, error, critical. For a run
 that has ended, alerts count that fired at its end or later."""
 
-
 Confidence = Literal["confirmed", "probable", "weak", "none"]
 """Confidence in a first cause; `confirmed` takes two independent sources."""
 

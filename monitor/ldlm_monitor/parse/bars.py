@@ -20,7 +20,7 @@ from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.line_rules import Numbers, read_number, whole
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, quantity
-from ldlm_monitor.parse.vocabulary import canonical
+from ldlm_monitor.parse.vocabulary import measure
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
 """Every bar contains a match of one of these: `50%|` of the usual form, `50% 5/10` of a notebook,
@@ -28,7 +28,7 @@ which prints no bar, `5it [` of a bar without total."""
 
 _MAX_CACHED = 1024
 """Descriptions and items that are cached: a choice, many times the dozens that a run repeats."""
-_UNKNOWN = NumberSpec(name="")
+_UNKNOWN = NumberSpec(name="")  # of a key that the definition does not list
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
     fields = read_fields(described)
-    if any(canonical(key) == "loss" for key, _ in fields):
+    if any(measure(key).name == "loss" for key, _ in fields):
         for key, value in fields:
             numbers.add(key, value)
 

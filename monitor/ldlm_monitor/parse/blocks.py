@@ -37,7 +37,7 @@ MAX_FOREIGN_LINES = 200
 MAX_ROWS = 512
 """Lines of one sample: a choice that bounds the memory of a block whose end is missing."""
 
-BLANK = compile_pattern(r"[\s\x0b]*$")
+BLANK = compile_pattern(r"[\s\x0b]*$")  # RE2's `\s` lacks the vertical tab
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KEPT_SAMPLES = 3
 """Samples kept of each format, to show them: a choice, enough to see the form."""
 _RECENT = 1024
-"""Recognised lines kept between chunks: a block's record may come `blocks.MAX_ROWS` lines late."""
+"""Recognised lines kept between chunks: twice the `blocks.MAX_ROWS` that a record may come late."""
 
 
 @dataclass(slots=True)

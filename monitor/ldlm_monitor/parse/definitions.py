@@ -19,6 +19,8 @@ from ldlm_monitor.model.records import Scalar, Severity
 from ldlm_monitor.parse.patterns import NumberSpec
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
+"""What an event is in a failure: its possible cause, evidence for the cause, a consequence, the
+end of a process; `context` and `progress` are no part of a failure."""
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
 
 """Of a field: `bytes` reads a size with a unit, `scalar` a number or a text, `exit_code` an integer

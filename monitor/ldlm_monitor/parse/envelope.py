@@ -22,8 +22,8 @@ Level: TypeAlias = Literal["error", "warning", "info"]
 class Envelope:
     """The prefixes of a record.
 
-    `start` is the index of the text after the prefixes. `stream` has the prefixes that tell
-    the writers of one file apart. `node` is the host or pod in a prefix. `time` (Unix seconds)
+    `start` is the index of the text after the prefixes. `stream` has the prefixes that differ
+    between the writers of one file. `node` is the host or pod in a prefix. `time` (Unix seconds)
     is set if a prefix has date, time and zone. `shell`: the record is a `set -x` trace.
     """
 
@@ -36,6 +36,10 @@ class Envelope:
     shell: bool = False
 
 
+# RANK, ROLE: torchrun (`[rank3]:`, `[default3]:`). GLOG: torch's C++ log (`E1022 10:15:00.1 ...]`).
+# HOROVOD, OPENMPI, SRUN, PDSH, RAY: launchers with labels per process. KUBECTL, STERN, COMPOSE:
+# viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG, DMESG_DECODED: dmesg
+# without and with `--decode`. STAMPED: Python's logging, and CRI (`<time> stdout F `).
 _STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _RANK = compile_pattern(r"\[rank(?P<rank>\d+)\]: ?")
 _ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")

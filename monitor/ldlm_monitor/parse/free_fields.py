@@ -152,8 +152,8 @@ _CANDIDATE = compile_pattern(
     r"|^[\s|]*[-+.\d]"
 )
 """Every line that looks like metrics matches this: a cheap first test."""
-_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")
-_FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")
+_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")  # of a command line
+_FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")  # columns of whole numbers are counts, not metrics
 
 
 @dataclass(slots=True)

@@ -17,9 +17,9 @@ from ldlm_monitor.parse.patterns import number
 from ldlm_monitor.parse.vocabulary import (
     MAX_KEY,
     STEP_KEYS,
-    canonical,
     is_known,
     is_training,
+    measure,
     plain,
     put,
 )
@@ -34,7 +34,7 @@ STEPS = (
 )  # fmt: skip
 """Keys of a row's step; the first that a row has counts. Others are found by the vocabulary."""
 TIMES = ("time", "timestamp", "_timestamp")
-"""Keys of a row's time, the first first; `_timestamp` is W&B's."""
+"""Keys of a row's time, the preferred first; `_timestamp` is W&B's."""
 EARLIEST, LATEST = 9e8, 1e10
 """Unix seconds of 1998 and 2286: a `time` outside these is relative to some start."""
 _PEER_IS_GONE = (
@@ -43,8 +43,7 @@ _PEER_IS_GONE = (
     "remote process exited or there was a network error",
 )
 """Texts of gloo and NCCL in a rank's exception if another rank ended first."""
-# Keys of loggers that write JSON, such as python-json-logger (levelname, message), structlog
-# (event) and zap (msg); the first that a row has counts.
+# Keys of loggers that write JSON: python-json-logger (levelname, message), structlog (event), ...
 _LEVELS = ("level", "levelname", "severity", "log_level")
 _MESSAGES = ("message", "msg", "event")
 _ERRORS = frozenset({"error", "critical", "fatal"})
@@ -130,7 +129,7 @@ def _add(values: dict[str, float], key: str, value: object) -> None:
     elif isinstance(value, int) and not isinstance(value, bool):
         put(values, key[:MAX_KEY], _float(value))
     elif isinstance(value, str) and len(value) < _MAX_NUMBER:
-        read = number(value) if is_known(canonical(key[:MAX_KEY])) else None
+        read = number(value) if is_known(measure(key[:MAX_KEY]).name) else None
         if read is not None:
             put(values, key[:MAX_KEY], read)
 

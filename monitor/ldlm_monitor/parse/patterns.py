@@ -33,6 +33,7 @@ THOUSANDS = r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
 """A number in groups of thousands, for formats that do not separate fields by commas."""
 
 _NUMBER = re.compile(NUMBER)
+# The printed form of a tensor or NumPy scalar, with the number inside.
 _WRAPPED = re.compile(r"(?:tensor|np\.\w+|torch\.tensor)\((?P<inner>[^,()]*)(?:,[^()]*)?\)")
 
 UNITS = {

@@ -232,12 +232,12 @@ class FailureTable(Block[EventRule]):
     forms = (LineForm(_TABLE_LINE, _line),)
 
     def refuse(self, text: bytes) -> None:
-        """Close the block if the first line after `FAILED` is neither a ruler nor a table's."""
+        """Close the block if the line after `FAILED` is neither a ruler nor a line of a table."""
         if not self._started and not _RULER.match(text):
             self.done = True
 
     def _add_kind(self, row: dict[str, Scalar]) -> None:
-        """Set kind and role of a row by its exception, which tells a cause from its victims."""
+        """Set kind and role of a row by its exception: a surviving rank's is a victim's."""
         text = str(row.get("message", "")).encode()
         for rule in self.opening.exceptions:
             if rule.find(text, 0, glued=True):

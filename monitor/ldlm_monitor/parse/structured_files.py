@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import FieldValue, Record
 
-
 _MAX_LINE = 1 << 16
 """Bytes of a row; longer lines are no rows. A choice: 500 columns of 20 bytes have 10 KiB."""
 _HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() \-]*)+$")
@@ -245,7 +244,6 @@ def _run_row(content: bytes) -> dict[str, Any]:
 
 
 def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
-    """The events of a run's start, and of its config if it has one."""
     row["config"].pop("_wandb", None)
     return jsonl.records({"type": "run", **row}, place)
 

@@ -87,11 +87,6 @@ def put(values: dict[str, float], key: str, value: float) -> None:
         values.setdefault(meant.name, value)
 
 
-def canonical(key: str) -> str:
-    """The canonical name of a metric's key."""
-    return measure(key).name
-
-
 @lru_cache(maxsize=_MAX_CACHED)
 def is_metric(key: str) -> bool:
     """Whether a trainer's key has a canonical name, or is one."""

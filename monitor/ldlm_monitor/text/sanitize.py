@@ -3,9 +3,9 @@ r"""Log text made harmless for terminals, messages and pages: bounded, visible, 
 Every pattern runs on RE2, whose time is linear in the text for any input. If a word looks like a
 secret, it is hidden too: a hidden word costs a look at the log, a posted secret costs the account.
 
-The prefixes of `_PREFIXED`, `_QUERY` and `_RULES` are those of the services that issue the keys,
-and of detect-secrets 1.5 (docs/security.md says what it lacks). The least lengths are a choice:
-below the length that is issued, so that a cut key is hidden too, and above that of usual words.
+The forms below are those of the services that issue the keys, and of detect-secrets 1.5
+(docs/security.md says what it lacks). The least lengths are a choice: at most the length that is
+issued, so that most cut keys are hidden too, and above that of usual words.
 """
 
 import math
@@ -32,7 +32,6 @@ _UNSEEN = re2.compile(
     r"\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}"  # zero width, direction
     r"\x{fff9}-\x{fffb}\x{e0000}-\x{e007f}]"
 )
-
 
 REDACTED = "[redacted]"
 
@@ -92,7 +91,7 @@ _VENDOR = (
     r"(?:key|password|pass|pwd|pw|token)|pass|pwd)"
     r"[\"']?\]?\s*(?:::|:=|=>|=|:|\s)\s*[\"']?)"
 )
-_TO_SPACE = r"[^\s\"'<>]+"
+_TO_SPACE = r"[^\s\"'<>]+"  # the rest of a URL
 
 _RULES = (
     _PRIVATE_KEY,
@@ -124,7 +123,7 @@ _KEY_LINE = r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76}
 """A whole line of a private key's body: PEM has 64 characters, OpenSSH 70, MIME 76."""
 
 _SCAN_MEMORY = 64 * 1024 * 1024
-"""Bytes for RE2's automaton: a choice, 8 times its default; one out of memory finds no secret."""
+"""Bytes for RE2's automaton: a choice, 8 times the default; out of memory, it finds no secret."""
 
 
 def _compile() -> tuple[tuple[Any, ...], Any]:
