@@ -163,7 +163,7 @@ def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -
         if (end is None or steps[index] <= end)
         and (start is None or index + 1 >= len(steps) or steps[index + 1] > start)
     ]
-    size = -(-len(kept) // max(points, 1)) or 1
+    size = -(-len(kept) // max(points, 1)) or 1  # rounded up
     groups = [kept[index : index + size] for index in range(0, len(kept), size)]
 
     def joined(column: Sequence[float], choose: Callable[[list[float]], float]) -> list[float]:

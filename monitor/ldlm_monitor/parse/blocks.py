@@ -69,7 +69,7 @@ class BlockLine:
     closed: bool
 
     def named(self) -> dict[str, bytes]:
-        """The named groups."""
+        """The named groups of the match."""
         return self.pattern.named(self.found)
 
     def certain(self) -> dict[str, bytes]:

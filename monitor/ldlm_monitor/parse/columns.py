@@ -43,7 +43,7 @@ _FIELD_TYPES: dict[ValueKind, Any] = {
 }
 _KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
 _KINDS[type(None)] = "none"
-_ONE_BY_ONE = "the rows must be read one by one"
+_ONE_BY_ONE = "the rows must be read one by one"  # of an error that `shape_of` catches
 _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
 """Keys that place a row (step, time, rank) or give its type: every row needs them or none."""
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})

@@ -121,10 +121,12 @@ class CoverageReader:
         known = dict(self._matches)
         lines = Lines(chunk)
         while (line := lines.following()) is not None:
+            if not line.raw:
+                continue
             home = known.get(line.offset)
             if home == "":
                 self._places.add(line.number)
-            elif home is None and line.raw and line.number not in self._places:
+            elif home is None and line.number not in self._places:
                 self.found.unknown.add(line.raw, line.number)
 
 
@@ -223,7 +225,7 @@ def _wrong_event(rule: EventDefinition, expected: EventExample, found: list[Reco
 
 
 def _same(expected: Any, value: Any) -> bool:
-    """Whether two values are equal: NaN equals NaN, numbers up to 1e-6, as units' factors round."""
+    """Whether values are equal: NaN equals NaN; numbers within 1e-6, as factors of units round."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False

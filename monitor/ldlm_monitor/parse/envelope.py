@@ -132,6 +132,7 @@ _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
 _NAMES_A_WRITER = frozenset(
     {_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE, _STREAM}
 )
+# Levels of loggers as three; an event's own severity comes from its definition.
 _LEVELS: dict[bytes, Level] = {
     b"E": "error",
     b"F": "error",

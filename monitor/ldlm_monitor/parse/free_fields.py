@@ -146,7 +146,7 @@ _MAX_SHOWN = 400
 """Bytes shown of a line: a choice, five rows of a terminal."""
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
 _BLANK = compile_pattern(r"\s+")
-_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")
+_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # three or more
 _CANDIDATE = compile_pattern(
     r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
     r"|^[\s|]*[-+.\d]"

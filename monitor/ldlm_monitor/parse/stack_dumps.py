@@ -49,8 +49,8 @@ _NO_FRAME = compile_pattern(
     r"  (?:\.\.\.|<[^>]+>|Garbage-collecting|Binary file .*)\s*$"
     r"|Current thread's C stack trace \(most recent call first\):\s*$"
 )
-_VARIABLES = compile_pattern(r" {8,}\S")
-_MAIN = "MainThread"
+_VARIABLES = compile_pattern(r" {8,}\S")  # of py-spy's `--locals`, indented below their frame
+_MAIN = "MainThread"  # the name that Python's threading gives to the main thread
 
 
 class StackDump(Block[EventRule]):
@@ -173,7 +173,7 @@ _TABLE_LINE = compile_pattern(
     r"|  (?P<exception>\S.*)?"
 )
 """Lines of a table; the last form is a line of a worker's traceback, indented by torchelastic."""
-_RULER = compile_pattern(r"={5,}\s*$")
+_RULER = compile_pattern(r"={5,}\s*$")  # five: less than the shortest line of a table
 _NUMBERS = {
     "rank": compile_pattern(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)"),
     "exitcode": compile_pattern(
@@ -183,6 +183,7 @@ _NUMBERS = {
 """The forms of the rows whose values are numbers."""
 _MAX_FAILURES = 1024
 """Failures kept of one table: a choice; a table can list every rank of a job of 1024."""
+# Copied from the row of the root cause to fields `root_*` of the event.
 _ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time", "kind", "role")
 
 

@@ -183,7 +183,7 @@ class WandbReader(FrameReader):
 
     @staticmethod
     def time_of(content: bytes) -> float | None:
-        """When a row of metrics was logged."""
+        """When a row of metrics was logged (Unix seconds); None for other records."""
         value = dict(fields_of(content)).get(_HISTORY)
         return jsonl.unix_time(_items(value).get(_TIME)) if isinstance(value, bytes) else None
 
@@ -251,7 +251,7 @@ def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 def _exit(content: bytes, place: RecordPlace) -> Record:
     value = dict(fields_of(content)).get(1, 0)
     code = value if isinstance(value, int) else 0
-    code -= 1 << 64 if code >= 1 << 63 else 0
+    code -= 1 << 64 if code >= 1 << 63 else 0  # a negative int32 is a varint of 64 bits
     if code == 0:
         return place.lifecycle("run_finished", "exit code 0")
     fields: dict[str, FieldValue] = {"exitcode": code, "launcher": "wandb"}

@@ -161,7 +161,7 @@ def _unwrapped(raw: bytes) -> bytes:
 
 
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
-_WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
+_WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")  # torchrun's `[default3]:[rank3]: `
 _HEADER_REACH = 200
 """Bytes between a logger's header and an event's text: a choice; torch's `[PG ID ...]` fits."""
 

@@ -26,6 +26,7 @@ _HEAD = compile_pattern(r"(?P<original>Original )?Traceback \(most recent call l
 _INDENTED = compile_pattern(r"[ \t]")
 _ANY = compile_pattern(r"")
 _FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')
+# The line of Python's `format_exception_only`: a name with or without modules, and a message.
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"
 )

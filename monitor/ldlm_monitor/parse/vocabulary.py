@@ -42,7 +42,7 @@ STEP_KEYS = frozenset(_DATA["steps"])
 EPOCH_KEYS = frozenset(_DATA["epochs"])
 _TRAINING_ONLY = frozenset(("loss", "eval_loss", "grad_norm", "accuracy", "step_seconds", "ppl"))
 """Canonical names that no settings file has; `learning_rate` is left out as it is a setting too."""
-_OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")
+_OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
 MAX_KEY = 128
 """Characters kept of a key: names of metrics are shorter, and labels of series stay small."""
 _MAX_CACHED = 4096

@@ -95,10 +95,11 @@ _TO_SPACE = r"[^\s\"'<>]+"  # the rest of a URL
 
 _RULES = (
     _PRIVATE_KEY,
-    r"(?i)(://)[^\s/:@]*:[^\s/]*@",
-    r"(?i)([a-z][a-z0-9+.-]*://)[A-Za-z0-9_-]{20,}@",
+    r"(?i)(://)[^\s/:@]*:[^\s/]*@",  # user and password of a URL
+    r"(?i)([a-z][a-z0-9+.-]*://)[A-Za-z0-9_-]{20,}@",  # a token as a URL's user
     r"(?i)(https?://hooks\.[^\s/\"'<>]+/)" + _TO_SPACE,
     r"(?i)(https?://[^\s\"'<>]+/(?:web)?hooks?[a-z0-9]{0,2}/)" + _TO_SPACE,
+    # URLs of dead man's switches: who has one can keep the switch quiet.
     r"(?i)(https?://(?:hc-ping\.com|cronitor\.link|nosnch\.in)/)" + _TO_SPACE,
     r"(?i)(api\.telegram\.org/bot)[^\s/\"'<>]+",
     r"(?i)(https?://api.softlayer.com/soap/v3(?:.1)?/)[a-z0-9]+",
