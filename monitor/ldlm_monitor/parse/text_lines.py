@@ -28,6 +28,8 @@ MAX_RECORD_BYTES = 1 << 20
 _CONTROL = compile_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
 )
+
+
 _DOCKER = b'{"log":"'
 """The start of a line of Docker's json-file driver: `{"log":..., "stream":..., "time":...}`."""
 
@@ -144,10 +146,7 @@ def raw_index(raw: bytes, index: int) -> int:
 
 
 def _unwrapped(raw: bytes) -> bytes:
-    """Docker's line in the form of CRI, `{time} {stream} F {text}`, which `peel` knows.
-
-    Of a text that repainted a line with `\\r`, the last state stays, as on a terminal.
-    """
+    """Docker's line in the form of CRI: `{time} {stream} F {text}`, a known prefix."""
     try:
         row = json.loads(raw)
         text, stream, time = row["log"], row["stream"], row["time"]
