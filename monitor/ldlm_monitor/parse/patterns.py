@@ -81,7 +81,7 @@ def _unusual(text: str) -> float | None:
 
 
 def scaled(value: float, factor: float) -> float:
-    """A number times `factor`; divides if that rounds less: 18 ms are exactly 0.018 s."""
+    """A number times `factor`; below 1 it divides by the inverse, as 18 * 0.001 is not 0.018."""
     return value / (1 / factor) if factor < 1 else value * factor
 
 

@@ -45,6 +45,7 @@ _FRAME = compile_pattern(
 _PY_SPY_FRAME = compile_pattern(
     r"    (?P<name>\S.*) \((?P<file>[^()]+?)(?::(?P<line>\d{1,9}))?\)\s*$"
 )
+# What faulthandler prints in place of frames, and the head of its C stack.
 _NO_FRAME = compile_pattern(
     r"  (?:\.\.\.|<[^>]+>|Garbage-collecting|Binary file .*)\s*$"
     r"|Current thread's C stack trace \(most recent call first\):\s*$"

@@ -92,7 +92,7 @@ class TableReader(LineReader):
 
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
 """The time of a row of MLflow's file store, in Unix milliseconds: 13 digits from 2001 to 2286."""
-# Lengths are bounded to above what MLflow writes: metric names have at most 250 characters.
+# MLflow allows names of 250 characters; the other lengths are choices above what it writes.
 _NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
 _METRIC_ROW = re.compile(
     rb"(?P<time>\d{12,14}) (?P<value>\S{1,40}) (?P<step>\d{1,18})"

@@ -105,7 +105,7 @@ class Traceback(Block[EventRule]):
         return self._keep(line)
 
     def _head_line(self, line: BlockLine) -> bool:
-        """The first line of a chained traceback, or of `Original Traceback` of a DataLoader."""
+        """The first line of a chained traceback, or of a worker's in a DataLoader's message."""
         original = "original" in line.named()
         if not (original or self._chained):
             return False
