@@ -47,7 +47,7 @@ class Chunk:
         return data.count(b"\n")
 
     def after(self, offset: int) -> "Chunk | None":
-        """The part from byte `offset` of the file on, a record's begin; None if it is empty."""
+        """The part from byte `offset` of the file on, a record's start; None if nothing is left."""
         passed = self.data[: max(offset - self.offset, 0)]
         if not passed:
             return self
