@@ -1,4 +1,4 @@
-"""The doors of the room: `Parser` (chunks in, records out) and `clock_marks`."""
+"""The parser of log files: `Parser` (chunks in, records out), and the light `clock_marks`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ldlm_monitor.parse.triggers import compiled
 
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 
+# A row of JSON lines and its step, for `clock_marks`; the keys are the usual ones of jsonl.STEPS.
 _ROW = compile_pattern(
     r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps|iter|num_updates)": ?'
     r"(?P<step>\d{1,18})[,}]"
@@ -44,11 +45,11 @@ class ParseCounters:
 
 
 class Parser:
-    """Turns the bytes of many files into records.
+    """Parses the bytes of many files into records.
 
-    `format_files` are definition files in addition to the packaged ones. Raises
-    `FormatError` if one cannot be used. The same chunks and times give the same records;
-    memory is bounded by the number of files.
+    `format_files` are definition files in addition to the packaged ones; raises `FormatError`
+    if one of them cannot be used. The same chunks and times give the same records. Memory
+    grows with the number of files, not with their size.
     """
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
@@ -59,7 +60,7 @@ class Parser:
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Count nothing meanwhile: what is read was counted before."""
+        """Leave `counters` unchanged in this context, for bytes that were counted before."""
         counters, self.counters = self.counters, ParseCounters()
         try:
             yield
@@ -72,7 +73,7 @@ class Parser:
         return None if file is None or file.whole is None else file.whole.name
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The records of the next bytes of one file, in order of position."""
+        """The records of bytes of one file, read at `now` (Unix seconds), in order of position."""
         found: list[Record] = []
         for item in self.feed_blocks(chunk, origin, now):
             if isinstance(item, SampleBlock):
@@ -82,7 +83,7 @@ class Parser:
         return found
 
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
-        """Like `feed`, but similar rows of JSON lines stay together as blocks."""
+        """Like `feed`, but consecutive JSON rows with the same keys are returned as blocks."""
         ended: list[Record] = []
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
@@ -130,7 +131,7 @@ class Parser:
         return min(touched) + BLOCK_SECONDS if touched else None
 
     def finish(self, path: str) -> list[Record]:
-        """The file ended: complete its blocks and drop its state."""
+        """End a file: drops its state and returns the records of its open blocks."""
         file = self._files.pop(path, None)
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
@@ -169,12 +170,12 @@ class RecordingParser(Parser):
 
 
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
-    """The marks of time in a file's bytes, in order; `offset` is that of the first byte.
+    """The steps, with elapsed seconds if known, in a file's bytes, in order.
 
-    A light first pass over a finished file. tqdm's elapsed field is the only clock of a log
-    without times. Text: every bar of a definition's `bars`, with its step and elapsed
-    seconds; those of an evaluation or of skipped batches are `inner`. `rows` (JSON lines):
-    every row with its step; rows have no time, but their steps align with the bars'.
+    A light first pass over a finished file without times, in which tqdm's elapsed field is
+    the only clock. `data` begins at byte `offset` of the file. Text: a mark for every bar of
+    a definition; bars of an evaluation or of skipped batches are `inner`. `rows` (JSON
+    lines): a mark for every row with a step; its time is that of a bar with this step.
     """
     if rows:
         return [
@@ -182,7 +183,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
             for match in _ROW.finditer(data)
         ]
     marks: list[ClockMark] = []
-    if b"%" not in data:  # finding one byte is ten times as fast as the pattern
+    if b"%" not in data:  # the search for one byte is ten times as fast as the pattern
         return marks
     begin = 0
     for match in _clock_bars().finditer(data):
@@ -203,7 +204,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
 
 @cache
 def _clock_bars() -> Pattern:
-    """The bars that packaged definitions describe; a group has those that train."""
+    """A pattern for the bars of packaged definitions; `training` is set for those of a training."""
     bars = [rule.spec for rule in compiled().bars.rules if rule.names is not None]
     training = "|".join(bar.pattern for bar in bars if bar.phase == "train")
     others = "|".join(bar.pattern for bar in bars if bar.phase != "train")

@@ -1,4 +1,4 @@
-"""Reads text logs: turns the lines with triggers into bars, samples, events and blocks."""
+"""Reads text logs: parses the lines with triggers as bars, samples, events and blocks."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.triggers import NO_CLAIMS, Claims, Rules, Scanner
 
 _MAX_EVENTS_A_RECORD = 32
-"""Events found in one record; bounds the time that a line of 1 MiB takes."""
+"""Events found in one record: a choice that bounds the time for a line of 1 MiB."""
 _MAX_COMBINATIONS = 4096
-"""Combinations of triggers whose rules are cached; real logs have some dozens."""
+"""Cached combinations of triggers: a choice; real logs have some dozens, random text has more."""
 _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "rows": EventRows,
     "traceback": Traceback,
     "failure_table": FailureTable,
     "stacks": StackDump,
 }
-"""The kind of block that an event with this `assemble` opens."""
+"""By an event's `assemble`, the kind of block that it opens."""
 
 OnMatch: TypeAlias = Callable[[int, str], None]
-"""Called with the offset of each recognised record and the name of its format; with "" for a
-record that is part of another."""
+"""Called with each recognised record's offset and format; "" for a line that continues a block."""
 
 
 @dataclass(slots=True)
 class FileState:
-    """The state of one file between chunks.
+    """The parser's state of one file between chunks.
 
-    `whole`: its reader, if it is not text. `ignored`: the stream and the line of the last
-    message that Python ignored an exception.
+    `whole`: the file's reader if it is not text. `ignored`: stream and line number of the last
+    `Exception ignored in` of Python, which precedes the exception's traceback.
     """
 
     id: FileId
@@ -53,7 +52,7 @@ class FileState:
 
 
 class TextReader:
-    """Applies all `rules` to text. `truncated` counts the records that were cut.
+    """Applies all `rules` to text. `truncated` counts records cut at `MAX_RECORD_BYTES`.
 
     `on_match`, if set, is called for each recognised record.
     """
@@ -66,7 +65,7 @@ class TextReader:
         self.on_match: OnMatch | None = None
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The records of a chunk: of the lines with triggers, and of open blocks."""
+        """The records of a chunk: of lines with triggers, and of blocks that are complete."""
         found: list[Record] = []
         lines = Lines(chunk)
         hits = self._scanner.scan(chunk.data)
@@ -99,10 +98,7 @@ class TextReader:
     def _lone_bar(
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
-        """A fast path for most of a training log: a bar without prefix or further triggers.
-
-        None if the record must be read like any other.
-        """
+        """The records of a line that is only a bar, the usual line; None for any other line."""
         bar = None if line.truncated else self.rules.bars.alone(line.raw)
         if bar is None:
             return None
@@ -146,9 +142,9 @@ class TextReader:
     def _offer(
         file: FileState, record: LineContext, found: list[Record], start: int, stop: int
     ) -> int | None:
-        """Pass text to the open blocks.
+        """Pass `record.text[start:stop]` to the open blocks; adds complete ones to `found`.
 
-        Returns where the text begins that none of them took; None if they took all of it.
+        Returns where the text begins that no block took; None if blocks took all of it.
         """
         while file.blocks:
             text = record.text[start:stop]
@@ -170,7 +166,7 @@ class TextReader:
     def _numbers(
         self, file: FileState, claims: Claims, record: LineContext, start: int
     ) -> list[Record] | None:
-        """The sample of the line that begins at `start`; None if no rule matches."""
+        """The sample (and lifecycle event) of the text from `start` on; None if no rule matches."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
         if claims.json:
