@@ -216,6 +216,6 @@ def _clock_bars() -> Pattern:
 def _seconds(elapsed: bytes) -> float:
     """Seconds of tqdm's `MM:SS` or `H:MM:SS`; hours are unbounded."""
     total = 0
-    for part in elapsed.split(b":"):
+    for part in elapsed.split(b":")[-3:]:
         total = total * 60 + int(part[:18] or b"0")
     return float(total)

@@ -6,13 +6,12 @@ files have modules of their own. A file is recognised by its name or its first b
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
 from ldlm_monitor.parse.event_rules import RecordPlace
@@ -136,7 +135,7 @@ class MetricFileReader(LineReader):
             self.errors += 1
             return None
         step = int(row["step"]) if self._has_steps else None
-        numbers = Numbers(step=step, time=int(row["time"]) / 1000)
+        numbers = Numbers(step=step, time=jsonl.unix_time(int(row["time"]) / 1000))
         numbers.add(self._metric, value)
         return numbers
 
@@ -148,6 +147,8 @@ _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
 _CALLS, _TIME = "_step", "_timestamp"
 _INTERNAL = ("_wandb", "_runtime", "type")
 """Keys that are not metrics; a `type` would make the row one of the callback's."""
+_MAX_DIGITS = 20
+"""Of a seed of 64 bits; a longer number counts nothing."""
 _INTERRUPTED = 255
 """The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
 
@@ -198,7 +199,7 @@ class WandbReader(FrameReader):
         self._has_steps |= any(each.step is not None for each in rows)
         if self._has_steps or not isinstance(calls, int):
             return found
-        return [replace(each, step=calls) for each in rows]
+        return [replace(each, step=as_count(calls)) for each in rows]
 
 
 def _items(content: bytes) -> dict[str, Any]:
@@ -221,11 +222,11 @@ def _items(content: bytes) -> dict[str, Any]:
 def _value(text: bytes) -> Any:
     """A JSON value; None for one that is nested too deeply. Most are numbers."""
     try:
-        return int(text) if text.isdigit() else float(text)
+        return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else float(text)
     except ValueError:
         pass
     try:
-        return json.loads(text)
+        return jsonl.loads(text.decode())
     except RecursionError:
         return None
 
