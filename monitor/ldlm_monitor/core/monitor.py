@@ -7,12 +7,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 
-from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
+from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, explained, facts_from
-from ldlm_monitor.core.rule_engine import RuleEngine
+from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
@@ -22,10 +21,11 @@ from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
-from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.run.training_run import TrainingRun
 
 RECENT = 500
 """Events and transitions that a snapshot has, the last ones."""
@@ -60,7 +60,7 @@ class Monitor:
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or StallSettings(), end_series_after)
-        self._rules = RuleEngine(_packaged() if rules is None else rules, evaluation_interval)
+        self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
@@ -99,8 +99,11 @@ class Monitor:
         transitions: list[Transition] = []
         for record in records:
             at = now if record.time is None else min(record.time, now)
-            transitions += self._advance(at)
-            transitions += self._take(record, at)
+            try:
+                transitions += self._advance(at)
+                transitions += self._take(record, at)
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one record
+                self._parser.note_fault(record.position, fault)
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
@@ -121,8 +124,7 @@ class Monitor:
 
     def due(self) -> float | None:
         """When `tick` should be called at the latest, None if nothing is to come by itself."""
-        silent = self._parser.open_until()
-        earliest = min(self._due(self._schedule.due()), math.inf if silent is None else silent)
+        earliest = min(self._due(self._schedule.due()), self._parser.open_until())
         return None if math.isinf(earliest) else earliest
 
     def _due(self, slot: float) -> float:
@@ -171,10 +173,8 @@ class Monitor:
         """Go on with alerts of before a restart: see `RuleEngine.carry_over`."""
         found = self._rules.carry_over(alerts, self.clock)
         self._changed(max(self.clock, 0.0))
-        return [
-            explained(self._evidence.attach(each, self._rules.asks), self._incidents, self.clock)
-            for each in found
-        ]
+        attached = (self._evidence.attach(each, self._rules.asks) for each in found)
+        return [explained(each, self._incidents, self.clock) for each in attached]
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
@@ -183,10 +183,7 @@ class Monitor:
             version=self.version,
             at=max(self.clock, 0.0),
             runs=tuple(
-                run.view(
-                    self.runs.health(run, healths.get(run.name, "HEALTHY")),
-                    self._detectors.run_gauges(run.name),
-                )
+                run.view(self.runs.health(run, healths), self._detectors.run_gauges(run.name))
                 for run in self.runs
             ),
             alerts=tuple(self.alerts()),
@@ -203,27 +200,36 @@ class Monitor:
             return self._take_timed(block, [min(time, now) for time in block.times])
         transitions = self._advance(now)
         run = self.runs.of(block.sample(0), now)
-        urgent = run.observe_block(block, now, timed=self._timed)
-        self.runs.touch(run)
-        return transitions + self._judge_at_once(run.name, urgent, max(now, self.clock))
+        try:
+            urgent = run.observe_block(block, now, timed=self._timed)
+        except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+            return transitions + self._take_singly(block, now, fault)
+        return transitions + self._judge_at_once(run, urgent, max(now, self.clock))
+
+    def _take_singly(self, block: SampleBlock, now: float, fault: Exception) -> list[Transition]:
+        """Take in the rows of a block that raised: a statistic may count some of them twice."""
+        self._parser.note_fault(block.sample(0).position, fault)
+        return self.observe(block.samples(), now)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in lines, each at its own time: as one by one, in parts in which nothing is due."""
         transitions: list[Transition] = []
         start = 0
         while start < len(block):
-            sample = block.sample(start)
-            transitions += self._advance(times[start])
-            transitions += self._take(sample, times[start])
+            sample, at = block.sample(start), times[start]
+            transitions += self.observe((sample,), at)
+            run = self.runs.of(sample, at)
             start += 1
             stop = bisect_left(times, self._due(self._schedule.next), start)
-            run = self.runs.of(sample, times[start - 1])
             if stop > start and run.life.only_advances(block, times[stop - 1]):
-                run.observe_steps(block.part(start, stop), times[start:stop])
+                part = block.part(start, stop)
+                try:
+                    run.observe_steps(part, times[start:stop])
+                except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+                    transitions += self._take_singly(part, times[stop - 1], fault)
                 start = stop
                 self.clock = max(self.clock, times[stop - 1])
-                self.runs.touch(run)
-                self._changed(self.clock)
+                transitions += self._judge_at_once(run, None, self.clock)
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
@@ -233,19 +239,18 @@ class Monitor:
             self._incidents.take(record, max(at, self.clock))
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
-        self.runs.touch(run)
-        return self._judge_at_once(run.name, urgent, max(at, self.clock))
+        return self._judge_at_once(run, urgent, max(at, self.clock))
 
-    def _judge_at_once(self, run: str, urgent: str | None, at: float) -> list[Transition]:
+    def _judge_at_once(self, run: TrainingRun, urgent: str | None, at: float) -> list[Transition]:
+        self.runs.touch(run)
         self._changed(at)
-        if urgent is None or not self._throttle.is_at_once(run, urgent, at):
-            return []
-        return self._evaluate(at)
+        at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, at)
+        return self._evaluate(at) if at_once else []
 
     def _complete_blocks(self, now: float) -> list[Transition]:
         """Take in the records of several lines that were complete by their silence before `now`."""
         transitions: list[Transition] = []
-        while (silent := self._parser.open_until()) is not None and silent <= now:
+        while (silent := self._parser.open_until()) <= now:
             transitions += self.observe(self._parser.tick(silent), silent)
         return transitions
 
@@ -293,8 +298,3 @@ class Monitor:
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
         return [*self.runs.points(at, self._rules.healths()), *detected, self._rules.points()]
-
-
-@cache
-def _packaged() -> RuleSet[Expression]:
-    return load_rules(packaged_rules(), parse)

@@ -96,6 +96,8 @@ class FrameReader(WholeFile):
                     found += self.records(content, place)
             except _DAMAGE:
                 self.errors += 1
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one frame
+                self.on_fault(place.position, fault)
             line += frame.found
         return found
 

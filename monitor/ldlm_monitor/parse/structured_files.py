@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_training, me
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import FieldValue, Record
-
 
 _MAX_LINE = 1 << 16
 """Longer lines are not rows: a table of 500 columns has lines of about 10 KiB."""
@@ -53,9 +53,13 @@ class LineReader(WholeFile):
         found: list[Record] = []
         offset, lines = chunk.offset, chunk.data.split(b"\n")
         for index, line in enumerate(lines):
-            numbers = self.read(line, closed=index < len(lines) - 1)
-            if numbers is not None and numbers.values:
-                found.append(numbers.at(RecordPlace.of(chunk, chunk.line + index, offset, origin)))
+            place = RecordPlace.of(chunk, chunk.line + index, offset, origin)
+            try:
+                numbers = self.read(line, closed=index < len(lines) - 1)
+                if numbers is not None and numbers.values:
+                    found.append(numbers.at(place))
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one row
+                self.on_fault(place.position, fault)
             offset += len(line) + 1
         return found
 
@@ -147,8 +151,6 @@ _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
 _CALLS, _TIME = "_step", "_timestamp"
 _INTERNAL = ("_wandb", "_runtime", "type")
 """Keys that are not metrics; a `type` would make the row one of the callback's."""
-_MAX_DIGITS = 20
-"""Of a seed of 64 bits; a longer number counts nothing."""
 _INTERRUPTED = 255
 """The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
 
@@ -222,12 +224,10 @@ def _items(content: bytes) -> dict[str, Any]:
 def _value(text: bytes) -> Any:
     """A JSON value; None for one that is nested too deeply. Most are numbers."""
     try:
-        return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else float(text)
+        return int(text) if text.isdigit() and len(text) <= 20 else float(text)  # 20: a seed's
     except ValueError:
-        pass
-    try:
-        return jsonl.loads(text.decode())
-    except RecursionError:
+        with suppress(RecursionError):
+            return jsonl.loads(text.decode())
         return None
 
 
@@ -239,7 +239,7 @@ def _run_row(content: bytes) -> dict[str, Any]:
             continue
         if tag == _RUN_CONFIG:
             row["config"] = _items(value)
-        elif tag in _RUN_TEXTS and value:
+        elif value and tag in _RUN_TEXTS:
             row[_RUN_TEXTS[tag]] = value.decode("utf-8", "replace")
         elif tag == _RUN_START:
             row["time"] = dict(fields_of(value)).get(1)
@@ -253,7 +253,7 @@ def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 
 def _exit(content: bytes, place: RecordPlace) -> Record:
-    value = dict(fields_of(content)).get(1, 0)
+    value = dict(fields_of(content)).get(1)
     code = value if isinstance(value, int) else 0
     code -= 1 << 64 if code >= 1 << 63 else 0
     if code == 0:

@@ -150,8 +150,9 @@ class Fleet:
                 stored = self._last_healths.get(name, "HEALTHY")
                 self._last_healths[name] = max(health, stored, key=HEALTH.index)
 
-    def health(self, run: TrainingRun, firing: Health) -> Health:
-        """The health of the run, where `firing` is that of its firing alerts."""
+    def health(self, run: TrainingRun, healths: Mapping[str, Health]) -> Health:
+        """The health of the run; `healths` are those of firing alerts that are not HEALTHY."""
+        firing = healths.get(run.name, "HEALTHY")
         return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
