@@ -141,13 +141,14 @@ def recall(store: StateStore, now: float) -> Restart | None:
     if state is None:
         return None
     arrivals, observed = store.read_log.arrivals(), store.read_log.observed()
-    if state.clock > now + SKEW_SECONDS:
+    found = Restart(state, arrivals, observed)
+    if not found.floor <= now + SKEW_SECONDS:  # not a number: a damaged one
         log.warning(
             "the clock was set back since the last run: what was read is placed in time by what"
             " the logs say"
         )
-        state.clock, arrivals, observed = now, [], []
-    return Restart(state, arrivals, observed)
+        state.clock, found.arrivals, found.observed = now, [], []
+    return found
 
 
 def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -> None:

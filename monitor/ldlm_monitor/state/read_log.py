@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.records import Heartbeat, Record, from_json, to_json
+from ldlm_monitor.model.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
 from ldlm_monitor.state.database import Database
 
 Kind: TypeAlias = Literal["records", "peek", "final", "backlog", "skipped"]
@@ -51,6 +51,12 @@ half become one row at the later time: of old bytes, pauses that are shorter tha
 order among files within it, are lost. Active alerts keep their start all the same."""
 MAX_OBSERVED = 10_000
 """Records of this host; the oldest go first. A look at a stalled run gives some ten."""
+_ARRIVALS = (
+    "SELECT number, at, start, stop, line, kind, key FROM arrival"
+    " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
+)
+LATEST = 1e10
+"""Unix seconds of 2286; a later arrival is damage."""
 
 
 class Arrival(NamedTuple):
@@ -93,7 +99,7 @@ class ReadLog:
         self._ended: set[str] = set()
         self.last = self._rows = 0
         self._prolonged: tuple[int, int, int] | None = None
-        database.run(self._load)
+        database.load(self._load)
 
     def note(self, chunks: Sequence[Chunk], at: float) -> None:
         """Keep that these were read at `at`, committed when this returns.
@@ -145,21 +151,27 @@ class ReadLog:
 
     def arrivals(self) -> list[Arrival]:
         """What was read of files that are still followed, in that order."""
-        rows = self._database.rows(
-            "SELECT number, at, start, stop, line, kind, key FROM arrival"
-            " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
-        )
-        found = []
-        for number, at, start, stop, line, kind, key in rows:
-            path, device, inode, generation = json.loads(key)
-            file = (device, inode, generation)
-            found.append(Arrival(at, path, file, start, stop, line, kind, number))
-        return found
+
+        def work(db: sqlite3.Connection) -> list[Arrival]:
+            found = []
+            for number, at, start, stop, line, kind, key in db.execute(_ARRIVALS):
+                if not (0 <= at < LATEST and 0 <= start <= stop < MAX_COUNT and line > 0):
+                    raise ValueError("the read log is damaged")
+                path, *file = json.loads(key)
+                found.append(Arrival(at, path, tuple(file), start, stop, line, kind, number))
+            return found
+
+        return self._database.load(work)
 
     def observed(self) -> list[ObservedRecords]:
         """What this host reported, in the order in which it was judged."""
-        rows = self._database.rows("SELECT number, at, record FROM observed ORDER BY number")
-        return [ObservedRecords(number, at, from_json(text)) for number, at, text in rows]
+        query = "SELECT number, at, record FROM observed ORDER BY number"
+        return self._database.load(
+            lambda db: [
+                ObservedRecords(number, at, from_json(text))
+                for number, at, text in db.execute(query)
+            ]
+        )
 
     def rename(self, path: str, before: FileId, after: FileId) -> None:
         """A content is in another file by now."""
@@ -199,6 +211,8 @@ class ReadLog:
         self._rows, last = db.execute("SELECT count(*), max(number) FROM arrival").fetchone()
         (other,) = db.execute("SELECT max(number) FROM observed").fetchone()
         self.last = max(last or 0, other or 0)
+        if not all(_is_key(key) for key in self._ids) or self.last >= MAX_COUNT:
+            raise ValueError("the read log is damaged")
 
     def _row(self, new: Arrival) -> _Row:
         """A new row, or that of the one that these bytes prolong: it keeps its start."""
@@ -233,6 +247,15 @@ class ReadLog:
 def file_key(path: str, file: FileId) -> str:
     """One content of one file as ASCII: a path need not be valid UTF-8."""
     return json.dumps([path, *file])
+
+
+def _is_key(text: str) -> bool:
+    """Whether a text is one of `file_key`."""
+    try:
+        path, *file = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(path, str) and [type(part) for part in file] == [int] * 3
 
 
 def _thin_out(db: sqlite3.Connection) -> int:

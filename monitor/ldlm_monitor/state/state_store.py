@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -62,7 +63,8 @@ class StateStore:
         # After a loss of power an earlier commit will do: more is judged again.
         self._database = Database(path, _SCHEMA, durable=False)
         for suffix in ("", "-wal", "-shm"):  # of an earlier version, as the table `checkpoint`
-            path.with_name(f"arrivals.sqlite{suffix}").unlink(missing_ok=True)
+            with suppress(OSError):
+                path.with_name(f"arrivals.sqlite{suffix}").unlink()
         self.read_log = ReadLog(self._database)
         self._path = path
 
@@ -80,7 +82,8 @@ class StateStore:
 
     def load(self) -> State | None:
         """What was committed last; None on a first start. What cannot be read is left out."""
-        kept = dict(self._database.rows("SELECT * FROM kept"))
+        query = "SELECT name, body FROM kept"
+        kept = self._database.load(lambda db: dict(db.execute(query).fetchall()))
         if not kept:
             return None
         if "clock" not in kept:
