@@ -36,8 +36,9 @@ class Monitor:
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs` are those of which records came. `clock`: how far time has passed, Unix seconds; -inf
-    before the first call. `version` changes whenever anything did that a snapshot shows.
+    `runs`: those of which records came. `clock`: how far time has passed, Unix seconds; -inf
+    before the first call. `ahead`: seconds that are added to records' own times. `version`
+    changes whenever anything did that a snapshot shows.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Monitor:
         self._throttle = EvaluationThrottle()
         self._transitions: deque[Transition] = deque(maxlen=RECENT)
         self._own = SelfCounts(self._parser, self.runs)
-        self.clock = -math.inf
+        self.clock, self.ahead = -math.inf, 0.0
         self.version = 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
@@ -98,7 +99,7 @@ class Monitor:
         """Take in records read at `now`; one with its own time is judged then, or at the clock."""
         transitions: list[Transition] = []
         for record in records:
-            at = now if record.time is None else min(record.time, now)
+            at = now if record.time is None else min(record.time + self.ahead, now)
             try:
                 transitions += self._advance(at)
                 transitions += self._take(record, at)
@@ -197,7 +198,7 @@ class Monitor:
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
-            return self._take_timed(block, [min(time, now) for time in block.times])
+            return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
         transitions = self._advance(now)
         run = self.runs.of(block.sample(0), now)
         try:

@@ -77,6 +77,13 @@ class Fleet:
             run.life.pace.settings = stall
             self.touch(run)
 
+    def shift(self, seconds: float) -> None:
+        """The clock went forward by so much without time passing: nobody was silent meanwhile."""
+        for run in self:
+            if not run.life.ended:
+                run.shift(seconds)
+                self.touch(run)
+
     def touch(self, run: TrainingRun) -> None:
         """A record reached the run, so that its due time may have changed."""
         self._touched[run.name] = run

@@ -91,6 +91,11 @@ class Progress:
             self.skipped_steps += 1
             self._skipped.append(step)
 
+    def pause(self) -> None:
+        """The time up to the next step is nobody's pace."""
+        self._recent.clear()
+        self._durations.pause()
+
     def save_checkpoint(self) -> None:
         """Store at which step a checkpoint was saved; several lines may report one."""
         if self.step is None:

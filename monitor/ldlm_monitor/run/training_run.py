@@ -101,9 +101,14 @@ class TrainingRun:
     def tick(self, at: float) -> bool:
         """Run the timers that are due at `at`; whether the state changed."""
         changed = self.life.tick(at)
-        if changed:
-            self._points = None
+        self._points = None if changed else self._points
         return changed
+
+    def shift(self, seconds: float) -> None:
+        """Silence so far goes on from `seconds` later; no pace is learned across that."""
+        self.life.shift(seconds)
+        self.progress.pause()
+        self._points = None
 
     def finish(self, at: float) -> None:
         """The run gets no more records."""

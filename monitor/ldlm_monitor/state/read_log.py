@@ -211,7 +211,8 @@ class ReadLog:
         self._rows, last = db.execute("SELECT count(*), max(number) FROM arrival").fetchone()
         (other,) = db.execute("SELECT max(number) FROM observed").fetchone()
         self.last = max(last or 0, other or 0)
-        if not all(_is_key(key) for key in self._ids) or self.last >= MAX_COUNT:
+        highest = max([self.last, *self._ids.values()])
+        if highest >= MAX_COUNT or not all(map(_is_key, self._ids)):
             raise ValueError("the read log is damaged")
 
     def _row(self, new: Arrival) -> _Row:
