@@ -36,9 +36,8 @@ class Monitor:
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs`: those of which records came. `clock`: how far time has passed, Unix seconds; -inf
-    before the first call. `ahead`: seconds that are added to records' own times. `version`
-    changes whenever anything did that a snapshot shows.
+    `runs`: those that have records. `clock`: how far time has passed, Unix seconds; -inf before
+    the first call. `ahead`: added to records' own times. `version` changes with what is shown.
     """
 
     def __init__(

@@ -136,8 +136,9 @@ class Pump:
         transitions += self._read(None if everything else dirty, now)
         self._note_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
-        self.dispatcher.dispatch(transitions, self._wall(now))
-        self.dispatcher.update_silences(transitions, self.monitor.active, self._wall(now))
+        wall = now - self.monitor.ahead  # which senders go by
+        self.dispatcher.dispatch(transitions, wall)
+        self.dispatcher.update_silences(transitions, self.monitor.active, wall)
         if transitions or self.follower.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.follower.journal.drain():
@@ -266,7 +267,7 @@ class Pump:
             return False
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
-        self.dispatcher.dispatch_history(found.passed, self._wall(now), recent=recent)
+        self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
         return True
 
     def _commit(self, now: float) -> None:
@@ -287,15 +288,11 @@ class Pump:
         )
         self._store.commit(state, self._backfill.take_contents())
 
-    def _wall(self, now: float) -> float:
-        """The wall clock's time, which senders go by."""
-        return now - self.monitor.ahead
-
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""
         if self.monitor.version == self.snapshot.version or now < self._picture_at:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
-        self.dispatcher.update_incidents(self.snapshot.incidents, self._wall(now))
+        self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)
         self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))

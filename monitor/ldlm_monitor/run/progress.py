@@ -91,8 +91,9 @@ class Progress:
             self.skipped_steps += 1
             self._skipped.append(step)
 
-    def pause(self) -> None:
-        """The time up to the next step is nobody's pace."""
+    def shift(self, seconds: float) -> None:
+        """Silence so far goes on from `seconds` later; no pace is learned across that."""
+        self._life.shift(seconds)
         self._recent.clear()
         self._durations.pause()
 

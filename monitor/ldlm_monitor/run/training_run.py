@@ -106,8 +106,7 @@ class TrainingRun:
 
     def shift(self, seconds: float) -> None:
         """Silence so far goes on from `seconds` later; no pace is learned across that."""
-        self.life.shift(seconds)
-        self.progress.pause()
+        self.progress.shift(seconds)
         self._points = None
 
     def finish(self, at: float) -> None:
@@ -164,8 +163,9 @@ class TrainingRun:
         Labels that an aggregation dropped do not matter, nor does the rule's own severity.
         """
         if _is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
-            life = self.life
-            return SourceLine(life.progress_position, life.progress_step, self.progress_line)
+            return SourceLine(
+                self.life.progress_position, self.life.progress_step, self.progress_line
+            )
         state = make_labels(run=self.name, state=self.life.state)
         if self.life.end_evidence is not None and reads("ldlm_run_state", state):
             event = self.life.end_evidence
