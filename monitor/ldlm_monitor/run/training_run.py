@@ -17,8 +17,7 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
-_MAX_RANKS = 65536
-"""More than any training has; a forged log may contain more."""
+_MAX_RANKS = 65536  # more than any training has; a forged log may contain more
 
 
 class TrainingRun:
@@ -163,9 +162,8 @@ class TrainingRun:
         Labels that an aggregation dropped do not matter, nor does the rule's own severity.
         """
         if _is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
-            return SourceLine(
-                self.life.progress_position, self.life.progress_step, self.progress_line
-            )
+            life = self.life
+            return SourceLine(life.progress_position, life.progress_step, self.progress_line)
         state = make_labels(run=self.name, state=self.life.state)
         if self.life.end_evidence is not None and reads("ldlm_run_state", state):
             event = self.life.end_evidence
