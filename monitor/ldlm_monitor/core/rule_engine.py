@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
-from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
+from ldlm_monitor.alerts import (
+    ActiveAlert,
+    AlertRule,
+    AlertStates,
+    Ending,
+    RuleSet,
+    load_rules,
+    packaged_rules,
+)
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Health
-from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression
+from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import (
     counts_samples,
     max_range,
@@ -31,6 +40,12 @@ _STALL_METRICS = frozenset(
 RETENTION = 6 * 3600.0
 """Seconds of samples that the store keeps at least, for `query_range` and views. A choice: they
 show the course of a night's failure; more costs memory, and a Prometheus keeps more."""
+
+
+@cache
+def packaged_set() -> RuleSet[Expression]:
+    """The packaged rules."""
+    return load_rules(packaged_rules(), parse)
 
 
 class _Question:

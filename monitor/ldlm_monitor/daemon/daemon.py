@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
+from ldlm_monitor.daemon.clock import JudgingClock
 from ldlm_monitor.daemon.dispatcher import couriers, draw_from, policy_of, receivers_of, senders
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
@@ -140,10 +141,14 @@ def _follow(
     *,
     load: Callable[[], Settings],
 ) -> None:
-    status_at = time.time() + settings.interval
+    clock = JudgingClock()
+    status_at = clock.now() + settings.interval
     dirty: set[Path] = set()
     while not (signals.stop or pump.ended):
-        now = time.time()
+        now = clock.now()
+        pump.monitor.ahead = clock.ahead
+        if clock.skipped:
+            pump.monitor.runs.shift(clock.skipped)
         if signals.reload:
             signals.reloaded(_reload(pump, load))
         pump.turn(dirty, now)
@@ -153,9 +158,9 @@ def _follow(
                 print(line, flush=True)
         for notice in journal.drain():
             log.warning("%s", notice)
-        dirty = waker.wait(pump.pause(time.time()))
+        dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
-        pump.turn((), time.time())
+        pump.turn((), clock.now())
 
 
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:

@@ -133,8 +133,9 @@ class Pump:
         transitions += self._read(None if everything else dirty, now)
         self._note_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
-        self.dispatcher.dispatch(transitions, now)
-        self.dispatcher.update_silences(transitions, self.monitor.active, now)
+        wall = now - self.monitor.ahead  # which senders go by
+        self.dispatcher.dispatch(transitions, wall)
+        self.dispatcher.update_silences(transitions, self.monitor.active, wall)
         if transitions or self.follower.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.follower.journal.drain():
@@ -263,7 +264,7 @@ class Pump:
             return False
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
-        self.dispatcher.dispatch_history(found.passed, now, recent=recent)
+        self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
         return True
 
     def _commit(self, now: float) -> None:
@@ -290,5 +291,5 @@ class Pump:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
-        self.dispatcher.update_incidents(self.snapshot.incidents, now)
+        self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)
         self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))

@@ -139,13 +139,14 @@ def recall(store: StateStore, now: float) -> Restart | None:
     if state is None:
         return None
     arrivals, observed = store.read_log.arrivals(), store.read_log.observed()
-    if state.clock > now + SKEW_SECONDS:
+    found = Restart(state, arrivals, observed)
+    if not found.floor <= now + SKEW_SECONDS:  # not a number: a damaged one
         log.warning(
             "the clock was set back since the monitor last ran: times of bytes read before are"
             " estimated from the logs"
         )
-        state.clock, arrivals, observed = now, [], []
-    return Restart(state, arrivals, observed)
+        state.clock, found.arrivals, found.observed = now, [], []
+    return found
 
 
 def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -> None:

@@ -25,6 +25,15 @@ FieldValue: TypeAlias = (
 )
 
 
+MAX_COUNT = 10**18
+"""Steps, ranks and processes have at most 18 digits: they fit 64 bits, and so do their sums."""
+
+
+def as_count(value: float) -> int | None:
+    """A number that counts; None for one that is not whole, or beyond `MAX_COUNT`."""
+    return int(value) if -MAX_COUNT < value < MAX_COUNT and value == int(value) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a record's text begins: `line` is 1-based and counts `\\n`, `offset` is bytes."""

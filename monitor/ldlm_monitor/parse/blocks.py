@@ -24,6 +24,7 @@ from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record
+    from ldlm_monitor.parse.text_lines import OnFault
 
 RuleT = TypeVar("RuleT", EventRule, LineRule)
 
@@ -136,8 +137,9 @@ class Block(Generic[RuleT]):
 class Blocks:
     """The open blocks of one file, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_fault: OnFault) -> None:
         self._open: list[Block[Any]] = []
+        self._on_fault = on_fault
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -145,7 +147,7 @@ class Blocks:
     def open(self, block: Block[Any]) -> list[Record]:
         """Add a block; returns the records of the oldest one if there are too many."""
         self._open.append(block)
-        return self._open.pop(0).records() if len(self._open) > MAX_OPEN else []
+        return self._close(self._open[:1]) if len(self._open) > MAX_OPEN else []
 
     def offer(
         self, text: bytes, stream: bytes, now: float, *, logged: bool, closed: bool
@@ -193,8 +195,15 @@ class Blocks:
         records: list[Record] = []
         for block in blocks:
             self._open.remove(block)
-            records.extend(block.records())
+            try:
+                records.extend(block.records())
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one block
+                self._on_fault(block.place.position, fault)
         return records
+
+    def drop(self) -> None:
+        """Forget the open blocks."""
+        self._open.clear()
 
 
 def _may_take(block: Block[Any], stream: bytes) -> bool:

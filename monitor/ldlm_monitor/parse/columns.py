@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ldlm_monitor.model.records import SampleBlock
+from ldlm_monitor.model.records import SampleBlock, as_count
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_known, measure
@@ -126,10 +126,10 @@ class RowShape:
         steps = _whole(flat[self._step :: width])
         rank, times = place.rank, None
         if self._rank is not None:
-            ranks = _whole(flat[self._rank :: width])
-            if ranks is None or min(ranks) != max(ranks):
+            ranks = flat[self._rank :: width]
+            rank = as_count(ranks[0])
+            if rank is None or min(ranks) != max(ranks):
                 return None
-            rank = ranks[0]
         if self._time is not None:
             column = flat[self._time :: width]
             known = min(column) >= EARLIEST and max(column) <= LATEST
@@ -166,7 +166,9 @@ class RowShape:
             values=values,
             sparse=sparse,
         )
-        return _rising(whole)
+        rising = _rising(whole)
+        ends = [step for block in rising for step in (block.steps[0], block.steps[-1])]
+        return None if None in map(as_count, ends) else rising
 
 
 def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:

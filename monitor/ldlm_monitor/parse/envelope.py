@@ -10,9 +10,9 @@ log is local to a process group. pdsh, Kubernetes, Ray and syslog name the node.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, TypeAlias
 
+from ldlm_monitor.parse.jsonl import unix_time
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern
 
 Level: TypeAlias = Literal["error", "warning", "info"]
@@ -41,17 +41,17 @@ class Envelope:
 # viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG, DMESG_DECODED: dmesg
 # without and with `--decode`. STAMPED: Python's logging, and CRI (`<time> stdout F `).
 _STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_RANK = compile_pattern(r"\[rank(?P<rank>\d+)\]: ?")
+_RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")
 _ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")
 _GLOG_BRACKET = compile_pattern(
     r"\[(?P<level>[EWIF])(?:\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)?)? [^\]\s]+:\d+\] "
 )
 _DEEPSPEED = compile_pattern(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[(?P<level>[A-Z]+)\] \[[^\]\s]+\] "
-    r"(?:\[Rank (?P<rank>\d+)\] )?"
+    r"(?:\[Rank (?P<rank>\d{1,9})\] )?"
 )
 _BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)\] ")
-_HOROVOD = compile_pattern(r"\[(?P<rank>\d+)\]<(?:stdout|stderr)>: ?")
+_HOROVOD = compile_pattern(r"\[(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
 _OPENMPI = compile_pattern(r"\[\d+,(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
 _KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")
 _STERN = compile_pattern(
@@ -83,7 +83,7 @@ _GLOG = compile_pattern(
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
 )
 _RAY = compile_pattern(
-    r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
+    r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d{1,9})\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
 )
 _TRAINERS_OWN = compile_pattern(
     r"\[(?:Rank|RANK|rank)[:=]? ?(?P<rank>\d{1,9})\][ :]"
@@ -216,7 +216,7 @@ def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelop
     if "level" in named:
         envelope.level = _LEVELS.get(named["level"])
     if "stamp" in named and envelope.time is None:
-        envelope.time = _unix_time(named["stamp"].decode())
+        envelope.time = unix_time(named["stamp"].decode().replace(",", "."))
     if pattern in _NAMES_A_WRITER:
         envelope.stream += text[start:end].strip()
     envelope.start = end
@@ -230,12 +230,3 @@ def _own_rank(text: bytes, start: int) -> int | None:
         return None
     named = _TRAINERS_OWN.named(match)
     return int(named.get("rank") or named["bare"])
-
-
-def _unix_time(stamp: str) -> float | None:
-    """Unix seconds of a stamp with a zone; None without one."""
-    try:
-        moment = datetime.fromisoformat(stamp.replace(",", "."))
-    except ValueError:
-        return None
-    return moment.timestamp() if moment.tzinfo else None

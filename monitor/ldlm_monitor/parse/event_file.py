@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.frames import frames
+from ldlm_monitor.model.records import MAX_COUNT
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.line_rules import Numbers
@@ -95,6 +96,8 @@ class FrameReader(WholeFile):
                     found += self.records(content, place)
             except _DAMAGE:
                 self.errors += 1
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one frame
+                self.on_fault(place.position, fault)
             line += frame.found
         return found
 
@@ -161,7 +164,7 @@ class EventFileReader(FrameReader):
 
     def _leads(self, tag: bytes, step: int) -> bool:
         """Whether `step`, that of this tag, is the run's step."""
-        if step >= 1 << 63:
+        if step >= MAX_COUNT:
             return False
         if step > self._step:
             self._leader = tag

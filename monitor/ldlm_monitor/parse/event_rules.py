@@ -211,7 +211,7 @@ def _bytes(text: str) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if len(text) < 19 and text.lstrip("-").isdecimal() else None
+    return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None
 
 
 def _scalar(text: str) -> str | int | float:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.records import Heartbeat, Sample, Scalar
+from ldlm_monitor.model.records import Heartbeat, Sample, Scalar, as_count
 from ldlm_monitor.parse.patterns import number
 from ldlm_monitor.parse.vocabulary import (
     MAX_KEY,
@@ -63,12 +63,22 @@ class BadRowError(ValueError):
 def decode(text: bytes) -> dict[str, Any]:
     """The JSON object on one line. Raises `BadRowError`."""
     try:
-        value = json.loads(text.decode("utf-8", errors="replace"))
+        value = loads(text.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError) as error:
         raise BadRowError(str(error)) from error
     if not isinstance(value, dict):
         raise BadRowError("not an object")
     return value
+
+
+def loads(text: str) -> Any:
+    """A JSON value. Raises `ValueError`, and `RecursionError` for one that is nested too deeply."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer of more than 4300 digits, which Python does not convert
+        return json.loads(text, parse_int=float)
 
 
 def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
@@ -214,13 +224,13 @@ def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
 
 
 def unix_time(value: object) -> float | None:
-    """Unix seconds of a number or of an ISO time with a zone; None for anything else."""
+    """Unix seconds of a number or of an ISO time with a zone; None for what is no time of a log."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
             return None
-        return moment.timestamp() if moment.tzinfo else None
+        value = moment.timestamp() if moment.tzinfo else None
     seconds = _real(value)
     return seconds if seconds is not None and EARLIEST <= seconds <= LATEST else None
 
@@ -240,7 +250,7 @@ def _float(value: float) -> float:
 
 def _whole(value: object) -> int | None:
     real = _real(value)
-    return int(real) if real is not None and math.isfinite(real) and real.is_integer() else None
+    return None if real is None else as_count(real)
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.records import as_count
 from ldlm_monitor.parse.event_rules import text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, certain, compile_pattern, quantity
@@ -34,12 +35,12 @@ class Numbers:
     def add(self, key: str, value: float) -> None:
         """Add a number under a trainer's key, as step, epoch, rank or canonical value."""
         spelled = plain(key)
-        if spelled in STEP_KEYS and self.step is None and value.is_integer():
-            self.step = int(value)
+        if spelled in STEP_KEYS and self.step is None and (step := as_count(value)) is not None:
+            self.step = step
         elif spelled in EPOCH_KEYS and self.epoch is None:
             self.epoch = value
-        elif spelled == "rank" and value.is_integer():
-            self.rank = int(value)
+        elif spelled == "rank" and (rank := as_count(value)) is not None:
+            self.rank = rank
         elif len(self.values) < MAX_VALUES:
             # A utilisation is at most 1: a greater one is in percent.
             put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
@@ -47,7 +48,7 @@ class Numbers:
     def set(self, name: str, value: float) -> None:
         """Add a number under its canonical name."""
         if name == "step":
-            self.step = int(value) if value.is_integer() else None
+            self.step = as_count(value)
         elif name == "epoch":
             self.epoch = value
         else:

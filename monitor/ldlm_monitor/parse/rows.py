@@ -53,7 +53,11 @@ class RowReader(WholeFile):
             stop = at + len(alike)
             owner = origin if self._rank is None else replace(origin, rank=self._rank)
             place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
-            blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
+            try:
+                blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+                self.on_fault(place.position, fault)
+                blocks = None
             for block in blocks or ():
                 found += (block,) if len(block) > 1 else block.samples()
             first = at if blocks is None else stop
@@ -82,12 +86,15 @@ class RowReader(WholeFile):
         try:
             row = jsonl.decode(raw)
             found = jsonl.records(row, place)
+            if row.get("type") == "run" and found:
+                self._rank = found[0].rank
+            self._learn(row, place.line)
         except BadRowError:
             self.errors += 1
             return []
-        if row.get("type") == "run" and found:
-            self._rank = found[0].rank
-        self._learn(row, place.line)
+        except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one row
+            self.on_fault(place.position, fault)
+            return []
         return found
 
     def _learn(self, row: dict[str, Any], line: int) -> None:

@@ -6,13 +6,13 @@ TensorBoard's files have their own modules. A file is recognised by its name or 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
 from ldlm_monitor.parse.event_rules import RecordPlace
@@ -50,9 +50,13 @@ class LineReader(WholeFile):
         found: list[Record] = []
         offset, lines = chunk.offset, chunk.data.split(b"\n")
         for index, line in enumerate(lines):
-            numbers = self.read(line, closed=index < len(lines) - 1)
-            if numbers is not None and numbers.values:
-                found.append(numbers.at(RecordPlace.of(chunk, chunk.line + index, offset, origin)))
+            place = RecordPlace.of(chunk, chunk.line + index, offset, origin)
+            try:
+                numbers = self.read(line, closed=index < len(lines) - 1)
+                if numbers is not None and numbers.values:
+                    found.append(numbers.at(place))
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one row
+                self.on_fault(place.position, fault)
             offset += len(line) + 1
         return found
 
@@ -133,7 +137,7 @@ class MetricFileReader(LineReader):
             self.errors += 1
             return None
         step = int(row["step"]) if self._has_steps else None
-        numbers = Numbers(step=step, time=int(row["time"]) / 1000)
+        numbers = Numbers(step=step, time=jsonl.unix_time(int(row["time"]) / 1000))
         numbers.add(self._metric, value)
         return numbers
 
@@ -196,7 +200,7 @@ class WandbReader(FrameReader):
         self._has_steps |= any(each.step is not None for each in rows)
         if self._has_steps or not isinstance(calls, int):
             return found
-        return [replace(each, step=calls) for each in rows]
+        return [replace(each, step=as_count(calls)) for each in rows]
 
 
 def _items(content: bytes) -> dict[str, Any]:
@@ -219,12 +223,10 @@ def _items(content: bytes) -> dict[str, Any]:
 def _value(text: bytes) -> Any:
     """A JSON value; None for one that is nested too deeply. Most are numbers."""
     try:
-        return int(text) if text.isdigit() else float(text)
+        return int(text) if text.isdigit() and len(text) <= 20 else float(text)  # 20: a seed's
     except ValueError:
-        pass
-    try:
-        return json.loads(text)
-    except RecursionError:
+        with suppress(RecursionError):
+            return jsonl.loads(text.decode())
         return None
 
 
@@ -236,7 +238,7 @@ def _run_row(content: bytes) -> dict[str, Any]:
             continue
         if tag == _RUN_CONFIG:
             row["config"] = _items(value)
-        elif tag in _RUN_TEXTS and value:
+        elif value and tag in _RUN_TEXTS:
             row[_RUN_TEXTS[tag]] = value.decode("utf-8", "replace")
         elif tag == _RUN_START:
             row["time"] = dict(fields_of(value)).get(1)
@@ -249,7 +251,7 @@ def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 
 def _exit(content: bytes, place: RecordPlace) -> Record:
-    value = dict(fields_of(content)).get(1, 0)
+    value = dict(fields_of(content)).get(1)
     code = value if isinstance(value, int) else 0
     code -= 1 << 64 if code >= 1 << 63 else 0  # a negative int32 is a varint of 64 bits
     if code == 0:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId, Origin
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.model.records import Position, Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRecords
 from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
@@ -16,7 +16,7 @@ from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.stack_dumps import FailureTable, StackDump
-from ldlm_monitor.parse.text_lines import LineContext, Lines, TextLine, WholeFile
+from ldlm_monitor.parse.text_lines import LineContext, Lines, OnFault, TextLine, WholeFile
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.triggers import NO_CLAIMS, Claims, Rules, Scanner
 
@@ -45,8 +45,8 @@ class FileState:
     """
 
     id: FileId
+    blocks: Blocks
     whole: WholeFile | None = None
-    blocks: Blocks = field(default_factory=Blocks)
     bars: BarRecords = field(default_factory=BarRecords)
     ignored: tuple[bytes, int] = (b"", -1)
 
@@ -57,8 +57,9 @@ class TextReader:
     `on_match`, if set, is called for each recognised record.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, on_fault: OnFault) -> None:
         self.rules = rules
+        self._on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
         self.truncated = 0
@@ -84,15 +85,20 @@ class TextReader:
                 if hits[at][0] > line.start and hits[at][1] not in named:
                     named += (hits[at][1],)
                 at += 1
-            claims = self._claims_of(named)
-            if claims.alone and not file.blocks:
-                bar = self._lone_bar(file, line, chunk, origin)
-                if bar is not None:
-                    found += bar
-                    continue
-            if line.truncated:
-                self.truncated += 1
-            found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
+            try:
+                claims = self._claims_of(named)
+                if claims.alone and not file.blocks:
+                    bar = self._lone_bar(file, line, chunk, origin)
+                    if bar is not None:
+                        found += bar
+                        continue
+                if line.truncated:
+                    self.truncated += 1
+                found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one line
+                # An open block that raises would do so with every line that follows.
+                file.blocks.drop()
+                self._on_fault(Position(chunk.path, line.number, line.offset), fault)
         return found
 
     def _lone_bar(

@@ -8,9 +8,11 @@ records only while a block is open.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
@@ -34,12 +36,17 @@ _DOCKER = b'{"log":"'
 """The start of a line of Docker's json-file driver: `{"log":..., "stream":..., "time":...}`."""
 
 
+OnFault: TypeAlias = Callable[[Position, Exception], None]
+"""Called, within the handler, with a record that made our own code raise; it is left out."""
+
+
 class WholeFile:
     """Reads one file of a known structure, which is not parsed as text.
 
     The caller resets the counts: `errors` of damaged records, `truncated` of too long ones.
     """
 
+    on_fault: OnFault
     name = ""
     errors = 0
     truncated = 0

@@ -78,6 +78,13 @@ class Fleet:
             run.life.pace.settings = stall
             self.touch(run)
 
+    def shift(self, seconds: float) -> None:
+        """Leave out `seconds` by which the clock jumped forward: no run was silent for them."""
+        for run in self:
+            if not run.life.ended:
+                run.shift(seconds)
+                self.touch(run)
+
     def touch(self, run: TrainingRun) -> None:
         """Note that a run changed, and schedule its next timer."""
         self._touched[run.name] = run
@@ -151,8 +158,9 @@ class Fleet:
                 stored = self._last_healths.get(name, "HEALTHY")
                 self._last_healths[name] = max(health, stored, key=HEALTH.index)
 
-    def health(self, run: TrainingRun, firing: Health) -> Health:
-        """The worse of `firing`, from the run's firing alerts, and its health when it ended."""
+    def health(self, run: TrainingRun, healths: Mapping[str, Health]) -> Health:
+        """The worse of the run's in `healths`, from its firing alerts, and that when it ended."""
+        firing = healths.get(run.name, "HEALTHY")
         return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
