@@ -17,8 +17,7 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
-_MAX_RANKS = 65536
-"""Ranks from this number on are ignored: no training has as many, but a forged log may."""
+_MAX_RANKS = 65536  # higher ranks are ignored: no training has as many, a forged log may
 
 
 class TrainingRun:
