@@ -131,7 +131,7 @@ class HealthCallback:
 
     @_harmless_hook
     def log(self, **values: Any) -> None:
-        """Add values to the last step, such as `eval_loss`; as for `on_step`."""
+        """Add values to the last step, such as `eval_loss`: numbers or tensors, as in `on_step`."""
         if steps := self._live():
             steps.add_values(values)
 

@@ -203,7 +203,7 @@ class Inputs:
             log.info("%s", notice)
 
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
-        """Real path to companion and log; of several logs, the newest launch gets it."""
+        """By a companion's real path: the companion, and the newest launch's log that claims it."""
         claims: dict[Path, tuple[Companion, Path]] = {}
         around = Surroundings(self._disk)
         logs = [path for path in self._followed.values() if self._is_due(path, now)]

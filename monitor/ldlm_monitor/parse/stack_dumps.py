@@ -197,7 +197,7 @@ class FailureTable(Block[EventRule]):
         self._started = self._at_root = False
 
     def _line(self, line: BlockLine) -> bool:
-        """Handle a line of the table; `key : value` lines before the first row are not its."""
+        """Handle a line; return whether it belongs to the table, as `key : value` heads do not."""
         named = line.named()
         if "end" in named:
             self.done = bool(self._rows)

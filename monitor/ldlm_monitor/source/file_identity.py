@@ -185,7 +185,7 @@ class FilePosition:
 
 
 class Known(NamedTuple):
-    """A content that is read, or was: `gone` if its file has another by now."""
+    """Content that was read, and how far; `gone` if its file has other content by now."""
 
     position: FilePosition
     gone: bool = False

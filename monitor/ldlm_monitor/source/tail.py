@@ -175,7 +175,7 @@ class Tail:
         return self.fingerprint.fits(self.disk, descriptor)
 
     def see(self, status: os.stat_result, now: float) -> None:
-        """Update the file's size and mtime."""
+        """Store the file's size and mtime; count what a smaller size cut off as lost."""
         size, modified = status.st_size, status.st_mtime_ns
         if size != self.size or modified != self._modified:
             if size < self.size:

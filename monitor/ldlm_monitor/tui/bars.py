@@ -18,7 +18,7 @@ PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log",
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages with the number of firing alerts, and the source with its time or problem."""
+    """The pages, the number of firing alerts, and the source with its time, progress or problem."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
     # At 80 cells, the least that is supported, the status needs the room of the name.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []

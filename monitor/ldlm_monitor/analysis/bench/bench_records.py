@@ -22,7 +22,8 @@ FILE = "record.json"  # in the record's folder, as is
 LOG = "output.log"  # the command's output
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
 """Measured from outside, not logged by the command."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # a folder's: neither hidden nor too long
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+"""A record's name, which names its folder: ASCII that no shell quotes, not hidden; a choice."""
 
 
 class BenchSeries(View):
