@@ -35,7 +35,8 @@ Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` and the database of the triggers that contain it; None for the others."""
 
 _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
-    (r"^\{\"", "json"),  # a record that begins like a JSON object
+    # A record that begins like a JSON object, also behind a container's time and stream.
+    (r"(?:^| std(?:out|err) F )\{\"", "json"),
     (r"Exception ignored in", "ignored"),  # before the traceback of an exception
 )
 MARKS = b"{%+*"

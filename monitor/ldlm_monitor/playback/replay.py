@@ -83,7 +83,7 @@ def gather(
     """
     patterns = resolve(settings.files, base=Path())
     files = patterns.present()
-    notices: list[str] = []
+    notices = [f"{path}: left out, its original lies beside it" for path in patterns.copies()]
     if settings.companions:
         files = _with_companions(files, names, notices)
     if apart is None:

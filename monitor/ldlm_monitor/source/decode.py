@@ -226,7 +226,8 @@ def read_decoded(descriptor: int, size: int, offset: int) -> bytes:
     if file is None:
         data = os.pread(descriptor, size, offset)
         if offset or not _recognise(descriptor, data):
-            return b"" if not offset and is_begun(data) and size > 1 else data
+            waits = not offset and data and is_begun(data)
+            return b"" if waits and os.fstat(descriptor).st_size == len(data) else data
         file = _files[descriptor]
     return file.read(size, offset)
 

@@ -11,16 +11,19 @@ import codecs
 import errno
 import lzma
 import re
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Protocol
 
 from ldlm_monitor.source.containers import CriLines, DockerLines
 
 DICTIONARY_BYTES = 128 * 1024 * 1024
 """What a decoder may need: `xz -9` takes 65 MiB, `zstd --long` 128 MiB. A file that asks for
 more is damaged, or made to exhaust memory."""
+_BZIP2_BYTES = 10
 HEAD_BYTES = 64
 """The form is known by so many bytes: a container's time and stream take the most."""
 
@@ -94,21 +97,14 @@ class Form:
     ends: bool = True
 
 
-def _zstd() -> Any:
-    """Python's own module from 3.14 on, else its backport."""
-    try:
-        from compression import zstd  # type: ignore[import-not-found]
-    except ImportError:
-        try:
-            from backports import zstd
-        except ImportError as error:
-            needed = "Zstandard needs the package backports.zstd, which is not installed"
-            raise OSError(errno.ENOTSUP, needed) from error
-    return zstd
-
-
 def _new_zstd() -> Decoder:
-    decoder: Decoder = _zstd().ZstdDecompressor()
+    """From Python's own module from 3.14 on, else from its backport."""
+    module = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    try:
+        decoder: Decoder = import_module(module).ZstdDecompressor()
+    except ImportError as error:
+        needed = "Zstandard needs the package backports.zstd, which is not installed"
+        raise OSError(errno.ENOTSUP, needed) from error
     return decoder
 
 
@@ -147,5 +143,7 @@ def form_of(head: bytes, *, compressed: bool = True) -> Form | None:
 
 
 def is_begun(head: bytes) -> bool:
-    """Whether a file that has this so far may become one with a byte order mark."""
-    return head in (b"\xff", b"\xfe")
+    """Whether a file that has no more than this so far may become one of a form."""
+    starts = (b"\x1f\x8b\x08", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
+    is_bzip2 = head.startswith(b"BZh") and len(head) < _BZIP2_BYTES
+    return is_bzip2 or any(start.startswith(head) and head < start for start in starts)

@@ -21,7 +21,8 @@ from zlib import crc32
 
 from pydantic import Field
 
-from ldlm_monitor.model.chunk import FileId
+from ldlm_monitor.model.chunk import FileId, uncompressed
+from ldlm_monitor.source.decode import is_decoded
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 
 if TYPE_CHECKING:
@@ -208,7 +209,8 @@ NEW = Found()
 
 def originals(name: str) -> set[str]:
     """The file names that a rotation may have made into this one."""
-    found = set()
+    found = {uncompressed(name)} - {name}
+    name = uncompressed(name)
     for added in _ADDED.finditer(name):
         ends = {added.end(), added.end() - (added[0][-1] in "-._")}
         starts = [i for i in range(*added.span()) if name[i] in _SEPARATORS]
@@ -245,7 +247,8 @@ class KnownContents:
             for position in same:
                 if position.verify(self._disk, descriptor) is not None:
                     return Found(position.path, None)
-            return self._as_copy(descriptor, status.st_size, rotated)
+            size = self._disk.fstat(descriptor).st_size
+            return self._as_copy(descriptor, size, rotated)
         finally:
             self._disk.close(descriptor)
 
@@ -260,7 +263,8 @@ class KnownContents:
             last = max(gone, key=lambda position: position.offset)
             return Found(last.path, last.offset)
         if copied:  # what it has beyond is in its original too, until that is truncated
-            return Found(copied[0].position.path, size, is_doubtful=True)
+            grows = not is_decoded(descriptor)
+            return Found(copied[0].position.path, size, is_doubtful=grows)
         return Found(is_doubtful=bool(rotated))
 
 
