@@ -145,3 +145,29 @@ def test_what_is_not_dockers_is_left_as_it_is(log, reading, line: str) -> None:
 def test_plain_lines_of_cri_are_not_changed(log, reading) -> None:
     log.write_text(cri(*ROWS))
     assert reading(log).look() == log.read_bytes().splitlines()
+
+
+@pytest.mark.parametrize("wrapped", [docker, cri])
+@pytest.mark.parametrize("size", [17, 16 * 1024])
+def test_a_last_line_without_its_end_counts(log, reading, wrapped, size: int) -> None:
+    text, reader, found = wrapped(*ROWS).removesuffix("\n"), reading(log), []
+    first = text.index("\n")
+    log.write_text(text[:first])
+    for start in range(first, len(text), size):
+        with log.open("a") as file:
+            file.write(text[start : start + size])
+        found += reader.look()
+    found += reader.end()
+    assert [json.loads(line.partition(b" F ")[2])["step"] for line in found] == [*range(6)]
+    assert len({chunk.line for chunk in reader.chunks if chunk.data and not chunk.peek}) <= 6
+    assert samples(parsed(log, text))[-1][:2] == (5, 2.0)
+
+
+@pytest.mark.parametrize("wrapped", [docker, cri])
+def test_what_begins_a_record_is_found_behind_the_prefix(log, wrapped) -> None:
+    """`Killed` and the dicts of transformers are looked for at the start of a record alone."""
+    row = "{'loss': 2.5, 'grad_norm': 1.0, 'learning_rate': 1e-05, 'epoch': 0.1}"
+    sample, killed = parsed(log, wrapped(row, "Killed"))
+    assert isinstance(sample, Sample)
+    assert isinstance(killed, Event)
+    assert (sample.values["loss"], killed.message) == (2.5, "Killed")

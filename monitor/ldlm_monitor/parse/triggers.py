@@ -35,8 +35,7 @@ Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` and the database of the triggers that contain it; None for the others."""
 
 _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
-    # A record that begins like a JSON object, also behind a container's time and stream.
-    (r"(?:^| std(?:out|err) F )\{\"", "json"),
+    (r"^\{\"", "json"),  # a record that begins like a JSON object
     (r"Exception ignored in", "ignored"),  # before the traceback of an exception
 )
 MARKS = b"{%+*"
@@ -253,7 +252,8 @@ def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> An
 
 
 def _expression(trigger: str) -> bytes:
-    """A leading `^` means the start of a record, which can also follow a bare `\\r`."""
+    """A leading `^` is the start of a record: also after a bare `\\r`, or a container's prefix."""
     for name, phrase in _PHRASES.items():
         trigger = trigger.replace(name, phrase)
-    return (f"(?:^|\\r){trigger[1:]}" if trigger.startswith("^") else trigger).encode()
+    start = r"(?:^|\r| std(?:out|err) F )"
+    return (start + trigger[1:] if trigger.startswith("^") else trigger).encode()

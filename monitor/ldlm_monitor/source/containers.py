@@ -17,7 +17,7 @@ LINE_BYTES = 1024 * 1024
 
 
 class _Lines:
-    """Decodes whole lines; the last one waits until it is whole."""
+    """Decodes whole lines; the last one waits until it is whole, or can be read as it is."""
 
     eof = False
     needs_input = True
@@ -26,22 +26,38 @@ class _Lines:
     def __init__(self) -> None:
         self._rest = b""
         self._parts: dict[bytes, tuple[bytes, bytes]] = {}
+        self._is_open = False  # the last line was passed on before its end came
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """The lines that `data` completes, as the decompressors do."""
         del max_length  # a line becomes shorter, but for the prefixes of its bars
+        passed = b""
+        if self._is_open:
+            line, newline, data = data.partition(b"\n")
+            passed, self._is_open = self._continued(line + newline), not newline
         end = data.rfind(b"\n") + 1
         if not end and len(self._rest) < LINE_BYTES:
             self._rest += data
-            return b""
-        whole, self._rest = self._rest + data[:end], data[end:]
-        return self._decoded(whole)
+        else:
+            whole, self._rest = self._rest + data[:end], data[end:]
+            passed += self._decoded(whole)
+        if opened := self._opened(self._rest):
+            self._rest, self._is_open = b"", True
+        return passed + opened
 
     def _decoded(self, whole: bytes) -> bytes:
         lines = whole.removesuffix(b"\n").split(b"\n")  # `splitlines` would cut bars apart
         return b"".join(part for line in lines for part in self._line(line + b"\n"))
 
     def _line(self, line: bytes) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def _opened(self, rest: bytes) -> bytes:
+        """What a last line without its end holds for certain; empty if it must wait."""
+        raise NotImplementedError
+
+    def _continued(self, rest: bytes) -> bytes:
+        """What follows of a line that was passed on."""
         raise NotImplementedError
 
     def _joined(self, head: bytes, stream: bytes, text: bytes, *, ends: bool) -> Iterator[bytes]:
@@ -76,6 +92,21 @@ class DockerLines(_Lines):
             return
         yield from self._joined(head, stream.encode(), body, ends=body.endswith(b"\n"))
 
+    def _opened(self, rest: bytes) -> bytes:
+        is_whole = rest.endswith(b"}") and _is_json(rest)
+        return b"".join(self._line(rest)) if is_whole else b""
+
+    def _continued(self, rest: bytes) -> bytes:
+        return b"" if rest.isspace() else rest
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
 
 class CriLines(_Lines):
     """Lines of CRI. Pieces with neither parts of a line nor bars are passed on as they are."""
@@ -97,3 +128,11 @@ class CriLines(_Lines):
         text, ends = line[match.end() :], match["tag"] == b"F"
         text = text if ends else text.removesuffix(b"\n")
         yield from self._joined(match["head"] + b"F ", match["stream"], text, ends=ends)
+
+    def _opened(self, rest: bytes) -> bytes:
+        match = self.HEAD.match(rest)
+        waits = match is None or match["tag"] == b"P" or match["stream"] in self._parts
+        return b"" if waits or b"\r" in rest else rest
+
+    def _continued(self, rest: bytes) -> bytes:
+        return rest
