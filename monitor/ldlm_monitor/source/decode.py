@@ -1,7 +1,7 @@
 """Compressed and converted files, read as the text that they hold.
 
 These are the system's calls on files (`file_system.Disk` has them), where a descriptor of such
-a file gives decoded bytes and their number as its size. So whoever reads a file reads text, and
+a file gives decoded bytes and their number as its size. So every reader of a file gets text, and
 positions count decoded bytes. A file is recognised by its first bytes, whatever its name.
 
 A file is decoded forwards; what lies further back than `KEPT_BYTES` is decoded from the start

@@ -101,15 +101,13 @@ class NamedFiles:
         return [*waiting, *(tail.position() for tail in tails)]
 
     def contents(self) -> list[Known]:
-        """What is read, or was: of files that have another content by now, the one before.
-
-        Ended files too: logrotate compresses a log a day after it was renamed.
-        """
+        """What is read, or was: of files that have another content by now, the one before."""
         tails = [tail for _, tail in list(self.live.values())]
         before = [tail.before for tail in tails if tail.before is not None]
         return [
             *(Known(position) for position in self.positions()),
             *(Known(position, gone=True) for position in before),
+            # logrotate compresses a log a day after it was renamed
             *(Known(tail.position(), gone=True) for tail in self._ended.values()),
         ]
 

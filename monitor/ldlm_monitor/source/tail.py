@@ -158,17 +158,10 @@ class Tail:
         state = (splitter.file, splitter.offset, splitter.position, splitter.shown, place, nameless)
         if self._kept is None or self._kept[0] != state:
             kept = FilePosition(
-                self.name,
-                place,
-                *splitter.file,
-                splitter.offset,
-                splitter.line,
-                splitter.position,
-                *self.fingerprint.digests(),
-                nameless=nameless,
-                shown=splitter.shown,
-                checksum=self.fingerprint.checksum or Checksum(),
-            )
+                self.name, place, *splitter.file, splitter.offset, splitter.line,
+                splitter.position, *self.fingerprint.digests(), nameless=nameless,
+                shown=splitter.shown, checksum=self.fingerprint.checksum or Checksum(),
+            )  # fmt: skip
             self._kept = state, kept
         return self._kept[1]
 
@@ -295,15 +288,13 @@ class Tail:
         return text
 
     def _begin_again(self) -> Chunk:
-        shrunk = self.size < self.splitter.position
         read = self.splitter.position
         self.before = self.position()
-        cut = self.splitter.cut_records
-        last = self.splitter.finish()
-        self._journal.cut(self.name, self.splitter.cut_records - cut)
+        last = self.finish()
+        self.finished = False
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
         self.fingerprint = self._nothing_read()
         self._blank = 0
         self._dirty = True
-        self._journal.rewritten(self.name, read, shrunk=shrunk)
+        self._journal.rewritten(self.name, read, shrunk=self.size < read)
         return last
