@@ -8,6 +8,15 @@ from ldlm_monitor.model.frames import Form, count_frames
 FileId: TypeAlias = tuple[int, int, int]
 """(device, inode, generation); the generation rises when an inode's content begins anew."""
 
+COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst", ".bz2")
+"""What gzip, xz, zstd and bzip2 append to a file's name."""
+
+
+def uncompressed(path: str) -> str:
+    """The name that a file had before it was compressed, by its name alone."""
+    suffix = next((each for each in COMPRESSED_SUFFIXES if path.endswith(each)), "")
+    return path.removesuffix(suffix)
+
 
 @dataclass(slots=True)
 class Chunk:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ldlm_monitor.model.chunk import COMPRESSED_SUFFIXES
 from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
@@ -264,7 +265,9 @@ def _exit(content: bytes, place: RecordPlace) -> Record:
     return place.event(kind, "error", f"exit code {code}", role, fields, family=family)
 
 
-ROW_SUFFIXES = (".jsonl", ".ndjson")
+ROW_SUFFIXES = tuple(
+    rows + compressed for rows in (".jsonl", ".ndjson") for compressed in ("", *COMPRESSED_SUFFIXES)
+)
 """The suffixes of files of JSON lines."""
 _MARK_BYTES = 3
 """Bytes of UTF-8's byte order mark, which may precede a file's first record."""

@@ -7,7 +7,6 @@ records only while a block is open.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -30,10 +29,6 @@ MAX_RECORD_BYTES = 1 << 20
 _CONTROL = compile_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
 )
-
-
-_DOCKER = b'{"log":"'
-"""The start of a line of Docker's json-file driver: `{"log":..., "stream":..., "time":...}`."""
 
 
 OnFault: TypeAlias = Callable[[Position, Exception], None]
@@ -134,9 +129,7 @@ class Lines:
 
 
 def clean(raw: bytes) -> bytes:
-    """Remove terminal control sequences; unwrap a line of Docker's JSON."""
-    if raw.startswith(_DOCKER):
-        return _unwrapped(raw)
+    """Remove terminal control sequences."""
     if b"\x1b" not in raw and b"\x08" not in raw:
         return raw
     return _CONTROL.replaced(raw, b"")
@@ -150,20 +143,6 @@ def raw_index(raw: bytes, index: int) -> int:
             break
         index += end - start
     return index
-
-
-def _unwrapped(raw: bytes) -> bytes:
-    """Docker's line in the form of CRI: `{time} {stream} F {text}`, a known prefix."""
-    try:
-        row = json.loads(raw)
-        text, stream, time = row["log"], row["stream"], row["time"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return raw
-    if not (isinstance(text, str) and isinstance(stream, str) and isinstance(time, str)):
-        return raw
-    shown = next((part for part in reversed(text.splitlines()) if part.strip()), "")
-    head = f"{time} {stream} F ".encode("utf-8", "replace")
-    return head + clean(shown.encode("utf-8", "replace"))
 
 
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")

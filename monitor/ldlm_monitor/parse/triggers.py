@@ -250,7 +250,11 @@ def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> An
 
 
 def _expression(trigger: str) -> bytes:
-    """The Hyperscan expression of a trigger; `^` is a record's start, also after a bare `\\r`."""
+    """The Hyperscan expression of a trigger; `^` is the start of a record.
+
+    A record begins after a bare `\\r` and after a container's prefix, too.
+    """
     for name, phrase in _PHRASES.items():
         trigger = trigger.replace(name, phrase)
-    return (f"(?:^|\\r){trigger[1:]}" if trigger.startswith("^") else trigger).encode()
+    start = r"(?:^|\r| std(?:out|err) F )"
+    return (start + trigger[1:] if trigger.startswith("^") else trigger).encode()

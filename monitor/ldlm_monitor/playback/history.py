@@ -119,6 +119,8 @@ def place(
             backlog = Backlog.new(path, journal, disk, is_followed=not ends)
             if form_of(backlog) == "rows":
                 name_by_content(path, names, disk)
+            if backlog.trouble:
+                history.notices.append(f"{path}: {backlog.trouble}; all before it counts")
             run = names.origin(str(path)).run
             history.files.append(HistoryFile(backlog, run, now=now, budget=budget, disk=disk))
         except OSError as error:

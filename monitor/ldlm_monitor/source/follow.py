@@ -1,5 +1,6 @@
 """The two sources of chunks: files that are followed, and standard input or another pipe."""
 
+import errno
 import math
 import os
 import queue
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.source.decode import pieces
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
 from ldlm_monitor.source.input_patterns import STANDARD_INPUT
@@ -222,11 +224,12 @@ class StdinSource:
         return self._splitter.peek_at()
 
     def _pump(self, stream: BinaryIO) -> None:
-        piece = b"..."
-        while piece:
-            try:
-                piece = os.read(stream.fileno(), PIECE_BYTES)
-            except (OSError, ValueError):  # another thread closed the stream: end of input
-                piece = b""
-            self._pieces.put(piece)
-            self._ring(self.path)
+        try:
+            for piece in pieces(lambda size: os.read(stream.fileno(), size), PIECE_BYTES):
+                self._pieces.put(piece)
+                self._ring(self.path)
+        except (OSError, ValueError) as error:  # another thread closed it: end of input
+            if getattr(error, "errno", 0) == errno.ENOTSUP:
+                self._journal.note("unreadable", STANDARD_INPUT, str(error))
+        self._pieces.put(b"")
+        self._ring(self.path)

@@ -107,6 +107,8 @@ class NamedFiles:
         return [
             *(Known(position) for position in self.positions()),
             *(Known(position, gone=True) for position in before),
+            # logrotate compresses a log a day after it was renamed
+            *(Known(tail.position(), gone=True) for tail in self._ended.values()),
         ]
 
     def _recall(self, entry: FollowedName, now: float, *, gives_up: bool) -> None:
