@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def run(
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
+        _raise_descriptor_limit()
         receivers = list(receivers_of(settings))
         gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
@@ -166,6 +168,14 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
         return str(problem)
     log.info("settings and rules are loaded anew")
     return ""
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as the system allows this process: the soft limit protects programs
+    that call select(2), which nothing here does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _start(
