@@ -60,6 +60,9 @@ class AlertStates(Generic[E]):
         self._by_rule: list[dict[Labels, ActiveAlert[E]]] = [{} for _ in rules.rules]
         self._recorded: dict[int, list[VectorSample]] = {}
         self.health: dict[int, RuleError] = {}
+        self._instances: dict[int, tuple[list[VectorSample], dict[Labels, ActiveAlert[E]]]] = {}
+        self._series: list[VectorSample] | None = None
+        self._due: float | None = None
 
     def alerts(self) -> Iterator[ActiveAlert[E]]:
         """The pending and firing alerts, in rule order."""
@@ -82,9 +85,20 @@ class AlertStates(Generic[E]):
                     alert.rule = rule
                     self._by_rule[index][_sorted_labels(alert.labels)] = alert
                     break
+        self._series = self._due = None
+
+    def restore_start(self, alert: ActiveAlert[E], at: float) -> None:
+        """The alert began earlier than was seen."""
+        alert.active_at = min(alert.active_at, at)
+        self._due = None
 
     def due(self) -> float:
         """The earliest time at which a `for` or a `keep_firing_for` runs out; infinite: never."""
+        if self._due is None:  # asked with every record, changed by an evaluation
+            self._due = self._first_due()
+        return self._due
+
+    def _first_due(self) -> float:
         times: list[float] = []
         for alert in self.alerts():
             if alert.state == "pending":
@@ -106,7 +120,8 @@ class AlertStates(Generic[E]):
         A rule whose query fails keeps its alerts as they are and stands in `health`;
         the others go on. `ending` returns how an alert that stops firing ended, None where it
         goes on although its condition does not hold.
-        `record` gets the results of recording rules, and `ALERTS`.
+        `record` gets the results of recording rules, and `ALERTS`. An answer of `query` that is
+        the very object of the last one is not looked at again.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
@@ -118,15 +133,21 @@ class AlertStates(Generic[E]):
                 alerts = self._by_rule[index]
                 if not vector and not alerts and index not in self.health:
                     continue
-                fresh = _instances(rule, vector, at)
+                if index not in self._instances or self._instances[index][0] is not vector:
+                    self._instances[index] = vector, _instances(rule, vector, at)
+                fresh = self._instances[index][1]
             except RuleError as problem:
                 self.health[index] = problem
                 continue
             self.health.pop(index, None)
-            shown = bool(alerts)
-            transitions += _step(rule, alerts, fresh, at, ending)
+            shown = len(alerts)
+            changes = _step(rule, alerts, fresh, at, ending)
+            if changes or len(alerts) != shown:  # a pending one goes without a transition
+                self._series = None
+            transitions += changes
             if shown or alerts:
-                record(ALERTS_SERIES, self._alerts_series(), at)
+                record(ALERTS_SERIES, self.series(), at)
+        self._due = None
         return transitions
 
     def _record(
@@ -151,16 +172,19 @@ class AlertStates(Generic[E]):
         ]
         record(rule.record, of_name, at)
 
-    def _alerts_series(self) -> list[VectorSample]:
-        return [
-            VectorSample(
-                _sorted_labels(
-                    {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
-                ),
-                1.0,
-            )
-            for alert in self.alerts()
-        ]
+    def series(self) -> list[VectorSample]:
+        """`ALERTS`: the same object until an alert begins, fires or ends."""
+        if self._series is None:
+            self._series = [
+                VectorSample(
+                    _sorted_labels(
+                        {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
+                    ),
+                    1.0,
+                )
+                for alert in self.alerts()
+            ]
+        return self._series
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:

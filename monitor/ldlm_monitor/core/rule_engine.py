@@ -29,6 +29,9 @@ _STALL_METRICS = frozenset(
 )
 
 
+VALUE_SECONDS = 60.0
+"""How old the value of a stall may be while nothing of it changes: what a message says of it has
+hours and minutes, and a thousand stalled runs would be asked anew at every slot."""
 RETENTION = 6 * 3600.0
 """Seconds that the embedded store reaches back at least: what `query_range` and views ask for."""
 
@@ -45,6 +48,9 @@ class _Question:
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
         # Time alone can change it; at a stall limit, runs announce when.
         self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
+        # A run that reaches its limit changes its state, so that the rule is asked again.
+        follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
+        self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
 
 
 class RuleEngine:
@@ -60,6 +66,8 @@ class RuleEngine:
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[Point]] = {}
+        self._recorded_from: dict[str, list[VectorSample]] = {}
+        self._points: tuple[list[VectorSample], list[Point]] = ([], [])
         self._carried: dict[str, float] = {}
         self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
         self._evaluator = Evaluator(self._store)
@@ -68,7 +76,7 @@ class RuleEngine:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
-        self._alerts, self._recorded = AlertStates(rules), {}
+        self._alerts, self._recorded, self._recorded_from = AlertStates(rules), {}, {}
         self._alerts.adopt(before.values())
 
     @property
@@ -123,15 +131,23 @@ class RuleEngine:
         return not selectors
 
     def points(self) -> list[Point]:
-        """The active alerts as they are exported."""
-        return [
-            Point(
-                "ldlm_alerts",
-                make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state),
-                1.0,
+        """The active alerts as they are exported; the same object until they change."""
+        series = self._alerts.series()
+        if series is not self._points[0]:
+            self._points = (
+                series,
+                [
+                    Point(
+                        "ldlm_alerts",
+                        make_labels(
+                            **alert.labels, alertname=alert.rule.name, alertstate=alert.state
+                        ),
+                        1.0,
+                    )
+                    for alert in self.active
+                ],
             )
-            for alert in self.active
-        ]
+        return self._points[1]
 
     def healths(self) -> Mapping[str, Health]:
         """By run, the health that its firing alerts mean; runs without any are left out."""
@@ -179,7 +195,7 @@ class RuleEngine:
         """Give active alerts the earlier start times that were known before a restart."""
         for alert in self.active:
             known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
-            alert.active_at = min(alert.active_at, known)
+            self._alerts.restore_start(alert, known)
 
     def carry_over(self, alerts: Iterable[AlertView], at: float) -> list[Transition]:
         """Go on with alerts that fired before a restart and of which no log says anything now.
@@ -218,7 +234,7 @@ class RuleEngine:
         """The value of a rule's expression, computed only if it can differ from the last one."""
         asked = self._asked[expr.text]
         known = self._answers.get(expr.text)
-        if known is not None and not asked.always:
+        if known is not None and (not asked.always or at < known[0] + asked.stays):
             asked_at, vector = known
             if self._store.changed_at(asked.metrics) < asked_at - asked.settles_after:
                 return vector
@@ -229,6 +245,9 @@ class RuleEngine:
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
         """Results are there for the rules that follow at once, and for the next scrape."""
         del at
+        if self._recorded_from.get(name) is samples:
+            return
+        self._recorded_from[name] = samples
         points = [Point(name, sample.labels, sample.value) for sample in samples]
         if points != self._recorded.get(name):
             self._recorded[name] = points

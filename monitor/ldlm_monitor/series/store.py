@@ -86,7 +86,7 @@ def _compiled(pattern: str) -> Any:
 class _Kept:
     labels: Labels
     segments: list[Segment]
-    seen: int = 0
+    groups: int = 0
 
 
 class SeriesStore:
@@ -113,7 +113,8 @@ class SeriesStore:
     def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
         """One scrape at `at`, not before the last one. A series that is missing has ended.
 
-        A group that is the very object of the last scrape is not looked at again.
+        A group that is the very object of the last scrape is not looked at again, so that a
+        scrape costs what has changed since the last one.
         """
         self._scrape += 1
         self._read_last = ((math.inf, -math.inf), ())
@@ -121,30 +122,33 @@ class SeriesStore:
             self._extra.append(at)
         before, self._groups = self._groups, {}
         for group in groups:
-            known = before.get(id(group))
-            kept = known[1] if known is not None else [self._put(point, at) for point in group]
-            self._groups[id(group)] = (group, kept)
+            known = before.pop(id(group), None) or self._groups.get(id(group))
+            self._groups[id(group)] = known or (group, self._join(group, at))
+        for _, kept in before.values():
             for series in kept:
-                series.seen = self._scrape
-        vanished = [kept for group_id, (_, kept) in before.items() if group_id not in self._groups]
-        for kept in (*vanished, *self._recorded.values()):
-            self._end_unseen(kept, at)
+                series.groups -= 1
+        for kept in (*(kept for _, kept in before.values()), *self._recorded.values()):
+            self._end_ungrouped(kept, at)
         self.last_scrape = at
         if self._scrape % 256 == 0:
             self._forget(at - self._retention)
 
-    def _end_unseen(self, of_last_scrape: Iterable[_Kept], at: float) -> None:
+    def _join(self, group: Sequence[Point], at: float) -> list[_Kept]:
+        kept = [self._put(point, at) for point in group]
+        for series in kept:
+            series.groups += 1
+        return kept
+
+    def _end_ungrouped(self, of_last_scrape: Iterable[_Kept], at: float) -> None:
         for series in of_last_scrape:
             segment = series.segments[-1]
-            if series.seen != self._scrape and segment.ended is None:
+            if not series.groups and segment.ended is None:
                 segment.ended = self._changed[series.labels[0][1]] = at
 
     def record(self, name: str, points: Iterable[Point]) -> None:
         """All that series called `name` hold at the last scrape; any other has ended with it."""
         at = self.last_scrape
         kept = self._recorded[name] = [self._put(point, at) for point in points]
-        for series in kept:
-            series.seen = self._scrape
         current = {series.labels for series in kept}
         for series in self._by_name.get(name, ()):
             segment = series.segments[-1]
