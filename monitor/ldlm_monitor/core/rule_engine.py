@@ -12,9 +12,11 @@ from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Health
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression
 from ldlm_monitor.promql.analysis import (
+    ROUNDING_SECONDS,
     counts_samples,
     max_range,
     metric_names,
+    moments,
     names_its_metrics,
     result_selectors,
     selectors,
@@ -43,6 +45,7 @@ class _Question:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
         self.settles_after = settles_after(expr)
+        self.moments = moments(expr)
         by_time = uses_time(expr)
         # What changes is known by the name of its metric.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
@@ -60,12 +63,12 @@ class RuleEngine:
     what some rule says.
     """
 
-    _healths: dict[str, Health] | None
-
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[Point]] = {}
+        self._healths: dict[str, Health] = {}
+        self._healths_of: list[VectorSample] | None = None
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._points: tuple[list[VectorSample], list[Point]] = ([], [])
         self._carried: dict[str, float] = {}
@@ -106,7 +109,6 @@ class RuleEngine:
                 return None
             return "resolved" if has_data else "unknown"
 
-        self._healths = None
         found = self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
         self._carried = {key: until for key, until in self._carried.items() if at < until}
         return found
@@ -151,7 +153,9 @@ class RuleEngine:
 
     def healths(self) -> Mapping[str, Health]:
         """By run, the health that its firing alerts mean; runs without any are left out."""
-        if self._healths is None:
+        series = self._alerts.series()
+        if series is not self._healths_of:
+            self._healths_of = series
             found: dict[str, Health] = {}
             for alert in self.active:
                 if alert.state == "firing" and (run := alert.labels.get("run")):
@@ -219,12 +223,10 @@ class RuleEngine:
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
             self._alerts.adopt([active])
-        self._healths = None
         return [each for each in self._alerts.firing() if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._healths = None
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
         self._answers: dict[str, tuple[float, list[VectorSample]]] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
@@ -234,13 +236,24 @@ class RuleEngine:
         """The value of a rule's expression, computed only if it can differ from the last one."""
         asked = self._asked[expr.text]
         known = self._answers.get(expr.text)
-        if known is not None and (not asked.always or at < known[0] + asked.stays):
-            asked_at, vector = known
-            if self._store.changed_at(asked.metrics) < asked_at - asked.settles_after:
-                return vector
+        if known is not None and not self._may_differ(asked, known[0], at):
+            return known[1]
         vector = self._evaluator(expr, at)
         self._answers[expr.text] = at, vector
         return vector
+
+    def _may_differ(self, asked: _Question, asked_at: float, at: float) -> bool:
+        """Whether time, or a change of its metrics, can have changed the answer of `asked_at`."""
+        if asked.always and at >= asked_at + asked.stays:
+            return True
+        if not asked.moments:
+            return self._store.changed_at(asked.metrics) >= asked_at - asked.settles_after
+        return any(
+            self._store.has_changed(
+                asked.metrics, asked_at - offset - ROUNDING_SECONDS, at - offset + ROUNDING_SECONDS
+            )
+            for offset in asked.moments
+        )
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
         """Results are there for the rules that follow at once, and for the next scrape."""

@@ -79,6 +79,22 @@ def settles_after(expr: Expression) -> float:
     return _reach(expr.root, 0.0) + ROUNDING_SECONDS
 
 
+def moments(expr: Expression) -> frozenset[float]:
+    """The offsets (seconds) of its selectors, if it looks at single moments of the past alone.
+
+    Its value changes at a change of its metrics, and so much later; empty: at other times too.
+    """
+    found = set()
+    for node in walk(expr.root):
+        if isinstance(node, Range | Subquery):
+            return frozenset()
+        if isinstance(node, Selector):
+            if node.shift.anchor is not None or node.shift.offset < 0:
+                return frozenset()
+            found.add(node.shift.offset)
+    return frozenset(found)
+
+
 def max_range(expr: Expression) -> float:
     """The furthest that it looks back, in seconds; infinite for a fixed `@` time."""
     return _reach(expr.root, LOOKBACK)

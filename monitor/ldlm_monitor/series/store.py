@@ -102,7 +102,7 @@ class SeriesStore:
         self._series: dict[Labels, _Kept] = {}
         self._by_name: dict[str, list[_Kept]] = {}
         self._extra: list[float] = []
-        self._changed: dict[str, float] = {}
+        self._changed: dict[str, list[float]] = {}
         self._groups: dict[int, tuple[Sequence[Point], list[_Kept]]] = {}
         self._recorded: dict[str, list[_Kept]] = {}
         self._scrape = 0
@@ -143,7 +143,8 @@ class SeriesStore:
         for series in of_last_scrape:
             segment = series.segments[-1]
             if not series.groups and segment.ended is None:
-                segment.ended = self._changed[series.labels[0][1]] = at
+                segment.ended = at
+                self._note_change(series.labels[0][1], at)
 
     def record(self, name: str, points: Iterable[Point]) -> None:
         """All that series called `name` hold at the last scrape; any other has ended with it."""
@@ -153,7 +154,8 @@ class SeriesStore:
         for series in self._by_name.get(name, ()):
             segment = series.segments[-1]
             if series.labels not in current and segment.ended is None:
-                segment.ended = self._changed[name] = at
+                segment.ended = at
+                self._note_change(name, at)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
@@ -181,9 +183,24 @@ class SeriesStore:
         """When a series of one of these names last changed, began or ended; -inf: never."""
         latest = -math.inf
         for name in names:  # asked thousands of times a second: no generator
-            changed = self._changed.get(name, latest)
-            latest = max(latest, changed)
+            changed = self._changed.get(name)
+            if changed:
+                latest = max(latest, changed[-1])
         return latest
+
+    def has_changed(self, names: Iterable[str], start: float, end: float) -> bool:
+        """Whether a series of one of these names changed, began or ended in [start, end]."""
+        for name in names:
+            times = self._changed.get(name, ())
+            first = bisect_left(times, start)
+            if first < len(times) and times[first] <= end:
+                return True
+        return False
+
+    def _note_change(self, name: str, at: float) -> None:
+        times = self._changed.setdefault(name, [])
+        if not times or times[-1] < at:
+            times.append(at)
 
     def _last_slot(self, at: float) -> float:
         """The time of the last scrape at or before `at`."""
@@ -209,7 +226,7 @@ class SeriesStore:
         if not kept.segments or kept.segments[-1].ended is not None:
             kept.segments.append(Segment(at))
         if kept.segments[-1].put(point.value, at):
-            self._changed[kept.labels[0][1]] = at
+            self._note_change(kept.labels[0][1], at)
         return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
@@ -257,6 +274,8 @@ class SeriesStore:
     def _forget(self, before: float) -> None:
         """Drop what no rule can look back to; the value that still held then stays."""
         del self._extra[: bisect_left(self._extra, before)]
+        for times in self._changed.values():  # the last one stays
+            del times[: bisect_left(times, before, hi=len(times) - 1)]
         for labels, kept in list(self._series.items()):
             kept.segments = [
                 segment.since(before)
