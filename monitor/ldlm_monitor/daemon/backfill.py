@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -21,10 +22,10 @@ from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.input_patterns import mode_of
 from ldlm_monitor.state.read_log import Arrival
-from ldlm_monitor.state.state_store import State, StateStore
+from ldlm_monitor.state.state_store import StateStore
 
-JOIN_BYTES = 8 * 1024 * 1024
-"""Of files that join later, judged in one turn: less than a second, in which live ones wait."""
+SLICE_BYTES = 1024 * 1024
+"""Judged in one turn: about a tenth of a second, in which live files wait."""
 END_SECONDS = 2.0
 """After the last byte: blocks of several lines that it left open are complete by then."""
 
@@ -51,6 +52,7 @@ class Backfill:
     It is history, and sent only where it still holds. What came after the point up to which
     a file was judged before a restart is news. `budget` is `history.place`'s; `feed`
     judges a chunk; `reading` is how much was judged, 0 to 1, None: nothing is being played.
+    `behind`: bytes that are still to be judged.
     """
 
     def __init__(
@@ -73,7 +75,25 @@ class Backfill:
         self._replaced: set[Path] = set()
         self._contents: list[Arrival] = []
         self._known: list[Known] = []
+        self._playing: Generator[None, None, BackfillResult] | None = None
+        self._runs: set[str] = set()
+        self._held: list[tuple[Transition, bool]] = []
         self.reading: float | None = None
+        self.behind = 0
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether something is played, of which a part was judged at most."""
+        return self._playing is not None
+
+    def is_partial(self, labels: Mapping[str, str]) -> bool:
+        """Whether an alert is of a run of which only a part was judged."""
+        return labels.get("run") in self._runs
+
+    def hold(self, transitions: list[Transition]) -> list[Transition]:
+        """Without those that a part of a history leads to; they join what the whole leads to."""
+        self._held += [(each, False) for each in transitions if self.is_partial(each.labels)]
+        return [each for each in transitions if not self.is_partial(each.labels)]
 
     def take_contents(self) -> list[Arrival]:
         """What was judged since the last call, to be committed with the state."""
@@ -98,19 +118,6 @@ class Backfill:
             path for path in restart.unnamed if stat.S_ISREG(mode_of(path, self._disk))
         }
         return self._replaced
-
-    def batch(self, queued: set[Path]) -> set[Path]:
-        """Those that are judged next: all files of the first runs, which belong together."""
-        runs: dict[str, set[Path]] = {}
-        for path in sorted(queued):
-            runs.setdefault(self._monitor.names.origin(str(path)).run, set()).add(path)
-        chosen: set[Path] = set()
-        size = 0
-        for paths in runs.values():
-            if size < JOIN_BYTES:
-                chosen |= paths
-                size += sum(self._size(path) for path in paths)
-        return chosen
 
     def known(self) -> list[Known]:
         """What is read, or was, also before a restart."""
@@ -142,18 +149,38 @@ class Backfill:
                 Arrival(status.st_mtime, str(path), file, 0, offset, kind="skipped")
             )
 
-    def play(
+    def begin(
         self,
         paths: list[Path],
         now: float,
         restart: Restart | None,
         *,
         cut_short: Callable[[], bool],
-    ) -> BackfillResult | None:
-        """Judge what files hold, and follow them; None if it was `cut_short`."""
+    ) -> None:
+        """What `step` plays: what files hold at `now`; `cut_short` ends it before it is placed."""
+        self._playing = self._play(paths, now, restart, cut_short)
+
+    def step(self) -> BackfillResult | None:
+        """Judge a slice; None: more is to come. At last, the files are followed."""
+        assert self._playing is not None
+        try:
+            next(self._playing)
+        except StopIteration as end:
+            self._playing = None
+            result: BackfillResult = end.value
+            return result
+        return None
+
+    def _play(
+        self,
+        paths: list[Path],
+        now: float,
+        restart: Restart | None,
+        cut_short: Callable[[], bool],
+    ) -> Generator[None, None, BackfillResult]:
         floor = restart.floor if restart else math.inf
         history = place(
-            paths,
+            takewhile(lambda _: not cut_short(), paths),
             self._monitor.names,
             budget=self._budget,
             continued=restart.files if restart else (),
@@ -163,11 +190,14 @@ class Backfill:
             ends=False,
             disk=self._disk,
         )
+        yield
         for notice in history.notices:
             log.info("%s", notice)
-        passed: list[tuple[Transition, bool]] = []
-        if not self._judge(history, now, restart, passed, cut_short=cut_short):
-            return None
+        # Of a run that is followed, live records may have led to it: that cannot wait.
+        runs = {file.run for file in history.files}
+        self._runs = {run for run in runs if self._monitor.runs.get(run) is None}
+        passed = self._held = []
+        yield from self._judge(history, now, restart, passed)
         kept = restart.positions() if restart else {}
         self._put_off(history, kept)
         for file in history.files:
@@ -175,10 +205,13 @@ class Backfill:
         for name, positions in kept.items():
             self._follower.add(Path(name), resume=positions)
         for at in (min(history.end + END_SECONDS, now), now):
+            while (due := self._monitor.due()) is not None and due < at:
+                passed += [(each, restart is not None) for each in self._monitor.tick(due)]
+                yield
             passed += [(each, restart is not None) for each in self._monitor.tick(at)]
         if restart is not None:
-            passed += self._carry_over(restart.state, passed)
-            self._restore_starts(restart.state, passed)
+            passed += restart.compare(self._monitor, passed)
+        self._runs, self._held = set(), []
         return BackfillResult(passed, history.end)
 
     def _judge(
@@ -187,17 +220,15 @@ class Backfill:
         now: float,
         restart: Restart | None,
         passed: list[tuple[Transition, bool]],
-        *,
-        cut_short: Callable[[], bool],
-    ) -> bool:
-        """All pieces in their order, into `passed`; False: cut short."""
+    ) -> Generator[None]:
+        """All pieces in their order, into `passed`, in slices."""
         observed = list(restart.observed) if restart else []
         late = {
             file.path
             for file in history.files
             if file.seen is None and self._is_late(file, restart)
         }
-        total, read = max(history.size, 1), 0
+        total, read, stop = max(history.size, 1), 0, SLICE_BYTES
 
         def observe_until(when: float, order: float) -> None:
             while observed and (observed[0].at, observed[0].order) < (when, order):
@@ -209,8 +240,7 @@ class Backfill:
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
             self.reading = min(read / total, 1.0)
-            if cut_short():
-                return False  # what half a history leads to was never so
+            self.behind = max(total - read, 0)
             observe_until(when, order)
             news = counted = file.is_news(chunk, order)
             rest: Chunk | None = chunk
@@ -219,24 +249,11 @@ class Backfill:
             if rest is not None:
                 found = self._feed(rest, min(when, now), counted)
                 passed += [(each, news) for each in found]
+            if read >= stop:
+                stop = read + SLICE_BYTES
+                yield
         observe_until(math.inf, math.inf)
-        self.reading = None
-        return True
-
-    def _carry_over(
-        self, state: State, passed: Iterable[tuple[Transition, bool]]
-    ) -> list[tuple[Transition, bool]]:
-        """Alerts that fired before a restart, and that nothing read again made fire."""
-        fired = {each.key for each, _ in passed if each.state == "firing"}
-        carried = self._monitor.carry_over(each for each in state.alerts if each.key not in fired)
-        return [(each, False) for each in carried]
-
-    def _restore_starts(self, state: State, passed: Iterable[tuple[Transition, bool]]) -> None:
-        """An alert that ended while nothing ran, and is active again, began anew."""
-        ended = {each.key for each, news in passed if news and each.state not in _ACTIVE}
-        self._monitor.restore_starts(
-            {each.key: each.active_at for each in state.alerts if each.key not in ended}
-        )
+        self.reading, self.behind = None, 0
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
         """For the next restart: what nobody saw arrive, and when it was written."""
@@ -277,12 +294,3 @@ class Backfill:
                 self._follower.add(path)  # tried again with every look, which says so
         for file in history.files:
             self._played.pop(file.path, None)
-
-    def _size(self, path: Path) -> int:
-        try:
-            return self._disk.stat(path).st_size
-        except OSError:  # placing it reports the error
-            return 0
-
-
-_ACTIVE = ("pending", "firing")

@@ -103,7 +103,7 @@ def run(
             site = Site(
                 snapshot=lambda: pump.snapshot,
                 notifications=outbox.counts,
-                behind=pump.follower.behind,
+                behind=pump.behind,
                 ready=lambda: pump.caught_up,
                 redact=redact,
                 reload=signals.ask_reload,

@@ -44,6 +44,12 @@ class FollowedName:
     elsewhere: bool = False
     trouble: str = ""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it leads to one file that can be read; a name that is gone may stay so."""
+        found = self.lost or self.elsewhere or self.tail is not None
+        return found and not (self.retired or self.trouble or self.kept)
+
     def due(self) -> list[Tail]:
         """The files to read, in order: an old one to its end before the new one."""
         tails = self.retired if self.tail is None else [*self.retired, self.tail]
