@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import stat
+import time
 from collections.abc import Callable, Generator, Mapping
-from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -24,8 +24,8 @@ from ldlm_monitor.source.input_patterns import mode_of
 from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import StateStore
 
-SLICE_BYTES = 1024 * 1024
-"""Judged in one turn: about a tenth of a second, in which live files wait."""
+SLICE_SECONDS = 0.1
+"""How long a turn judges history, while live files wait: less than anyone notices."""
 END_SECONDS = 2.0
 """After the last byte: blocks of several lines that it left open are complete by then."""
 
@@ -149,22 +149,18 @@ class Backfill:
                 Arrival(status.st_mtime, str(path), file, 0, offset, kind="skipped")
             )
 
-    def begin(
-        self,
-        paths: list[Path],
-        now: float,
-        restart: Restart | None,
-        *,
-        cut_short: Callable[[], bool],
-    ) -> None:
-        """What `step` plays: what files hold at `now`; `cut_short` ends it before it is placed."""
-        self._playing = self._play(paths, now, restart, cut_short)
+    def begin(self, paths: list[Path], now: float, restart: Restart | None) -> None:
+        """What `step` plays: what files hold at `now`."""
+        self._playing = self._play(paths, now, restart)
 
     def step(self) -> BackfillResult | None:
         """Judge a slice; None: more is to come. At last, the files are followed."""
         assert self._playing is not None
+        until = time.monotonic() + SLICE_SECONDS
         try:
             next(self._playing)
+            while time.monotonic() < until:
+                next(self._playing)
         except StopIteration as end:
             self._playing = None
             result: BackfillResult = end.value
@@ -172,15 +168,11 @@ class Backfill:
         return None
 
     def _play(
-        self,
-        paths: list[Path],
-        now: float,
-        restart: Restart | None,
-        cut_short: Callable[[], bool],
+        self, paths: list[Path], now: float, restart: Restart | None
     ) -> Generator[None, None, BackfillResult]:
         floor = restart.floor if restart else math.inf
         history = place(
-            takewhile(lambda _: not cut_short(), paths),
+            paths,
             self._monitor.names,
             budget=self._budget,
             continued=restart.files if restart else (),
@@ -205,7 +197,7 @@ class Backfill:
         for name, positions in kept.items():
             self._follower.add(Path(name), resume=positions)
         for at in (min(history.end + END_SECONDS, now), now):
-            while (due := self._monitor.due()) is not None and due < at:
+            while self._monitor.clock < (due := self._monitor.due() or at) < at:
                 passed += [(each, restart is not None) for each in self._monitor.tick(due)]
                 yield
             passed += [(each, restart is not None) for each in self._monitor.tick(at)]
@@ -228,7 +220,7 @@ class Backfill:
             for file in history.files
             if file.seen is None and self._is_late(file, restart)
         }
-        total, read, stop = max(history.size, 1), 0, SLICE_BYTES
+        total, read = max(history.size, 1), 0
 
         def observe_until(when: float, order: float) -> None:
             while observed and (observed[0].at, observed[0].order) < (when, order):
@@ -249,9 +241,7 @@ class Backfill:
             if rest is not None:
                 found = self._feed(rest, min(when, now), counted)
                 passed += [(each, news) for each in found]
-            if read >= stop:
-                stop = read + SLICE_BYTES
-                yield
+            yield
         observe_until(math.inf, math.inf)
         self.reading, self.behind = None, 0
 

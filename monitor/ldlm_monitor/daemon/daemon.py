@@ -17,7 +17,7 @@ from ldlm_monitor.daemon.dispatcher import couriers, draw_from, policy_of, recei
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.signals import Signals
+from ldlm_monitor.daemon.signals import CutShort, Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
@@ -148,7 +148,7 @@ def _follow(
         now = time.time()
         if signals.reload:
             signals.reloaded(_reload(pump, load))
-        pump.turn(dirty, now)
+        _turn(pump, signals, dirty, now)
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
@@ -158,6 +158,20 @@ def _follow(
         dirty = waker.wait(pump.pause(time.time()))
     if pump.caught_up:
         pump.turn((), time.time())
+
+
+def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
+    """A turn; the first one, which reads for as long as there are files, ends with a signal.
+
+    What half a history leads to is not kept, so that nothing is lost.
+    """
+    try:
+        signals.cuts_short = not (pump.caught_up or signals.has_screen)
+        pump.turn(dirty, now)
+    except CutShort:
+        log.info("ended before all was read")
+    finally:
+        signals.cuts_short = False
 
 
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:

@@ -249,20 +249,16 @@ class Pump:
             waiting = self._queue.behind
             fresh = self._queue.take(everything=not self.caught_up)
             self._backfill.behind = waiting - self._queue.behind
-            self._backfill.begin(fresh, now, restart, cut_short=self._is_cut_short)
+            self._backfill.begin(fresh, now, restart)
         while (found := self._backfill.step()) is None:
             if self.caught_up:
                 return True
-            if self._is_cut_short():
+            if self._stopping():
                 return False  # what half a history leads to was never so
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now, recent=recent)
         return True
-
-    def _is_cut_short(self) -> bool:
-        """Whether the first reading is to end; later ones go on in slices, between turns."""
-        return self._stopping() and not self.caught_up
 
     def _commit(self, now: float) -> None:
         """Keep the state. What it says was judged is in the outbox by now."""

@@ -14,17 +14,22 @@ RELOAD_SECONDS = 10.0
 """How long who asks over HTTP waits for the outcome."""
 
 
+class CutShort(BaseException):
+    """A signal ends the first reading, however long the call takes that it is in."""
+
+
 class Signals:
     """What signals ask of the pump's thread: to end, or to reload.
 
     A reload may also be asked for over HTTP, by a thread that waits for its outcome.
     `has_screen`: a screen has the terminal. The daemon sets `wake`, which
-    makes it look here at once.
+    makes it look here at once, and `cuts_short` while the main thread is at what need not be
+    finished: then a signal to end raises `CutShort` there.
     """
 
     def __init__(self, *, has_screen: bool = False) -> None:
         self.has_screen = has_screen
-        self.stop = False
+        self.stop = self.cuts_short = False
         self.reload = False
         self.exit_code = 0
         self.wake: Callable[[], None] = lambda: None
@@ -61,6 +66,8 @@ class Signals:
         else:
             self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
             self.end()
+            if self.cuts_short:
+                raise CutShort
 
     def _terminal_is_gone(self) -> bool:
         """A screen whose terminal was closed ends; a daemon never had one."""
