@@ -344,6 +344,20 @@ def test_descriptors_follow_the_limit_of_the_process(tmp_path):
     assert done.stdout.splitlines() == ["300 True", "0 ['exhausted']", "2 []"]
 
 
+def test_a_file_that_lost_its_name_is_checked_although_nothing_rings(reading, log, tmp_path):
+    append(log, b"one\n")
+    reader = reading(log)
+    reader.look()
+    with log.open("ab") as writer:
+        log.unlink()
+        append(log, b"other\n")
+        assert reader.look({log}, after=1.0) == [b"other"]
+        writer.write(b"two\n")
+    assert reader.look(set(), after=1.0) == [b"two"]
+    reader.look(set(), after=RETIRED_SECONDS + 1)
+    assert [tail.name for tail in reader.tails()] == [str(log)]
+
+
 def test_a_name_that_is_replaced_again_and_again_holds_few_descriptors(reading, log, tmp_path):
     append(log, b"0\n")
     reader = reading(log)
