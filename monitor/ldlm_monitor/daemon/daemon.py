@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ldlm_monitor.daemon.dispatcher import couriers, draw_from, policy_of, recei
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.signals import Signals
+from ldlm_monitor.daemon.signals import CutShort, Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
@@ -56,6 +57,7 @@ def run(
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
+        _raise_descriptor_limit()
         receivers = list(receivers_of(settings))
         gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
@@ -102,7 +104,7 @@ def run(
             site = Site(
                 snapshot=lambda: pump.snapshot,
                 notifications=outbox.counts,
-                behind=pump.follower.behind,
+                behind=pump.behind,
                 ready=lambda: pump.caught_up,
                 redact=redact,
                 reload=signals.ask_reload,
@@ -151,7 +153,7 @@ def _follow(
             pump.monitor.runs.shift(clock.skipped)
         if signals.reload:
             signals.reloaded(_reload(pump, load))
-        pump.turn(dirty, now)
+        _turn(pump, signals, dirty, now)
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
@@ -163,6 +165,20 @@ def _follow(
         pump.turn((), clock.now())
 
 
+def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
+    """A turn; the first one, which reads for as long as there are files, ends with a signal.
+
+    What half a history leads to is not kept, so that nothing is lost.
+    """
+    try:
+        signals.cuts_short = not (pump.caught_up or signals.has_screen)
+        pump.turn(dirty, now)
+    except CutShort:
+        log.info("ended before all was read")
+    finally:
+        signals.cuts_short = False
+
+
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     try:
         pump.reload(load())
@@ -171,6 +187,14 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
         return str(problem)
     log.info("settings and rules were reloaded")
     return ""
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as the system allows this process: the soft limit protects programs
+    that call select(2), which nothing here does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _start(

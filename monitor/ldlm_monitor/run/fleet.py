@@ -40,6 +40,7 @@ class Fleet:
         self._queue: list[tuple[float, str]] = []
         self._touched: dict[str, TrainingRun] = {}
         self._last_healths: dict[str, Health] = {}
+        self._health_points: tuple[list[TrainingRun], list[Health], list[Point]] = ([], [], [])
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -168,13 +169,19 @@ class Fleet:
 
         The list of a run without new records is the same object as in the last call.
         """
-        groups: list[list[Point]] = []
-        states: list[Point] = []
-        for run in self.shown(at):
-            groups.append(run.points())
-            health = float(HEALTH.index(healths.get(run.name, "HEALTHY")))
-            states.append(Point("ldlm_run_health", run.labels, health))
-        return [*groups, states]
+        shown = list(self.shown(at))
+        of_shown = [healths.get(run.name, "HEALTHY") for run in shown]
+        if (shown, of_shown) != self._health_points[:2]:
+            pairs = zip(shown, of_shown, strict=True)
+            self._health_points = (
+                shown,
+                of_shown,
+                [
+                    Point("ldlm_run_health", run.labels, float(HEALTH.index(health)))
+                    for run, health in pairs
+                ],
+            )
+        return [*(run.points() for run in shown), self._health_points[2]]
 
     def shown(self, at: float) -> Iterator[TrainingRun]:
         """The runs that have not ended, or ended at most `end_after` seconds ago."""

@@ -250,6 +250,7 @@ class Backlog:
         tail.see(self._status, now)
         while tail.due and tail.splitter.position < stop:
             before = tail.splitter.position
+            self.descriptor()  # between two slices it may be at rest
             found = tail.read(now, stop)
             yield from found
             if not found and tail.splitter.position == before:

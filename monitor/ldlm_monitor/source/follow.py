@@ -17,14 +17,12 @@ from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTab
 from ldlm_monitor.source.input_patterns import STANDARD_INPUT
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.mount_reader import MountReader
-from ldlm_monitor.source.open_files import FollowedName
+from ldlm_monitor.source.open_files import FollowedName, affordable_files
 from ldlm_monitor.source.split import Splitter
 
 TURN_BYTES = 8 * 1024 * 1024
 """Bytes read in one turn: less than a second of parsing, so that timers and alerts are not
 late while a backlog is read."""
-OPEN_FILES = 256
-"""Descriptors held for idle files; a quarter of the usual limit of 1024 per process."""
 PATIENCE_SECONDS = 0.1
 """How long a turn waits for all network file systems together: below what a user notices,
 and long enough for a healthy server to answer in the same turn."""
@@ -35,7 +33,8 @@ class Follower:
 
     Local files are read in the thread that calls `read`. Each network file system has a
     thread of its own, which `read` waits for briefly; a later `read` returns what comes
-    later. `open_files` bounds the descriptors that idle files of one file system hold.
+    later. `open_files` bounds the descriptors that the files of one file system hold; None: as
+    many as the process can afford.
     `journal` counts what went wrong. `disk`, `mounts` and `clock` (monotonic seconds) are
     the system's, or replacements.
     """
@@ -43,13 +42,13 @@ class Follower:
     def __init__(
         self,
         *,
-        open_files: int = OPEN_FILES,
+        open_files: int | None = None,
         disk: Disk | None = None,
         mounts: Callable[[], MountTable] = read_mounts,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.journal = Journal()
-        self._open_files = open_files
+        self._open_files = affordable_files() if open_files is None else open_files
         self._disk = Disk() if disk is None else disk
         self._read_mounts = mounts
         self._clock = clock
