@@ -126,20 +126,6 @@ def _batch(
     return (again, True) if again else (fresh, False)
 
 
-def next_moment(db: sqlite3.Connection, receiver: str) -> float | None:
-    """The time at which the receiver's next message is due; None if none is planned."""
-    moments = db.execute(
-        "SELECT (SELECT min(send_at) FROM message_group"
-        f" WHERE receiver = :receiver AND {WAITS}),"
-        " (SELECT min(repeat_at) FROM message_group"
-        " WHERE receiver = :receiver AND closed_at IS NULL),"
-        " (SELECT min(updated_at) + :pause FROM message_group WHERE receiver = :receiver"
-        " AND changes > 0 AND place IS NOT NULL)",
-        {"receiver": receiver, "pause": UPDATE_SECONDS},
-    ).fetchone()
-    return min((float(moment) for moment in moments if moment is not None), default=None)
-
-
 def _message(
     db: sqlite3.Connection,
     group: Group,

@@ -58,20 +58,15 @@ class _EveryAnswer(HTTPErrorProcessor):
 
 
 def post(
-    request: Request,
-    timeout: float,
-    begin: str = "",
-    *,
-    limit: int = _ANSWER_LIMIT,
-    unsure: bool = False,
+    request: Request, begin: str = "", *, limit: int = _ANSWER_LIMIT, unsure: bool = False
 ) -> HttpAnswer:
-    """Send a request; `timeout` (seconds) bounds each wait, `limit` the bytes of the answer.
+    """Send a request; `limit` bounds the bytes of the answer.
 
     Raises DeliveryError if no answer comes. Its text begins with `begin` and never shows the
     URL; it has `unsure`, which is true if the message may have arrived all the same.
     """
     try:
-        with build_opener(_EveryAnswer()).open(request, timeout=timeout) as answer:
+        with build_opener(_EveryAnswer()).open(request, timeout=TIMEOUT_SECONDS) as answer:
             return HttpAnswer(answer.status, _body(answer, limit), answer.headers)
     except (OSError, HTTPException, ValueError) as error:
         reason = plain(str(getattr(error, "reason", None) or error), SHOWN)
@@ -85,13 +80,13 @@ def _body(answer: HTTPResponse, limit: int) -> str:
         return ""  # the status has arrived: it alone decides
 
 
-def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool = True) -> None:
+def deliver(request: Request, name: str = "", *, show_body: bool = True) -> None:
     """Send a request. Raises DeliveryError, which never shows the URL, unless it was accepted.
 
     `name` begins the error's text; without `show_body` the answer's text is left out.
     """
     begin = f"{name} " if name else ""
-    check_accepted(post(request, timeout, begin), begin, show_body=show_body)
+    check_accepted(post(request, begin), begin, show_body=show_body)
 
 
 def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:

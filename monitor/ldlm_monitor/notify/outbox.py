@@ -150,15 +150,6 @@ class Outbox:
 
         return self._database.run(work)
 
-    def next_attempt(self, receiver: str) -> float | None:
-        """The time at which a message may be due for `receiver`; None if nothing waits.
-
-        It ignores the end of quiet hours: a courier calls `due` every minute anyway.
-        """
-        moment = self._database.run(lambda db: group_messages.next_moment(db, receiver))
-        _, retry_at = self._failures.get(receiver, (0, 0.0))
-        return None if moment is None else max(moment, retry_at)
-
     def accepted(self, pending: Pending, now: float, receipt: Receipt) -> None:
         """Record that the receiver has accepted the message."""
         receiver = pending.receiver

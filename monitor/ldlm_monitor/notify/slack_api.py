@@ -16,7 +16,6 @@ from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.http_client import (
     SHOWN,
-    TIMEOUT_SECONDS,
     HttpAnswer,
     check_accepted,
     checked_url,
@@ -48,20 +47,18 @@ _OF_THE_SERVER = frozenset(  # failures of Slack itself
 class SlackWebhook:
     """Sends to one incoming webhook. The URL is a secret: it is never logged or shown.
 
-    `timeout` (seconds) bounds each wait for the server. Raises ConfigError for a
-    URL that is not https (plain http is accepted for loopback addresses).
+    Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses).
     """
 
     name = "slack"
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, url: str) -> None:
         self._url = checked_url(
             url,
             "Slack webhook",
             what="the https URL of a Slack incoming webhook",
             remedy="copy it from your Slack app's page, under Incoming Webhooks",
         )
-        self._timeout = timeout
 
     def send(self, message: Message) -> Receipt:
         """Post what is new in a group. Raises DeliveryError unless Slack accepted it."""
@@ -79,7 +76,7 @@ class SlackWebhook:
     def _send(self, content: dict[str, object]) -> HttpAnswer:
         body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()
         request = Request(self._url, body, _HEADERS, method="POST")
-        return post(request, self._timeout, "slack ", unsure=True)
+        return post(request, "slack ", unsure=True)
 
 
 class GoneError(Exception):
@@ -100,11 +97,10 @@ class SlackApi:
     `scopes` are the token's by the last answer; empty until an answer names any.
     """
 
-    def __init__(self, url: str, token: str, timeout: float) -> None:
+    def __init__(self, url: str, token: str) -> None:
         self.scopes: frozenset[str] = frozenset()
         self._url = url.rstrip("/") + "/"
         self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "ldlm-monitor"}
-        self._timeout = timeout
 
     def call(self, method: str, **fields: object) -> dict[str, Any]:
         """The fields of a method's answer. Raises DeliveryError, `GoneError`, `RefusedError`."""
@@ -113,7 +109,7 @@ class SlackApi:
             for name, value in fields.items()
         }
         request = Request(self._url + method, urlencode(form).encode(), self._headers)
-        answer = post(request, self._timeout, "slack ", limit=_ANSWER_LIMIT, unsure=True)
+        answer = post(request, "slack ", limit=_ANSWER_LIMIT, unsure=True)
         try:
             given = json.loads(answer.body)
         except ValueError:

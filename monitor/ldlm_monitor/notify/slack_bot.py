@@ -18,7 +18,7 @@ from urllib.request import Request
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import news_of, whole_of
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
+from ldlm_monitor.notify.http_client import checked_url, deliver
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackApi
 from ldlm_monitor.notify.slack_message import Block, as_code, drawn
@@ -46,26 +46,19 @@ class SlackBot:
     """Sends to one channel. The token is a secret: it is never logged or shown.
 
     `channel` is an id (`C0123456789`) or `#name`. `api_url` differs for another Slack, such as
-    GovSlack. `timeout` (seconds) bounds each wait. Without `draw`, which may be set later, no
-    pictures are added. Raises ConfigError for a token or URL that cannot be used.
+    GovSlack. Without `draw`, which may be set later, no pictures are added. Raises ConfigError for
+    a token or URL that cannot be used.
     """
 
     def __init__(
-        self,
-        token: str,
-        channel: str,
-        *,
-        api_url: str = API_URL,
-        name: str = "slack",
-        timeout: int = TIMEOUT_SECONDS,
+        self, token: str, channel: str, *, api_url: str = API_URL, name: str = "slack"
     ) -> None:
         self.name = name
         self._channel = channel
         self.draw: Draw | None = None
-        self._timeout = timeout
         what, remedy = "the https URL of Slack's API", f"leave {API_URL}"
         self._address = urlsplit(checked_url(api_url, "slack.api_url", what=what, remedy=remedy))
-        self._api = SlackApi(api_url, _checked_token(token), timeout)
+        self._api = SlackApi(api_url, _checked_token(token))
 
     def send_test(self, message: Message) -> str:
         """Post a message and edit it; returns a remark on scopes that the token lacks.
@@ -184,7 +177,7 @@ class SlackBot:
         if not (same or slack):
             raise DeliveryError("slack returned an upload URL that is not its own", permanent=True)
         request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
-        deliver(request, self._timeout, "slack")
+        deliver(request, "slack")
 
 
 def _metadata(message: Message) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.deliveries import pause
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, deliver
+from ldlm_monitor.notify.http_client import deliver
 from ldlm_monitor.notify.message import clean
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
@@ -114,37 +114,27 @@ class Sender(threading.Thread):
 class HeartbeatSender(Sender):
     """Requests one URL every `interval` seconds while the pulse beats.
 
-    The URL is a secret: it is never logged or shown. `timeout` (seconds) bounds each wait for
-    the server.
+    The URL is a secret: it is never logged or shown.
     """
 
-    def __init__(
-        self,
-        url: str,
-        interval: float,
-        pulse: Pulse,
-        outbox: Outbox,
-        *,
-        timeout: float = TIMEOUT_SECONDS,
-    ) -> None:
+    def __init__(self, url: str, interval: float, pulse: Pulse, outbox: Outbox) -> None:
         super().__init__("heartbeat", outbox)
         self._url = url
         self._interval = interval
         self._pulse = pulse
-        self._timeout = timeout
 
     def turn(self) -> float:
         """Send the request if the pulse beats; returns the seconds until the next turn."""
         if not self._pulse.beats(time.monotonic()):
             return LOOK_SECONDS
-        error = self._attempt(lambda: ping(self._url, self._timeout))
+        error = self._attempt(lambda: ping(self._url))
         return min(AGAIN_SECONDS, self._interval) if error else self._interval
 
 
-def ping(url: str, timeout: float = TIMEOUT_SECONDS) -> None:
+def ping(url: str) -> None:
     """GET `url` once. Raises DeliveryError, which does not show it, unless it is accepted."""
     request = Request(url, headers={"User-Agent": "ldlm-monitor"})
-    deliver(request, timeout, show_body=False)
+    deliver(request, show_body=False)
 
 
 @dataclass(slots=True)
@@ -233,23 +223,20 @@ class AlertmanagerClient:
     """Posts to one Alertmanager.
 
     `url` is its base URL, a path prefix included. `authorization` is the value of the header
-    of that name. `timeout` (seconds) bounds each wait for the server.
+    of that name.
     """
 
-    def __init__(
-        self, url: str, *, authorization: str | None = None, timeout: float = TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, url: str, *, authorization: str | None = None) -> None:
         self.name = f"alertmanager {urlsplit(url).netloc}"
         self._url = f"{url.rstrip('/')}/api/v2/alerts"
         self._headers = {"Content-Type": "application/json", "User-Agent": "ldlm-monitor"}
         if authorization:
             self._headers["Authorization"] = authorization
-        self._timeout = timeout
 
     def send(self, alerts: list[dict[str, Any]]) -> None:
         """POST what `body` returned. Raises DeliveryError unless it is accepted."""
         data = json.dumps(alerts).encode()
-        deliver(Request(self._url, data, self._headers, method="POST"), self._timeout)
+        deliver(Request(self._url, data, self._headers, method="POST"))
 
 
 class AlertmanagerSender(Sender):

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ldlm_monitor.model.alert import State
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
+from ldlm_monitor.notify.http_client import checked_url, deliver
 from ldlm_monitor.notify.message import Message, Notification, Receipt
 
 SECRET_PREFIX = "whsec_"  # of secrets that are base64, by the Standard Webhooks rules
@@ -70,8 +70,8 @@ class WebhookSender:
     """Sends to one URL. The URL and the secret are never logged or shown.
 
     `secret` signs each request: `whsec_` and base64, or any text of 16 characters or more.
-    `timeout` (seconds) bounds each wait for the server. Raises ConfigError for a URL that
-    is not https (plain http is accepted for loopback addresses) and for a secret that is short.
+    Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses)
+    and for a secret that is short.
     """
 
     name = "webhook"
@@ -81,7 +81,6 @@ class WebhookSender:
         url: str,
         *,
         secret: str | None = None,
-        timeout: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._url = checked_url(
@@ -91,7 +90,6 @@ class WebhookSender:
             remedy="give the receiver's URL; plain http is accepted for this machine alone",
         )
         self._key = None if secret is None else signing_key(secret)
-        self._timeout = timeout
         self._clock = clock
 
     def send(self, message: Message) -> Receipt:
@@ -111,7 +109,7 @@ class WebhookSender:
         if self._key is not None:
             identity, stamp = headers["webhook-id"], headers["webhook-timestamp"]
             headers["webhook-signature"] = signature(self._key, identity, stamp, body)
-        deliver(Request(self._url, body, headers, method="POST"), self._timeout, self.name)
+        deliver(Request(self._url, body, headers, method="POST"), self.name)
 
 
 def signing_key(secret: str) -> bytes:
