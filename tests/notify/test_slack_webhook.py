@@ -10,7 +10,7 @@ from stories import slack_message
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import message_of
-from ldlm_monitor.notify.slack_api import SlackWebhook, how_to_configure
+from ldlm_monitor.notify.slack_api import HOW_TO_CONFIGURE, SlackWebhook
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -164,4 +164,4 @@ def test_https_anywhere_and_http_on_loopback_are_fine(url):
 
 
 def test_the_line_for_a_user_without_slack_names_the_variable():
-    assert "LDLM_SLACK_WEBHOOK_URL" in how_to_configure()
+    assert "LDLM_SLACK_WEBHOOK_URL" in HOW_TO_CONFIGURE

@@ -108,14 +108,7 @@ class Courier(threading.Thread):
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
         self._outbox.failed(pending, error, time.time())
         if error.permanent:
-            log.error("%s refused %s for good: %s", pending.receiver, _what(pending), error)
+            about = pending.message.lead.key
+            log.error("%s refused a message on %s for good: %s", pending.receiver, about, error)
         elif pending.attempts == 0:
             log.warning("%s: %s; trying again until it is accepted", pending.receiver, error)
-
-
-def _what(pending: Pending) -> str:
-    """The alert that a message is about, for the log."""
-    news, lead = pending.message.news, pending.message.lead
-    if not news:
-        return f"the {pending.message.step} of {lead.key}"
-    return f"{news[0].key} ({news[0].state})" + (f" and {len(news) - 1} more" if news[1:] else "")

@@ -204,6 +204,7 @@ def _sent(
     worst = min(severities, key=severity_rank)
     waits = db.execute(f"SELECT {WAITS} FROM message_group WHERE id = ?", (group.id,)).fetchone()[0]
     is_over = not waits and not message.firing
+    repeat_seconds = policy.repeat_seconds(digest=group.kind == DIGEST)
     db.execute(
         "UPDATE message_group SET sent_at = :now, send_at = :now + :interval,"
         " repeat_at = :repeat_at, worst_sent = :worst, place = coalesce(:place, place),"
@@ -212,9 +213,7 @@ def _sent(
         {
             "now": now,
             "interval": interval_seconds(group.kind, policy),
-            "repeat_at": None
-            if is_over
-            else now + policy.repeat_seconds(digest=group.kind == DIGEST),
+            "repeat_at": None if is_over else now + repeat_seconds,
             "worst": worst,
             "place": place,
             "is_over": is_over,

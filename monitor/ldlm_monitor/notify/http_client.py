@@ -80,12 +80,11 @@ def _body(answer: HTTPResponse, limit: int) -> str:
         return ""  # the status has arrived: it alone decides
 
 
-def deliver(request: Request, name: str = "", *, show_body: bool = True) -> None:
+def deliver(request: Request, begin: str = "", *, show_body: bool = True) -> None:
     """Send a request. Raises DeliveryError, which never shows the URL, unless it was accepted.
 
-    `name` begins the error's text; without `show_body` the answer's text is left out.
+    `begin` begins the error's text; without `show_body` the answer's text is left out.
     """
-    begin = f"{name} " if name else ""
     check_accepted(post(request, begin), begin, show_body=show_body)
 
 
@@ -100,11 +99,11 @@ def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = Tru
         )
 
 
-def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
+def checked_url(url: str, where: str, remedy: str) -> str:
     """`url`, checked: it must be ASCII, and either https or plain http to this machine.
 
     Otherwise others could read what is sent. Raises ConfigError, which does not show the URL;
-    `where`, `what` (it should be) and `remedy` are the parts of its text.
+    `where` and `remedy` are parts of its text.
     """
     try:
         parts = urlsplit(url)
@@ -115,5 +114,5 @@ def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
         is_private = is_named = False
     is_plain = url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
     if not (is_private and is_named and is_plain):
-        raise ConfigError(f"is not {what}", where=where, remedy=remedy)
+        raise ConfigError("is not an https URL", where=where, remedy=remedy)
     return url

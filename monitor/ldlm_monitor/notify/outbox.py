@@ -53,7 +53,10 @@ class Outbox:
         self._failures: dict[str, tuple[int, float]] = {}
         """By receiver: attempts that failed since the last success, and when the next is due."""
         self._database = Database(path, deliveries.SCHEMA + groups.SCHEMA)
-        self._database.run(deliveries.recover_in_flight)
+        # What was on its way when the last process ended may have arrived: it is sent again
+        # unchanged, so that the receiver can recognise it.
+        recover = f"UPDATE delivery SET in_flight = {deliveries.UNSURE} WHERE in_flight = 1"
+        self._database.run(lambda db: db.execute(recover))
 
     def close(self) -> None:
         """Release the file. Stop the couriers first."""
@@ -79,7 +82,6 @@ class Outbox:
         def work(db: sqlite3.Connection) -> bool:
             if not 0 <= now - self._forgot_at < FORGET_SECONDS:
                 self._forgot_at = now
-                deliveries.forget(db, now - KEPT_SECONDS)
                 groups.forget(db, now - KEPT_SECONDS)
             number = deliveries.store(db, notification, now)
             queued = [

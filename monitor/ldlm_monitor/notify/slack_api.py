@@ -25,15 +25,17 @@ from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_message import as_code, drawn
 from ldlm_monitor.text.sanitize import plain
 
-REFUSED_FORMS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
-"""Answers of a webhook that does not accept the blocks; the text alone may still be accepted."""
+HOW_TO_CONFIGURE: Final = (  # the log line for a user who has configured no receiver
+    "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
+    " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
+)
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
 _GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})  # deleted
-_OF_THE_MESSAGE = frozenset(  # Slack does not accept the form of the message
+_OF_THE_MESSAGE = frozenset(  # Slack does not accept the blocks; the text alone it may still accept
     {
         *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
         *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
@@ -56,15 +58,14 @@ class SlackWebhook:
         self._url = checked_url(
             url,
             "Slack webhook",
-            what="the https URL of a Slack incoming webhook",
-            remedy="copy it from your Slack app's page, under Incoming Webhooks",
+            "copy it from your Slack app's page, under Incoming Webhooks",
         )
 
     def send(self, message: Message) -> Receipt:
         """Post what is new in a group. Raises DeliveryError unless Slack accepted it."""
         text, blocks = drawn(news_of(message))
         answer = self._send({"text": text, "blocks": blocks})
-        if answer.status == 400 and answer.body.strip() in REFUSED_FORMS:
+        if answer.status == 400 and answer.body.strip() in _OF_THE_MESSAGE:
             answer = self._send({"text": as_code(text)})  # better a plain line than nothing
         if answer.status == 200 and answer.body.lstrip().startswith("<"):
             raise DeliveryError(
@@ -135,11 +136,3 @@ def _meaning(answer: HttpAnswer, code: str) -> Exception:
         what = f": {code}" if code else ""
         return DeliveryError(f"slack answered {answer.status}{what}", retry_after=wait, unsure=True)
     return MendableError(f"slack refused it: {code}; check the bot's token and channel")
-
-
-def how_to_configure() -> str:
-    """The log line for a user who has configured no receiver."""
-    return (
-        "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
-        " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
-    )

@@ -56,8 +56,7 @@ class SlackBot:
         self.name = name
         self._channel = channel
         self.draw: Draw | None = None
-        what, remedy = "the https URL of Slack's API", f"leave {API_URL}"
-        self._address = urlsplit(checked_url(api_url, "slack.api_url", what=what, remedy=remedy))
+        self._address = urlsplit(checked_url(api_url, "slack.api_url", f"leave {API_URL}"))
         self._api = SlackApi(api_url, _checked_token(token))
 
     def send_test(self, message: Message) -> str:
@@ -65,13 +64,7 @@ class SlackBot:
 
         Raises DeliveryError unless Slack accepted both.
         """
-        text, blocks = drawn(whole_of(message))
-        posted = self._post(text, blocks)
-        place = {"channel": posted["channel"], "ts": posted["ts"]}
-        try:
-            self._api.call("chat.update", text=text, blocks=blocks, **place)
-        except (GoneError, RefusedError) as error:
-            raise DeliveryError(str(error)) from None
+        self._update(message, str(self._begin(message).place))
         granted = self._api.scopes
         return "; ".join(
             f"without the scope {'/'.join(scopes)} {loss}"
@@ -177,7 +170,7 @@ class SlackBot:
         if not (same or slack):
             raise DeliveryError("slack returned an upload URL that is not its own", permanent=True)
         request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
-        deliver(request, "slack")
+        deliver(request, "slack ")
 
 
 def _metadata(message: Message) -> dict[str, Any]:
