@@ -102,7 +102,7 @@ def apply_holds(
     whose key is not in `active` stays held until the logs have been read again and show whether
     it fires.
     """
-    waiting = _waiting(db, receiver) if holds is not None or _any_held(db, receiver) else {}
+    waiting = _waiting(db, receiver, always=holds is not None)
     held = {
         number
         for number, (outcome, each) in waiting.items()
@@ -124,17 +124,19 @@ def apply_holds(
     )
 
 
-def _any_held(db: sqlite3.Connection, receiver: str) -> bool:
-    found = "SELECT 1 FROM delivery WHERE receiver = ? AND outcome = 'held' LIMIT 1"
-    return db.execute(found, (receiver,)).fetchone() is not None
+def _waiting(
+    db: sqlite3.Connection, receiver: str, *, always: bool
+) -> dict[int, tuple[str, Notification]]:
+    """Outcome and notification by id, without those in flight, which cannot be held.
 
-
-def _waiting(db: sqlite3.Connection, receiver: str) -> dict[int, tuple[str, Notification]]:
-    """Outcome and notification by id, without those in flight, which cannot be held."""
+    Unless `always`, nothing if none is held.
+    """
     rows = db.execute(
         "SELECT notification, outcome, body FROM delivery JOIN notification ON id = notification"
-        " WHERE receiver = ? AND outcome IN ('pending', 'held') AND in_flight = 0",
-        (receiver,),
+        " WHERE receiver = :receiver AND outcome IN ('pending', 'held') AND in_flight = 0 AND"
+        " (:always OR EXISTS (SELECT 1 FROM delivery WHERE receiver = :receiver"
+        " AND outcome = 'held'))",
+        {"receiver": receiver, "always": always},
     )
     read = ((number, outcome, from_json(Notification, body)) for number, outcome, body in rows)
     return {number: (outcome, each) for number, outcome, each in read if each is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -67,17 +68,13 @@ def post(
     """
     try:
         with build_opener(_EveryAnswer()).open(request, timeout=TIMEOUT_SECONDS) as answer:
-            return HttpAnswer(answer.status, _body(answer, limit), answer.headers)
+            body = b""
+            with suppress(OSError, HTTPException):  # the status has arrived: it alone decides
+                body = answer.read(limit)
+            return HttpAnswer(answer.status, body.decode("utf-8", "replace"), answer.headers)
     except (OSError, HTTPException, ValueError) as error:
         reason = plain(str(getattr(error, "reason", None) or error), SHOWN)
         raise DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure) from None
-
-
-def _body(answer: HTTPResponse, limit: int) -> str:
-    try:
-        return answer.read(limit).decode("utf-8", "replace")
-    except (OSError, HTTPException):
-        return ""  # the status has arrived: it alone decides
 
 
 def deliver(request: Request, begin: str = "", *, show_body: bool = True) -> None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import Request
@@ -139,17 +141,15 @@ def ping(url: str) -> None:
 
 @dataclass(slots=True)
 class SentAlert:
-    """An alert, and the times (Unix seconds) of its last sending and of its end."""
+    """An alert, and the times (Unix seconds) of its last sending, if any, and of its end."""
 
     alert: AlertView
-    sent_at: float | None = None
+    sent_at: float = -math.inf
     resolved_at: float | None = None
 
     def is_due(self, now: float) -> bool:
         """Whether to send it now: the rule of Prometheus' rules/alerting.go, `needsSending`."""
-        if self.sent_at is None or (self.resolved_at or 0.0) > self.sent_at:
-            return True
-        return now - self.sent_at >= RESEND_SECONDS
+        return (self.resolved_at or 0.0) > self.sent_at or now - self.sent_at >= RESEND_SECONDS
 
 
 class SentAlerts:
@@ -193,14 +193,14 @@ class SentAlerts:
 def body(
     alerts: Iterable[SentAlert],
     now: float,
-    generator: str,
-    external: Mapping[str, str] | None = None,
+    generator: str = "",
+    external: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """The body of a request, `postableAlerts`; `generator` is the monitor's own URL.
 
     An alert's own labels override `external` ones, as in Prometheus (notifier/notifier.go).
     """
-    outer = _texts(external or {})
+    outer = _texts(external)
     return [
         {
             "labels": {**outer, "alertname": each.alert.name, **_texts(each.alert.labels)},
@@ -242,7 +242,8 @@ class AlertmanagerClient:
 class AlertmanagerSender(Sender):
     """Keeps one Alertmanager up to date with the snapshot's alerts.
 
-    `pulse` says whether that snapshot still follows the logs. `clock` returns Unix seconds.
+    `pulse` says whether that snapshot still follows the logs. `render` makes the body of a request.
+    `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -252,16 +253,14 @@ class AlertmanagerSender(Sender):
         outbox: Outbox,
         *,
         pulse: Pulse,
-        generator: str = "",
-        external_labels: Mapping[str, str] | None = None,
+        render: Callable[[list[SentAlert], float], list[dict[str, Any]]] = body,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(client.name, outbox)
         self._client = client
         self._snapshot = snapshot
         self._pulse = pulse
-        self._generator = generator
-        self._external = external_labels
+        self._render = render
         self._clock = clock
         self._alerts = SentAlerts()
         self._seen: Snapshot | None = None
@@ -275,10 +274,8 @@ class AlertmanagerSender(Sender):
             self._seen = snapshot
         beats = self._pulse.beats(now)
         while (due := self._alerts.due(now, beats=beats)) and not self._stopping.is_set():
-            posted = body(due, now, self._generator, self._external)
-            if error := self._attempt(partial(self._client.send, posted)):
-                wait = pause(self._failures - 1, error.retry_after)
-                return min(wait, LONGEST_PAUSE)
+            if error := self._attempt(partial(self._client.send, self._render(due, now))):
+                return min(LONGEST_PAUSE, pause(self._failures - 1, error.retry_after))
             for sent in due:
                 sent.sent_at = now
         return LOOK_SECONDS

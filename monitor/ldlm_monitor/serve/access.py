@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -40,7 +39,7 @@ class Access:
         self._users = {name: text.encode() for name, text in users.items()}
         self._tokens = tuple(_digest(token.encode()) for token in tokens)
         self._key = secrets.token_bytes(32)  # the size of a SHA-256 digest
-        self._cache: OrderedDict[bytes, bool] = OrderedDict()
+        self._cache: dict[bytes, bool] = {}
         self._lock = asyncio.Lock()
         for name, hashed in self._users.items():
             _check_hash(name, hashed)
@@ -91,7 +90,7 @@ class Access:
             async with self._lock:
                 self._cache[key] = await asyncio.to_thread(_is_password, password, hashed)
             if len(self._cache) > _CACHED:
-                self._cache.popitem(last=False)
+                del self._cache[next(iter(self._cache))]
         return self._cache.get(key, False)
 
 
