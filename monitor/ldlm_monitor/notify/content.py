@@ -3,8 +3,6 @@
 Texts are cleaned and redacted here; the receiver escapes what is special in its own form.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

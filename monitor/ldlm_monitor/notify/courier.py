@@ -27,7 +27,6 @@ class Receiver(Protocol):
 
     def send(self, message: Message) -> Receipt:
         """Send a message; return once it is accepted. Raises DeliveryError if it is not."""
-        ...
 
 
 class Courier(threading.Thread):

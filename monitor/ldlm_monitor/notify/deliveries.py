@@ -3,8 +3,6 @@
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import sqlite3

@@ -4,8 +4,6 @@ A message is due for news, a repeat (a reminder), or an update (an edit of the f
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -186,20 +184,15 @@ def delivered(
             (now, group.changes, group.id),
         )
     elif isinstance(policy, Policy):
-        _sent(db, group, pending.message, policy, place=place, now=now)
+        _sent(db, pending, policy, place, now)
     else:
         db.execute("UPDATE message_group SET closed_at = ? WHERE id = ?", (now, group.id))
 
 
 def _sent(
-    db: sqlite3.Connection,
-    group: Group,
-    message: Message,
-    policy: Policy,
-    *,
-    place: str | None,
-    now: float,
+    db: sqlite3.Connection, pending: Pending, policy: Policy, place: str | None, now: float
 ) -> None:
+    group, message = pending.group, pending.message
     severities = [message.worst_sent, *(each.severity for each in message.news)]
     worst = min(severities, key=severity_rank)
     waits = db.execute(f"SELECT {WAITS} FROM message_group WHERE id = ?", (group.id,)).fetchone()[0]

@@ -7,8 +7,6 @@ transition by itself, each transition is a group. Groups are stored in the outbo
 survive a restart. Every function runs within a transaction on that file. Times are Unix seconds.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from typing import Final
 

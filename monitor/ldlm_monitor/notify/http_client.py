@@ -1,7 +1,5 @@
 """HTTP requests to receivers: no redirect is followed, answers are bounded, one kind of error."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The loss curve around an incident, as a PNG; needs matplotlib (extra `plots`)."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ A crash loses no notification. A message is sent twice only if the process was k
 acceptance and our commit; it is counted as `repeated`.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -84,16 +82,14 @@ class Outbox:
                 self._forgot_at = now
                 groups.forget(db, now - KEPT_SECONDS)
             number = deliveries.store(db, notification, now)
-            queued = [
-                receiver
-                for receiver in receivers
-                if self._policy(receiver).accepts(notification.alert, notification.labels)
-                and deliveries.queue(db, number, receiver)
-            ]
-            for receiver in queued:
+            was_queued = False
+            for receiver in receivers:
                 policy = self._policy(receiver)
-                groups.join(db, (number, receiver), notification, policy, now)
-            return bool(queued)
+                is_accepted = policy.accepts(notification.alert, notification.labels)
+                if is_accepted and deliveries.queue(db, number, receiver):
+                    groups.join(db, (number, receiver), notification, policy, now)
+                    was_queued = True
+            return was_queued
 
         self.note(notification)
         return bool(receivers) and self._database.run(work)

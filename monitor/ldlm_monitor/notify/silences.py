@@ -3,8 +3,6 @@
 The outbox holds back the alerts that they match. They are stored and survive a restart.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading
@@ -12,7 +10,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AwareDatetime,
@@ -78,7 +76,7 @@ class Silence(_Request):
     comment: Value
 
     @model_validator(mode="after")
-    def _selects_something(self) -> Silence:
+    def _selects_something(self) -> Self:
         if self.starts_at is not None and self.ends_at <= self.starts_at:
             raise ValueError("endsAt must lie after startsAt")
         if all(matcher.holds({}) for matcher in self.matchers):

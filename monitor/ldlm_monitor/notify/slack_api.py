@@ -5,9 +5,8 @@ https://docs.slack.dev/reference/methods/chat.postMessage#errors and of the othe
 bot calls.
 """
 
-from __future__ import annotations
-
 import json
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 from urllib.request import Request
@@ -111,10 +110,9 @@ class SlackApi:
         }
         request = Request(self._url + method, urlencode(form).encode(), self._headers)
         answer = post(request, "slack ", limit=_ANSWER_LIMIT, unsure=True)
-        try:
+        given: Any = None
+        with suppress(ValueError):
             given = json.loads(answer.body)
-        except ValueError:
-            given = None
         if not isinstance(given, dict) or not given.get("ok"):
             code = str(given.get("error") or "") if isinstance(given, dict) else ""
             raise _meaning(answer, plain(code, SHOWN))

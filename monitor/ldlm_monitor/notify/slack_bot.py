@@ -7,8 +7,6 @@ chat.postMessage, chat.update, files.getUploadURLExternal, files.completeUploadE
 to find, after a crash, messages that had arrived.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

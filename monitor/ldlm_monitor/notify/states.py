@@ -8,8 +8,6 @@ rules/alerting.go), the body is that of Alertmanager's API v2 (api/v2/openapi.ya
 `postableAlerts`).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -5,8 +5,6 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 `webhook-signature` is `v1,` and the base64 of HMAC-SHA256 over "id.timestamp.body".
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,7 +1,5 @@
 """Checks of a request: its credentials (basic and bearer), and the host name that it uses."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -30,8 +30,7 @@ class ClientConnection(socket.socket):
     """An accepted connection with one deadline; only the event loop's thread may use it."""
 
     def __init__(self, accepted: socket.socket, listener: Listener, address: Address) -> None:
-        family, kind, protocol = accepted.family, accepted.type, accepted.proto
-        super().__init__(family, kind, protocol, fileno=accepted.detach())
+        super().__init__(fileno=accepted.detach())
         self.task: asyncio.Task[None] | None = None
         self.deadline = 0.0
         self.is_answering = False

@@ -4,8 +4,6 @@ A query that cannot be answered raises starlette's `HTTPException`: 400 for a ba
 for an unknown run, quantity or file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields

@@ -1,7 +1,5 @@
 """The HTTP API as an ASGI application: access, routes and their handlers."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping

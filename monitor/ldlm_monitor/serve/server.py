@@ -1,7 +1,5 @@
 """The HTTP server: hypercorn in a thread of its own, with bounds on a request's size and time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
