@@ -43,11 +43,7 @@ class WebhookBody(BaseModel):
 
 def webhook_body(notification: Notification) -> bytes:
     """The JSON of a `WebhookBody`, redacted and bounded as the notification is."""
-    texts = {
-        "summary": notification.summary,
-        "description": notification.description,
-        "action": notification.action,
-    }
+    texts = {name: getattr(notification, name) for name in ("summary", "description", "action")}
     position = None
     if notification.path is not None and notification.line_number is not None:
         position = Position(notification.path, notification.line_number, notification.offset or 0)
@@ -97,16 +93,18 @@ class WebhookSender:
 
     def _post(self, notification: Notification) -> None:
         body = webhook_body(notification)
+        named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
+        digest = hashlib.sha256(named.encode()).hexdigest()[:32]  # 128 bits never collide
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "ldlm-monitor",
-            "webhook-id": _identity(notification),
+            "webhook-id": f"msg_{digest}",
             "webhook-timestamp": str(int(self._clock())),
         }
         if self._key is not None:
             signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-            digest = hmac.digest(self._key, signed, "sha256")
-            headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
+            code = base64.b64encode(hmac.digest(self._key, signed, "sha256"))
+            headers["webhook-signature"] = f"v1,{code.decode()}"
         deliver(Request(self._url, body, headers, method="POST"), "webhook ")
 
 
@@ -125,8 +123,3 @@ def signing_key(secret: str) -> bytes:
             remedy="write 16 or more random characters, such as those of `openssl rand -hex 32`",
         )
     return key
-
-
-def _identity(notification: Notification) -> str:
-    named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
-    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"  # 128 bits never collide

@@ -124,7 +124,7 @@ class Routes:
             Route("/-/healthy", self._healthy),
             Route("/-/ready", self._ready),
             Route("/-/reload", self._blocking(self._reload), methods=["POST", "PUT"]),
-            *(Route(f"/api/v1/{name}", self._resource(name)) for name in pages.RESOURCES),
+            *(Route(f"/api/v1/{name}", partial(self._resource, name)) for name in pages.RESOURCES),
         ]
         if (source := self._site.source) is not None:
             for name, query in (("series", pages.series), ("logs", pages.log)):
@@ -185,16 +185,13 @@ class Routes:
     def _ready(self, _: Request) -> Response:
         return _line("ready") if self._site.ready() else _line("not ready", 503)
 
-    def _resource(self, name: str) -> Handler:
-        def handler(request: Request) -> Response:
-            snapshot = self._site.snapshot()
-            headers = {"ETag": pages.tag(snapshot, name)}
-            if request.headers.get("if-none-match") == headers["ETag"]:
-                return Response(status_code=304, headers=headers)
-            body = pages.resource(snapshot, name, self._redact)
-            return Response(body, headers=headers, media_type="application/json")
-
-        return handler
+    def _resource(self, name: str, request: Request) -> Response:
+        snapshot = self._site.snapshot()
+        headers = {"ETag": pages.tag(snapshot, name)}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        body = pages.resource(snapshot, name, self._redact)
+        return Response(body, headers=headers, media_type="application/json")
 
     def _json(self, document: Mapping[str, object], status: int = 200) -> Response:
         body = pages.encoded(document, self._redact)
