@@ -15,11 +15,11 @@ from urllib.request import Request
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.content import news_of, whole_of
+from ldlm_monitor.notify.content import Content, news_of, whole_of
 from ldlm_monitor.notify.http_client import checked_url, deliver
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackApi
-from ldlm_monitor.notify.slack_message import Block, as_code, drawn
+from ldlm_monitor.notify.slack_message import as_code, drawn
 
 API_URL = "https://slack.com/api/"  # as in Slack's documentation
 EVENT = "ldlm_monitor_alert"
@@ -86,7 +86,7 @@ class SlackBot:
             return self._begin(message)
 
     def _begin(self, message: Message) -> Receipt:
-        answer = self._post(*drawn(whole_of(message)), metadata=_metadata(message))
+        answer = self._post(message, whole_of(message))
         place = f"{answer['channel']} {answer['ts']}"
         is_info = severity_rank(message.lead.severity) >= severity_rank("info")
         picture = None if is_info else partial(self._add_picture, message, place)
@@ -95,11 +95,11 @@ class SlackBot:
     def _reply(self, message: Message, place: str) -> None:
         channel, ts = place.split(" ")
         self._post(
-            *drawn(news_of(message)),
+            message,
+            news_of(message),
             channel=channel,
             thread_ts=ts,
             reply_broadcast=message.is_worse or message.step == "repeat",
-            metadata=_metadata(message),
         )
 
     def _update(self, message: Message, place: str) -> None:
@@ -112,13 +112,14 @@ class SlackBot:
         except RefusedError:
             self._plainly("chat.update", text, channel=channel, ts=ts, blocks=[])
 
-    def _post(self, text: str, blocks: list[Block], **more: Any) -> dict[str, Any]:
+    def _post(self, message: Message, content: Content, **more: Any) -> dict[str, Any]:
+        method, (text, blocks) = "chat.postMessage", drawn(content)
+        metadata = {"event_type": EVENT, "event_payload": {"id": message.identity}}
         fields = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
         try:
-            return self._api.call("chat.postMessage", text=text, blocks=blocks, **fields)
+            return self._api.call(method, text=text, blocks=blocks, metadata=metadata, **fields)
         except RefusedError:
-            fields.pop("metadata", None)
-            return self._plainly("chat.postMessage", text, **fields)
+            return self._plainly(method, text, **fields)
 
     def _plainly(self, method: str, text: str, **fields: Any) -> dict[str, Any]:
         """Send the text alone, after Slack refused the blocks. Raises DeliveryError, GoneError."""
@@ -169,10 +170,6 @@ class SlackBot:
             raise DeliveryError("slack returned an upload URL that is not its own", permanent=True)
         request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
         deliver(request, "slack ")
-
-
-def _metadata(message: Message) -> dict[str, Any]:
-    return {"event_type": EVENT, "event_payload": {"id": message.identity}}
 
 
 def _checked_token(token: str) -> str:

@@ -26,7 +26,7 @@ from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.deliveries import pause
 from ldlm_monitor.notify.http_client import deliver
-from ldlm_monitor.notify.message import clean
+from ldlm_monitor.notify.message import fit
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
@@ -42,8 +42,6 @@ LOOK_SECONDS: Final = 0.25
 within a second."""
 BATCH: Final = 64
 """Alerts of one request at most: a choice. Prometheus sends 256 by default, with shorter texts."""
-TEXT_LIMIT: Final = 4096
-"""Characters of a label or annotation: receivers behind an Alertmanager show less of them."""
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two attempts at most: after VALID_SECONDS an Alertmanager ends an alert."""
 
@@ -213,7 +211,7 @@ def body(
 
 def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
     """`pairs` redacted and then cut, without the empty ones."""
-    shown = {name: clean(text)[:TEXT_LIMIT] for name, text in pairs.items()}
+    shown = {name: fit(text) for name, text in pairs.items()}
     return {name: text for name, text in shown.items() if text}
 
 

@@ -83,22 +83,15 @@ class Access:
         return matches and hashed is not None
 
     async def _matches(self, password: bytes, hashed: bytes) -> bool:
+        import bcrypt
+
         key = hmac.digest(self._key, hashed + b"\0" + password, "sha256")
         if key not in self._cache:
             async with self._lock:
-                self._cache[key] = await asyncio.to_thread(_is_password, password, hashed)
+                self._cache[key] = await asyncio.to_thread(bcrypt.checkpw, password, hashed)
             if len(self._cache) > _CACHED:
                 del self._cache[next(iter(self._cache))]
         return self._cache.get(key, False)
-
-
-def _is_password(password: bytes, hashed: bytes) -> bool:
-    import bcrypt
-
-    try:
-        return bcrypt.checkpw(password, hashed)
-    except ValueError:
-        return False
 
 
 def _check_hash(name: str, hashed: bytes) -> None:

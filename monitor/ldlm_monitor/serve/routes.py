@@ -209,9 +209,8 @@ class Routes:
 
         def acks(request: Request) -> Response:
             self._check_command(request)
-            return self._stored(
-                silencing.take_ack, request.state.body, self._site.snapshot().alerts
-            )
+            alerts = self._site.snapshot().alerts
+            return self._stored(silencing.take_ack, request.state.body, alerts)
 
         def expire(request: Request) -> Response:
             self._check_command(request)
