@@ -60,16 +60,15 @@ def of_logs(settings: Settings) -> Reel:
         ends[chunk.path] = chunk.offset + len(chunk.data)
         return monitor.feed(chunk, when)
 
-    def pieces(played: Iterator[tuple[float, Chunk, object]]) -> Iterator[Piece]:
-        for when, chunk, _ in played:
-            yield Piece(when, len(chunk.data), partial(feed, chunk, when))
-
     return Reel(
         start=min((file.timeline.start for file in history.all), default=history.end),
         end=history.end,
         runs=len({file.run for file in history.all}),
         monitor=monitor,
-        pieces=pieces(history.play()),
+        pieces=(
+            Piece(when, len(chunk.data), partial(feed, chunk, when))
+            for when, chunk, _ in history.play()
+        ),
         opened=lambda path: LogReader(path, ends.get(path, 0)),
         finish=lambda: monitor.finish(history.end, [file.path for file in history.all]),
     )
@@ -81,17 +80,14 @@ def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
     monitor = assemble(settings)
     logs = _Logs(folder)
 
-    def feed(fed: Fed) -> list[Transition]:
-        chunk = fed.chunk()
-        logs.write(chunk)
-        if monitor.names.origin(fed.path).run != fed.run:
-            monitor.names.tie(fed.path, fed.run)
-        return monitor.feed(chunk, fed.at)
-
     def play(entry: Entry) -> list[Transition]:
         match entry:
             case Fed():
-                return feed(entry)
+                chunk = entry.chunk()
+                logs.write(chunk)
+                if monitor.names.origin(entry.path).run != entry.run:
+                    monitor.names.tie(entry.path, entry.run)
+                return monitor.feed(chunk, entry.at)
             case Observed():
                 return monitor.observe(entry.observed(), entry.at)
             case Finished():
