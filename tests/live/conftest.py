@@ -55,7 +55,9 @@ class Slack:
 class Daemon:
     """`ldlm-monitor` as a user starts it; its output is read line by line."""
 
-    def __init__(self, folder: Path, arguments: list[str], slack: Slack | None) -> None:
+    def __init__(
+        self, folder: Path, arguments: list[str], slack: Slack | None, limits: list[str]
+    ) -> None:
         self.log = folder / f"daemon{len(list(folder.glob('daemon*.err')))}.err"
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         environment.pop("LDLM_SLACK_WEBHOOK_URL", None)
@@ -64,7 +66,7 @@ class Daemon:
             environment["LDLM_SLACK_WEBHOOK_URL"] = slack.url
         with self.log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ldlm_monitor", *arguments],
+                [*limits, sys.executable, "-m", "ldlm_monitor", *arguments],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -170,9 +172,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     """Starts daemons in an empty folder; kills those that still run at the end."""
     started: list[Daemon] = []
 
-    def begin(*arguments: str, slack: Slack | None = None) -> Daemon:
+    def begin(*arguments: str, slack: Slack | None = None, open_files: int = 0) -> Daemon:
         port = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
-        daemon = Daemon(tmp_path, [*arguments, "--headless", *port], slack)
+        limits = ["prlimit", f"--nofile={open_files}:{open_files}"] if open_files else []
+        daemon = Daemon(tmp_path, [*arguments, "--headless", *port], slack, limits)
         started.append(daemon)
         return daemon
 

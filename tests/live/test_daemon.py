@@ -249,6 +249,16 @@ def test_an_unreadable_file_and_a_pipe_do_not_keep_the_others_from_being_watched
     assert RUN in slack.next()
 
 
+def test_few_descriptors_and_many_logs_leave_some_for_http(start, slack, append, bars):
+    for number in range(300):
+        append(f"train_logs/other{number}.log", bars(0, 5))
+    append(LOG, bars(0, 5))
+    daemon = start("train_logs/*.log", slack=slack, open_files=64).ready()
+    append(LOG, NAN)
+    assert RUN in slack.next()
+    assert "ldlm_train_step" in daemon.get("/metrics")
+
+
 def test_standard_input_is_followed_to_its_end(append, bars, tmp_path):
     text = bars(0, 5) + NAN
     done = subprocess.run(

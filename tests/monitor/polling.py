@@ -7,6 +7,10 @@ from pathlib import Path
 class PollingWaker:
     """Waits for nothing and watches nothing: each turn looks at every file."""
 
+    def watches(self, folder: Path) -> bool:
+        del folder
+        return False
+
     def watch(self, folders: Collection[Path]) -> None:
         del folders
 

@@ -85,6 +85,9 @@ class StillWaker:
     def wait(self, timeout: float) -> set[Path]:
         raise AssertionError("the pump itself never waits")
 
+    def watches(self, folder: Path) -> bool:
+        return False
+
     def watch(self, folders: Collection[Path]) -> None:
         pass
 

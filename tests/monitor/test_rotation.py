@@ -59,6 +59,12 @@ class Rotated:
             self.second += 1.0
             self.pump.turn((self.folder / f"x{self.second}",), NOW + self.second)
 
+    def join(self) -> None:
+        """Until nothing waits to be judged."""
+        self.look()
+        while self.pump.behind():
+            self.look()
+
     def runs(self) -> list[str]:
         return [run.name for run in self.pump.monitor.snapshot().runs]
 
@@ -150,11 +156,34 @@ def test_a_live_log_is_read_between_the_files_that_join(rotated: Rotated) -> Non
     rotated.write(bars(50, 60))
     rotated.look(1)
     assert rotated.pump.pause(NOW + rotated.second) == 0.0
-    assert 1 < len(rotated.runs()) < 6
+    assert rotated.pump.behind() > 0
+    assert len(rotated.runs()) < 6
     (app,) = (run for run in rotated.pump.monitor.snapshot().runs if run.name == "app")
     assert app.step == 59
-    rotated.look(6)
+    rotated.join()
+    rotated.look(1)
     assert len(rotated.runs()) == 6
+
+
+def test_one_long_file_that_joins_does_not_delay_a_live_alert(
+    rotated: Rotated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.daemon.backfill.SLICE_SECONDS", 0.0)
+    long = rotated.folder / "long.log"
+    rotated.write(f"launch\n{NAN}" + "nothing of interest\n" * 150_000 + bars(0, 40), long)
+    size = long.stat().st_size
+    rotated.look(1)
+    assert rotated.pump.behind() == size
+    rotated.write("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    rotated.look(2)
+    assert rotated.fired() == ["OutOfMemory firing"]
+    assert "long" in rotated.runs()
+    behind = rotated.pump.behind()
+    rotated.look(1)
+    assert 0 < rotated.pump.behind() < behind
+    rotated.join()
+    rotated.look(1)
+    assert rotated.fired().count("NonFiniteLoss firing") == 1, "what holds of the whole file"
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse.envelope import can_be_peeled, peel
-from ldlm_monitor.parse.text_lines import clean
 
 BROKEN = "OSError: [Errno 28] No space left on device"
 
@@ -123,40 +120,6 @@ def test_the_kernels_stamps_are_peeled(parse, line: str, time: float, node: str)
     (event,) = parse(line.format(oom) + "\n")
     assert (event.kind, event.message, event.time) == ("host_oom_kill", oom, time)
     assert event.node == node
-
-
-class TestDocker:
-    """The json-file driver: one JSON object a line."""
-
-    @staticmethod
-    def wrapped(text: str, time: str = "2025-01-21T04:41:44.283302Z") -> str:
-        return json.dumps(
-            {"log": text + "\n", "stream": "stderr", "time": time}, separators=(",", ":")
-        )
-
-    def test_a_line_is_what_it_holds_with_rank_and_time(self, parse) -> None:
-        text = f"{self.wrapped('[rank3]: ' + BROKEN)}\n"
-        (event,) = [r for r in parse(text) if isinstance(r, Event)]
-        assert (event.kind, event.rank, event.message) == ("no_space_left", 3, BROKEN)
-        assert event.time == pytest.approx(1737434504.283302)
-        assert event.position.offset == 0
-
-    def test_a_traceback_is_one_event(self, parse) -> None:
-        lines = [
-            "Traceback (most recent call last):",
-            '  File "/job/train.py", line 8, in <module>',
-            "ValueError: bad batch",
-        ]
-        (event,) = parse("".join(self.wrapped(line) + "\n" for line in lines))
-        assert (event.kind, event.message) == ("python_exception", "ValueError: bad batch")
-        assert event.fields["line"] == 8
-
-    def test_of_a_redrawn_bar_the_last_drawing_counts(self) -> None:
-        assert clean(self.wrapped("step 1\rstep 2").encode()).endswith(b" F step 2")
-
-    @pytest.mark.parametrize("line", ['{"log":"x', '{"log":"x"}', '{"log":3,"stream":1,"time":2}'])
-    def test_what_is_not_dockers_is_left_as_it_is(self, line: str) -> None:
-        assert clean(line.encode()) == line.encode()
 
 
 def test_the_trainers_own_bars_need_no_peeling() -> None:

@@ -1,6 +1,8 @@
 """What writers, rotation and people do to files, and that nothing is lost or doubled by it."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -299,6 +301,77 @@ def test_resting_files_give_their_descriptors_back_and_lose_nothing(reading, tmp
     paths[0].rename(tmp_path / "0.log.1")
     append(paths[0], b"four\n")
     assert reader.look() == [b"three", b"four"]
+
+
+def test_files_that_all_have_a_backlog_hold_no_more_descriptors_than_are_allowed(reading, tmp_path):
+    paths = [tmp_path / f"{rank}.log" for rank in range(50)]
+    for path in paths:
+        append(path, b"one\n")
+    reader = reading(*paths, open_files=4)
+    look = reader.follower.read(None, 1000.0)
+    held = [_held_below(tmp_path) for _ in look]
+    assert (len(held), max(held)) == (50, 4)
+
+
+def test_descriptors_follow_the_limit_of_the_process(tmp_path):
+    script = """if True:
+        import os, resource, sys
+        from pathlib import Path
+        from ldlm_monitor.source.follow import Follower
+
+        def look(now):
+            return b"".join(chunk.data for chunk in follower.read(None, now)).count(b"\\n")
+
+        folder = Path(sys.argv[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        follower = Follower()
+        for path in folder.iterdir():
+            follower.add(path)
+        print(look(1.0), len(os.listdir("/proc/self/fd")) < 32)
+        for name in ("late.log", "later.log"):
+            folder.joinpath(name).write_text("one\\n")
+            follower.add(folder / name)
+        others = [os.dup(0) for _ in range(65 - len(os.listdir("/proc/self/fd")))]
+        print(look(2.0), [notice.kind for notice in follower.journal.drain()])
+        os.close(others.pop())
+        os.close(others.pop())
+        print(look(3.0), [notice.kind for notice in follower.journal.drain()])
+    """
+    for rank in range(300):
+        append(tmp_path / f"{rank}.log", b"one\n")
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["300 True", "0 ['exhausted']", "2 []"]
+
+
+def test_a_file_that_lost_its_name_is_checked_although_nothing_rings(reading, log, tmp_path):
+    append(log, b"one\n")
+    reader = reading(log)
+    reader.look()
+    with log.open("ab") as writer:
+        log.unlink()
+        append(log, b"other\n")
+        assert reader.look({log}, after=1.0) == [b"other"]
+        writer.write(b"two\n")
+    assert reader.look(set(), after=1.0) == [b"two"]
+    reader.look(set(), after=RETIRED_SECONDS + 1)
+    assert [tail.name for tail in reader.tails()] == [str(log)]
+
+
+def test_a_name_that_is_replaced_again_and_again_holds_few_descriptors(reading, log, tmp_path):
+    append(log, b"0\n")
+    reader = reading(log)
+    found = reader.look()
+    for number in range(1, 200):
+        append(tmp_path / "swap", b"%d\n" % number)
+        (tmp_path / "swap").rename(log)
+        found += reader.look(after=0.01)
+    assert found == [b"%d" % number for number in range(200)]
+    assert _held_below(tmp_path) <= 10
+
+
+def _held_below(folder: Path) -> int:
+    return sum(_leads_to(each, folder) for each in os.listdir("/proc/self/fd"))
 
 
 def _leads_to(descriptor: str, folder: Path) -> bool:

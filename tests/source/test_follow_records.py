@@ -30,6 +30,9 @@ def test_what_was_there_and_what_is_added_comes_once(reading, log):
 def test_only_the_woken_files_are_looked_at(reading, tmp_path):
     a, b = tmp_path / "a.log", tmp_path / "b.log"
     reader = reading(a, b)
+    append(a, b"old\n")
+    append(b, b"old\n")
+    assert reader.look(set()) == [b"old", b"old"], "a name that is new is looked at once"
     append(a, b"a\n")
     append(b, b"b\n")
     assert reader.look({a, tmp_path / "unknown"}) == [b"a"]

@@ -12,7 +12,7 @@ from ldlm_monitor.source import wake as wake_module
 from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.wake import Waker
+from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""
@@ -110,7 +110,7 @@ LIMITED = """
 import sys
 from pathlib import Path
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.wake import Waker
+from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker
 journal = Journal()
 waker = Waker(journal)
 waker.watch([Path(name) for name in sys.argv[1:]])
@@ -165,3 +165,22 @@ def test_beyond_the_number_of_watches_folders_are_polled_and_it_is_said_once(
 
 def test_the_file_system_of_proc_is_proc():
     assert read_mounts().of(Path("/proc/self")).kind == "proc"
+
+
+def test_of_very_many_watched_files_a_part_is_checked_in_a_turn_and_each_in_its_turn(
+    waker, tmp_path
+):
+    unwatched = tmp_path / "unwatched"
+    names = [tmp_path / f"{number}.log" for number in range(2 * CHECKED_FILES)]
+    followed = {path: path for path in [*names, unwatched / "a.log"]}
+    followed[unwatched / "run1.log"] = tmp_path / "latest.log"
+    always = {unwatched / "a.log", tmp_path / "latest.log"}
+    rota = Rota(waker.watches)
+    first, second, again = (rota.turn(followed) for _ in range(3))
+    assert first | second == {*names, *always}
+    assert first & second == always
+    assert again == first
+
+
+def test_few_files_are_all_checked_in_each_turn(waker, tmp_path):
+    assert Rota(waker.watches).turn({tmp_path / "a.log": tmp_path / "a.log"}) is None

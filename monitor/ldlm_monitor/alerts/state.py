@@ -55,6 +55,9 @@ class AlertStates(Generic[E]):
         self._by_rule: dict[int, dict[Labels, ActiveAlert[E]]] = {}
         self._recorded: dict[int, list[VectorSample]] = {}
         self.health: dict[int, RuleError] = {}
+        self._instances: dict[int, tuple[list[VectorSample], dict[Labels, ActiveAlert[E]]]] = {}
+        self._series: list[VectorSample] | None = None
+        self._due: float | None = None
 
     def alerts(self) -> Iterator[ActiveAlert[E]]:
         """The pending and firing alerts, in rule order."""
@@ -77,9 +80,20 @@ class AlertStates(Generic[E]):
                     alert.rule = rule
                     self._by_rule.setdefault(index, {})[_sorted_labels(alert.labels)] = alert
                     break
+        self._series = self._due = None
+
+    def restore_start(self, alert: ActiveAlert[E], at: float) -> None:
+        """Set the start of an active alert to `at` (Unix seconds), if this is earlier."""
+        alert.active_at = min(alert.active_at, at)
+        self._due = None
 
     def due(self) -> float:
         """The earliest time at which a `for` or `keep_firing_for` runs out; infinite if none."""
+        if self._due is None:  # asked with every record, changed by an evaluation
+            self._due = self._first_due()
+        return self._due
+
+    def _first_due(self) -> float:
         times: list[float] = []
         for alert in self.alerts():
             if alert.state == "pending":
@@ -101,6 +115,7 @@ class AlertStates(Generic[E]):
         A rule whose query fails keeps its alerts as they are and is listed in `health`; the other
         rules are evaluated. `ending` returns how an alert ended whose condition no longer holds,
         or None if it keeps firing. `record` gets the results of recording rules, and `ALERTS`.
+        An answer of `query` that is the same object as the last one counts as unchanged.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
@@ -111,18 +126,24 @@ class AlertStates(Generic[E]):
                     continue
                 if not vector and index not in self._by_rule and index not in self.health:
                     continue
-                fresh = _instances(rule, vector, at)
+                if index not in self._instances or self._instances[index][0] is not vector:
+                    self._instances[index] = vector, _instances(rule, vector, at)
+                fresh = self._instances[index][1]
             except RuleError as problem:
                 self.health[index] = problem
                 continue
             self.health.pop(index, None)
-            shown = index in self._by_rule
             alerts = self._by_rule.setdefault(index, {})
-            transitions += _step(rule, alerts, fresh, at, ending)
+            shown = len(alerts)
+            changes = _step(rule, alerts, fresh, at, ending)
+            if changes or len(alerts) != shown:  # a pending one ends without a transition
+                self._series = None
             if not alerts:
                 del self._by_rule[index]
+            transitions += changes
             if shown or alerts:
-                record(ALERTS_SERIES, self._alerts_series(), at)
+                record(ALERTS_SERIES, self.series(), at)
+        self._due = None
         return transitions
 
     def _record(
@@ -152,12 +173,15 @@ class AlertStates(Generic[E]):
         ]
         record(rule.record, of_name, at)
 
-    def _alerts_series(self) -> list[VectorSample]:
-        labels = (
-            {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
-            for alert in self.alerts()
-        )
-        return [VectorSample(_sorted_labels(each), 1.0) for each in labels]
+    def series(self) -> list[VectorSample]:
+        """`ALERTS`: the same object until an alert begins, fires or ends."""
+        if self._series is None:
+            labels = (
+                {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
+                for alert in self.alerts()
+            )
+            self._series = [VectorSample(_sorted_labels(each), 1.0) for each in labels]
+        return self._series
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:

@@ -108,12 +108,15 @@ def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, No
 
 def _chunks(place: str) -> Generator[Chunk, None, None]:
     from ldlm_monitor.source.backlog import Backlog
+    from ldlm_monitor.source.decoders import remedy
     from ldlm_monitor.source.journal import Journal
     from ldlm_monitor.source.split import Splitter, split
 
     try:
         if place != "-" and Path(place).is_file():
             backlog = Backlog.new(Path(place), Journal())
+            if backlog.trouble:
+                print(f"ldlm-monitor: {place}: {backlog.trouble}", file=sys.stderr)
             with closing(backlog.tail):
                 for chunk in backlog.all(0.0):
                     chunk.path = _shown(place)
@@ -125,7 +128,7 @@ def _chunks(place: str) -> Generator[Chunk, None, None]:
             yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
         raise InputError(
-            f"cannot be read ({error.strerror})", where=place, remedy="check its permissions"
+            f"cannot be read ({error.strerror})", where=place, remedy=remedy(error)
         ) from error
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
+from ldlm_monitor.alerts import RuleSet, load_rules
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.core.rule_engine import packaged_set
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.pace import StallSettings
@@ -34,7 +35,7 @@ def assemble(
 
 def rules_of(settings: Settings) -> RuleSet[Expression]:
     """The rules that the settings name, otherwise the packaged ones. Raises `RuleError`."""
-    return load_rules(list(settings.rules) or packaged_rules(), parse)
+    return load_rules(settings.rules, parse) if settings.rules else packaged_set()
 
 
 def stall_of(settings: Settings) -> StallSettings:

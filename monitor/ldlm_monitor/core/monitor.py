@@ -7,12 +7,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 
-from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
+from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, explained, facts_from
-from ldlm_monitor.core.rule_engine import RuleEngine
+from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
@@ -22,10 +21,11 @@ from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
-from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.run.training_run import TrainingRun
 
 RECENT = 500  # events, and transitions, in a snapshot: more than a screen shows, and cheap to copy
 
@@ -36,7 +36,8 @@ class Monitor:
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
     `runs`: the runs that have records. `clock`: the time up to which everything was judged, Unix
-    seconds; -inf before the first call. `version` changes with anything that a snapshot shows.
+    seconds; -inf before the first call. `ahead`: seconds added to records' own times, while the
+    wall clock is behind. `version` changes with anything that a snapshot shows.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Monitor:
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or StallSettings(), end_series_after)
-        self._rules = RuleEngine(_packaged() if rules is None else rules, evaluation_interval)
+        self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
@@ -69,7 +70,7 @@ class Monitor:
         self._throttle = EvaluationThrottle()
         self._transitions: deque[Transition] = deque(maxlen=RECENT)
         self._own = SelfCounts(self._parser, self.runs)
-        self.clock = -math.inf
+        self.clock, self.ahead = -math.inf, 0.0
         self.version = 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
@@ -93,9 +94,12 @@ class Monitor:
         """Take in records read at `now`; each is judged at its own time, but not before `clock`."""
         transitions: list[Transition] = []
         for record in records:
-            at = now if record.time is None else min(record.time, now)
-            transitions += self._advance(at)
-            transitions += self._take(record, at)
+            at = now if record.time is None else min(record.time + self.ahead, now)
+            try:
+                transitions += self._advance(at)
+                transitions += self._take(record, at)
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one record
+                self._parser.note_fault(record.position, fault)
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
@@ -116,8 +120,7 @@ class Monitor:
 
     def due(self) -> float | None:
         """When `tick` must be called at the latest (Unix seconds); None if no timer runs."""
-        silent = self._parser.open_until()
-        earliest = min(self._due(self._schedule.due()), math.inf if silent is None else silent)
+        earliest = min(self._due(self._schedule.due()), self._parser.open_until())
         return None if math.isinf(earliest) else earliest
 
     def _due(self, slot: float) -> float:
@@ -165,10 +168,8 @@ class Monitor:
         """Continue alerts of before a restart: see `RuleEngine.carry_over`."""
         found = self._rules.carry_over(alerts, self.clock)
         self._changed(max(self.clock, 0.0))
-        return [
-            explained(self._evidence.attach(each, self._rules.asks), self._incidents, self.clock)
-            for each in found
-        ]
+        attached = (self._evidence.attach(each, self._rules.asks) for each in found)
+        return [explained(each, self._incidents, self.clock) for each in attached]
 
     def snapshot(self) -> Snapshot:
         """Everything that views show, as of the last `feed` or `tick`."""
@@ -177,10 +178,7 @@ class Monitor:
             version=self.version,
             at=max(self.clock, 0.0),
             runs=tuple(
-                run.view(
-                    self.runs.health(run, healths.get(run.name, "HEALTHY")),
-                    self._detectors.run_gauges(run.name),
-                )
+                run.view(self.runs.health(run, healths), self._detectors.run_gauges(run.name))
                 for run in self.runs
             ),
             alerts=tuple(self.alerts()),
@@ -194,30 +192,39 @@ class Monitor:
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
-            return self._take_timed(block, [min(time, now) for time in block.times])
+            return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
         transitions = self._advance(now)
         run = self.runs.of(block.sample(0), now)
-        urgent = run.observe_block(block, now, timed=self._timed)
-        self.runs.touch(run)
-        return transitions + self._judge_at_once(run.name, urgent, max(now, self.clock))
+        try:
+            urgent = run.observe_block(block, now, timed=self._timed)
+        except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+            return transitions + self._take_singly(block, now, fault)
+        return transitions + self._judge_at_once(run, urgent, max(now, self.clock))
+
+    def _take_singly(self, block: SampleBlock, now: float, fault: Exception) -> list[Transition]:
+        """Take in the rows of a block that raised: a statistic may count some of them twice."""
+        self._parser.note_fault(block.sample(0).position, fault)
+        return self.observe(block.samples(), now)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in lines at their own times; those between two timers together, as a speed-up."""
         transitions: list[Transition] = []
         start = 0
         while start < len(block):
-            sample = block.sample(start)
-            transitions += self._advance(times[start])
-            transitions += self._take(sample, times[start])
+            sample, at = block.sample(start), times[start]
+            transitions += self.observe((sample,), at)
+            run = self.runs.of(sample, at)
             start += 1
             stop = bisect_left(times, self._due(self._schedule.next), start)
-            run = self.runs.of(sample, times[start - 1])
             if stop > start and run.life.only_advances(block, times[stop - 1]):
-                run.observe_steps(block.part(start, stop), times[start:stop])
+                part = block.part(start, stop)
+                try:
+                    run.observe_steps(part, times[start:stop])
+                except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+                    transitions += self._take_singly(part, times[stop - 1], fault)
                 start = stop
                 self.clock = max(self.clock, times[stop - 1])
-                self.runs.touch(run)
-                self._changed(self.clock)
+                transitions += self._judge_at_once(run, None, self.clock)
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
@@ -227,19 +234,18 @@ class Monitor:
             self._incidents.take(record, max(at, self.clock))
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
-        self.runs.touch(run)
-        return self._judge_at_once(run.name, urgent, max(at, self.clock))
+        return self._judge_at_once(run, urgent, max(at, self.clock))
 
-    def _judge_at_once(self, run: str, urgent: str | None, at: float) -> list[Transition]:
+    def _judge_at_once(self, run: TrainingRun, urgent: str | None, at: float) -> list[Transition]:
+        self.runs.touch(run)
         self._changed(at)
-        if urgent is None or not self._throttle.is_at_once(run, urgent, at):
-            return []
-        return self._evaluate(at)
+        at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, at)
+        return self._evaluate(at) if at_once else []
 
     def _complete_blocks(self, now: float) -> list[Transition]:
         """Take in multi-line records that silence completed by `now`."""
         transitions: list[Transition] = []
-        while (silent := self._parser.open_until()) is not None and silent <= now:
+        while (silent := self._parser.open_until()) <= now:
             transitions += self.observe(self._parser.tick(silent), silent)
         return transitions
 
@@ -287,8 +293,3 @@ class Monitor:
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
         return [*self.runs.points(at, self._rules.healths()), *detected, self._rules.points()]
-
-
-@cache
-def _packaged() -> RuleSet[Expression]:
-    return load_rules(packaged_rules(), parse)

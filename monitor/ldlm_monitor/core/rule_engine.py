@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
-from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
+from ldlm_monitor.alerts import (
+    ActiveAlert,
+    AlertRule,
+    AlertStates,
+    Ending,
+    RuleSet,
+    load_rules,
+    packaged_rules,
+)
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Health
-from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression
+from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import (
+    ROUNDING_SECONDS,
     counts_samples,
     max_range,
     metric_names,
+    moments,
     names_its_metrics,
     result_selectors,
     selectors,
@@ -28,9 +39,20 @@ from ldlm_monitor.series.store import SeriesStore, is_matched
 _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
 )
+
+
+VALUE_SECONDS = 60.0
+"""How old the value of a stalled run's alert may be: messages show it in minutes, and asking for a
+thousand stalled runs at every slot would cost a good part of a core."""
 RETENTION = 6 * 3600.0
 """Seconds of samples that the store keeps at least, for `query_range` and views. A choice: they
 show the course of a night's failure; more costs memory, and a Prometheus keeps more."""
+
+
+@cache
+def packaged_set() -> RuleSet[Expression]:
+    """The packaged rules."""
+    return load_rules(packaged_rules(), parse)
 
 
 class _Question:
@@ -40,10 +62,14 @@ class _Question:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
         self.settles_after = settles_after(expr)
+        self.moments = moments(expr)
         by_time = uses_time(expr)
         # The store records changes by metric name: these expressions can change without one.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
         self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
+        # A run that reaches its limit changes its state, so that the rule is asked again.
+        follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
+        self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
 
 
 class RuleEngine:
@@ -53,12 +79,14 @@ class RuleEngine:
     the result of a rule.
     """
 
-    _healths: dict[str, Health] | None
-
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[Point]] = {}
+        self._healths: dict[str, Health] = {}
+        self._healths_of: list[VectorSample] | None = None
+        self._recorded_from: dict[str, list[VectorSample]] = {}
+        self._points: tuple[list[VectorSample], list[Point]] = ([], [])
         self._carried: dict[str, float] = {}
         self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
         self._evaluator = Evaluator(self._store)
@@ -67,7 +95,7 @@ class RuleEngine:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
-        self._alerts, self._recorded = AlertStates(rules), {}
+        self._alerts, self._recorded, self._recorded_from = AlertStates(rules), {}, {}
         self._alerts.adopt(before.values())
 
     @property
@@ -97,7 +125,6 @@ class RuleEngine:
                 return None
             return "resolved" if has_data else "unknown"
 
-        self._healths = None
         found = self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
         self._carried = {key: until for key, until in self._carried.items() if at < until}
         return found
@@ -121,19 +148,21 @@ class RuleEngine:
         return not selectors
 
     def points(self) -> list[Point]:
-        """The active alerts as points of `ldlm_alerts`."""
-        return [
-            Point(
-                "ldlm_alerts",
-                make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state),
-                1.0,
+        """The active alerts as points of `ldlm_alerts`; the same object until they change."""
+        series = self._alerts.series()
+        if series is not self._points[0]:
+            labels = (
+                make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state)
+                for alert in self.active
             )
-            for alert in self.active
-        ]
+            self._points = series, [Point("ldlm_alerts", each, 1.0) for each in labels]
+        return self._points[1]
 
     def healths(self) -> Mapping[str, Health]:
         """Run name to the health that its firing alerts imply; runs without alerts are absent."""
-        if self._healths is None:
+        series = self._alerts.series()
+        if series is not self._healths_of:
+            self._healths_of = series
             found: dict[str, Health] = {}
             for alert in self.active:
                 if alert.state == "firing" and (run := alert.labels.get("run")):
@@ -177,7 +206,7 @@ class RuleEngine:
         """Set active alerts' starts to those of before a restart, where these are earlier."""
         for alert in self.active:
             known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
-            alert.active_at = min(alert.active_at, known)
+            self._alerts.restore_start(alert, known)
 
     def carry_over(self, alerts: Iterable[AlertView], at: float) -> list[Transition]:
         """Continue alerts that fired before a restart and whose log lines were rotated away.
@@ -201,12 +230,10 @@ class RuleEngine:
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
             self._alerts.adopt([active])
-        self._healths = None
         return [each for each in self._alerts.firing() if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._healths = None
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
         self._answers: dict[str, tuple[float, list[VectorSample]]] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
@@ -216,17 +243,31 @@ class RuleEngine:
         """The value of a rule's expression, computed only if it can differ from the last one."""
         asked = self._asked[expr.text]
         known = self._answers.get(expr.text)
-        if known is not None and not asked.always:
-            asked_at, vector = known
-            if self._store.changed_at(asked.metrics) < asked_at - asked.settles_after:
-                return vector
+        if known is not None and not self._may_differ(asked, known[0], at):
+            return known[1]
         vector = self._evaluator(expr, at)
         self._answers[expr.text] = at, vector
         return vector
 
+    def _may_differ(self, asked: _Question, asked_at: float, at: float) -> bool:
+        """Whether time, or a change of its metrics, can have changed the answer of `asked_at`."""
+        if asked.always and at >= asked_at + asked.stays:
+            return True
+        if not asked.moments:
+            return self._store.changed_at(asked.metrics) >= asked_at - asked.settles_after
+        return any(
+            self._store.has_changed(
+                asked.metrics, asked_at - offset - ROUNDING_SECONDS, at - offset + ROUNDING_SECONDS
+            )
+            for offset in asked.moments
+        )
+
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
         """Store a recording rule's result, for the rules after it and for the next scrape."""
         del at
+        if self._recorded_from.get(name) is samples:
+            return
+        self._recorded_from[name] = samples
         points = [Point(name, sample.labels, sample.value) for sample in samples]
         if points != self._recorded.get(name):
             self._recorded[name] = points

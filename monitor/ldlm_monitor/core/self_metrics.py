@@ -40,7 +40,7 @@ class SelfCounts:
         counters.lines, counters.bytes = counts.lines, counts.bytes
         counters.parse_errors, counters.truncated = counts.parse_errors, dropped.pop("truncated", 0)
         counters.records |= counts.records
-        del dropped["label_limit"]  # counted anew from the runs, whose logs are read again
+        dropped.pop("label_limit", None)  # counted anew from the runs, whose logs are read again
         self._dropped |= dropped
         self._evaluations = counts.evaluations
 
@@ -55,7 +55,12 @@ class SelfCounts:
             evaluations=self._evaluations,
             evaluation_seconds=self._evaluation_seconds,
             records=dict(counters.records),
-            dropped={"truncated": counters.truncated, "label_limit": labels, **self._dropped},
+            dropped={
+                "truncated": counters.truncated,
+                "label_limit": labels,
+                **self._dropped,
+                "internal_error": self._dropped["internal_error"] + counters.faults,
+            },
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import stat
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -22,10 +23,10 @@ from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.input_patterns import mode_of
 from ldlm_monitor.state.read_log import Arrival
-from ldlm_monitor.state.state_store import State, StateStore
+from ldlm_monitor.state.state_store import StateStore
 
-JOIN_BYTES = 8 * 1024 * 1024
-"""Bytes of new files that one turn judges: less than a second, for which live files wait."""
+SLICE_SECONDS = 0.1
+"""How long a turn judges history, while live files wait: a choice, less than anyone notices."""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Backfill:
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
     which a file was judged before a restart are news. `budget`: see `history.place`. `feed` judges
     a chunk. `reading`: the share that was judged, 0 to 1; None if nothing is being played.
+    `behind`: bytes that are still to be judged.
     """
 
     def __init__(
@@ -73,7 +75,25 @@ class Backfill:
         self._replaced: set[Path] = set()
         self._contents: list[Arrival] = []
         self._known: list[Known] = []
+        self._playing: Generator[None, None, BackfillResult] | None = None
+        self._runs: set[str] = set()
+        self._held: list[tuple[Transition, bool]] = []
         self.reading: float | None = None
+        self.behind = 0
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether a history is being judged, in slices."""
+        return self._playing is not None
+
+    def is_partial(self, labels: Mapping[str, str]) -> bool:
+        """Whether an alert is of a run of which only a part was judged."""
+        return labels.get("run") in self._runs
+
+    def hold(self, transitions: list[Transition]) -> list[Transition]:
+        """Keep back the transitions of runs whose history is judged in part; return the others."""
+        self._held += [(each, False) for each in transitions if self.is_partial(each.labels)]
+        return [each for each in transitions if not self.is_partial(each.labels)]
 
     def take_contents(self) -> list[Arrival]:
         """The backlog ranges judged since the last call, to be committed with the state."""
@@ -98,19 +118,6 @@ class Backfill:
             path for path in restart.unnamed if stat.S_ISREG(mode_of(path, self._disk))
         }
         return self._replaced
-
-    def batch(self, queued: set[Path]) -> set[Path]:
-        """The files to judge in this turn: all of the first runs, up to `JOIN_BYTES` or more."""
-        runs: dict[str, set[Path]] = {}
-        for path in sorted(queued):
-            runs.setdefault(self._monitor.names.origin(str(path)).run, set()).add(path)
-        chosen: set[Path] = set()
-        size = 0
-        for paths in runs.values():
-            if size < JOIN_BYTES:
-                chosen |= paths
-                size += sum(self._size(path) for path in paths)
-        return chosen
 
     def known(self) -> list[Known]:
         """The contents that were read so far, including those of before a restart."""
@@ -142,15 +149,27 @@ class Backfill:
                 Arrival(status.st_mtime, str(path), file, 0, offset, kind="skipped")
             )
 
-    def play(
-        self,
-        paths: list[Path],
-        now: float,
-        restart: Restart | None,
-        *,
-        cut_short: Callable[[], bool],
-    ) -> BackfillResult | None:
-        """Judge the bytes that files hold, then follow them; None if `cut_short` returned True."""
+    def begin(self, paths: list[Path], now: float, restart: Restart | None) -> None:
+        """Prepare to judge, by `step`, the bytes that files hold at `now` (Unix seconds)."""
+        self._playing = self._play(paths, now, restart)
+
+    def step(self) -> BackfillResult | None:
+        """Judge a slice; return None until all is judged and the files are followed."""
+        assert self._playing is not None
+        until = time.monotonic() + SLICE_SECONDS
+        try:
+            next(self._playing)
+            while time.monotonic() < until:
+                next(self._playing)
+        except StopIteration as end:
+            self._playing = None
+            result: BackfillResult = end.value
+            return result
+        return None
+
+    def _play(
+        self, paths: list[Path], now: float, restart: Restart | None
+    ) -> Generator[None, None, BackfillResult]:
         floor = restart.floor if restart else math.inf
         history = place(
             paths,
@@ -163,11 +182,14 @@ class Backfill:
             ends=False,
             disk=self._disk,
         )
+        yield
         for notice in history.notices:
             log.info("%s", notice)
-        passed: list[tuple[Transition, bool]] = []
-        if not self._judge(history, now, restart, passed, cut_short=cut_short):
-            return None
+        # Of a run that is followed, live records may have led to it: that cannot wait.
+        runs = {file.run for file in history.files}
+        self._runs = {run for run in runs if self._monitor.runs.get(run) is None}
+        passed = self._held = []
+        yield from self._judge(history, now, restart, passed)
         kept = restart.positions() if restart else {}
         self._put_off(history, kept)
         for file in history.files:
@@ -176,10 +198,13 @@ class Backfill:
             self._follower.add(Path(name), resume=positions)
         # First to the time at which the multi-line blocks left open by the last byte are complete.
         for at in (min(history.end + BLOCK_SECONDS, now), now):
+            while self._monitor.clock < (due := self._monitor.due() or at) < at:
+                passed += [(each, restart is not None) for each in self._monitor.tick(due)]
+                yield
             passed += [(each, restart is not None) for each in self._monitor.tick(at)]
         if restart is not None:
-            passed += self._carry_over(restart.state, passed)
-            self._restore_starts(restart.state, passed)
+            passed += restart.compare(self._monitor, passed)
+        self._runs, self._held = set(), []
         return BackfillResult(passed, history.end)
 
     def _judge(
@@ -188,10 +213,8 @@ class Backfill:
         now: float,
         restart: Restart | None,
         passed: list[tuple[Transition, bool]],
-        *,
-        cut_short: Callable[[], bool],
-    ) -> bool:
-        """Judge all pieces in order, appending to `passed`; return False if it was cut short."""
+    ) -> Generator[None]:
+        """Judge all pieces in order, appending to `passed`; yield between slices."""
         observed = list(restart.observed) if restart else []
         late = {
             file.path
@@ -210,8 +233,7 @@ class Backfill:
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
             self.reading = min(read / total, 1.0)
-            if cut_short():
-                return False  # half a history leads to states that never were: nothing is sent
+            self.behind = max(total - read, 0)
             observe_until(when, order)
             news = counted = file.is_news(chunk, order)
             rest: Chunk | None = chunk
@@ -220,24 +242,9 @@ class Backfill:
             if rest is not None:
                 found = self._feed(rest, min(when, now), counted)
                 passed += [(each, news) for each in found]
+            yield
         observe_until(math.inf, math.inf)
-        self.reading = None
-        return True
-
-    def _carry_over(
-        self, state: State, passed: Iterable[tuple[Transition, bool]]
-    ) -> list[tuple[Transition, bool]]:
-        """Continue alerts that fired before a restart and did not fire when reading again."""
-        fired = {each.key for each, _ in passed if each.state == "firing"}
-        carried = self._monitor.carry_over(each for each in state.alerts if each.key not in fired)
-        return [(each, False) for each in carried]
-
-    def _restore_starts(self, state: State, passed: Iterable[tuple[Transition, bool]]) -> None:
-        """Restore alerts' starts, except of those that ended meanwhile: they began anew."""
-        ended = {each.key for each, news in passed if news and each.state not in _ACTIVE}
-        self._monitor.restore_starts(
-            {each.key: each.active_at for each in state.alerts if each.key not in ended}
-        )
+        self.reading, self.behind = None, 0
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
         """Note for the next restart the ranges without an arrival time, as `backlog`."""
@@ -278,12 +285,3 @@ class Backfill:
                 self._follower.add(path)  # it reports the error and tries again at every poll
         for file in history.files:
             self._played.pop(file.path, None)
-
-    def _size(self, path: Path) -> int:
-        try:
-            return self._disk.stat(path).st_size
-        except OSError:  # `history.place` reports the error
-            return 0
-
-
-_ACTIVE = ("pending", "firing")  # the states of an alert that has not ended

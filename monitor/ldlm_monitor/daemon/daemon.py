@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
+from ldlm_monitor.daemon.clock import JudgingClock
 from ldlm_monitor.daemon.dispatcher import couriers, draw_from, policy_of, receivers_of, senders
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.signals import Signals
+from ldlm_monitor.daemon.signals import CutShort, Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
@@ -55,6 +57,7 @@ def run(
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
+        _raise_descriptor_limit()
         receivers = list(receivers_of(settings))
         gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
@@ -101,7 +104,7 @@ def run(
             site = Site(
                 snapshot=lambda: pump.snapshot,
                 notifications=outbox.counts,
-                behind=pump.follower.behind,
+                behind=pump.behind,
                 ready=lambda: pump.caught_up,
                 redact=redact,
                 reload=signals.ask_reload,
@@ -140,22 +143,40 @@ def _follow(
     *,
     load: Callable[[], Settings],
 ) -> None:
-    status_at = time.time() + settings.interval
+    clock = JudgingClock()
+    status_at = clock.now() + settings.interval
     dirty: set[Path] = set()
     while not (signals.stop or pump.ended):
-        now = time.time()
+        now = clock.now()
+        pump.monitor.ahead = clock.ahead
+        if clock.skipped:
+            pump.monitor.runs.shift(clock.skipped)
         if signals.reload:
             signals.reloaded(_reload(pump, load))
-        pump.turn(dirty, now)
+        _turn(pump, signals, dirty, now)
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
                 print(line, flush=True)
         for notice in journal.drain():
             log.warning("%s", notice)
-        dirty = waker.wait(pump.pause(time.time()))
+        dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
-        pump.turn((), time.time())
+        pump.turn((), clock.now())
+
+
+def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
+    """A turn; the first one, which reads for as long as there are files, ends with a signal.
+
+    What half a history leads to is not kept, so that nothing is lost.
+    """
+    try:
+        signals.cuts_short = not (pump.caught_up or signals.has_screen)
+        pump.turn(dirty, now)
+    except CutShort:
+        log.info("ended before all was read")
+    finally:
+        signals.cuts_short = False
 
 
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
@@ -166,6 +187,14 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
         return str(problem)
     log.info("settings and rules were reloaded")
     return ""
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as the system allows this process: the soft limit protects programs
+    that call select(2), which nothing here does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _start(

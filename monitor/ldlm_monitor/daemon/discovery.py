@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,9 @@ COMPANION_SECONDS = 5.0
 longer, because companions appear near a launch, and a search lists folders."""
 SELDOM_SECONDS = 320.0  # the longest such pause, after three more: 5 * 4**3
 SCAN_SECONDS = 10.0
-"""Between two matches of all patterns if no folder's time changed: a mount may cache the time."""
+SCAN_SHARE = 100
+"""Times the duration of a match of all patterns that pass before the next one, if no folder's time
+changed: with ten thousand files, matching takes a hundredth of the time."""
 DOUBT_SECONDS = 3.0
 """How long a doubtful file waits: by then copytruncate has copied a few GB and truncated them."""
 REMEMBERED_PATHS = 10_000
@@ -57,7 +60,7 @@ class Inputs:
     """Finds files that exist now and were not followed before, each once.
 
     Files of a mount that does not answer are found when it answers again (`disk` raises
-    `TimeoutError` until then).
+    `TimeoutError` until then). `followed`: the names of the files found, by real path.
     """
 
     def __init__(
@@ -67,22 +70,23 @@ class Inputs:
         self._disk = disk
         self._monitor = monitor
         self._seeks_companions = companions
-        self._followed: dict[Path, Path] = {}
+        self.followed: dict[Path, Path] = {}
         self._names: set[Path] = set()
         self._named: set[str] = set()
         self._seen: set[Path] = set()
         self._said: set[str] = set()
         self._doubted: dict[Path, float] = {}
         self._seek: dict[Path, tuple[float, float]] = {}
+        self._seek_at = -math.inf
         self._facts: dict[Path, tuple[tuple[int, int, int], LaunchFacts]] = {}
         self._folders: dict[Path, int] = {}
-        self._scanned_at = -math.inf
+        self._scan_at = -math.inf
 
     def replace(self, patterns: InputPatterns, *, companions: bool) -> None:
         """Use other patterns from now on; files that are followed stay followed."""
         self.patterns = patterns
         self._seeks_companions = companions
-        self._scanned_at = -math.inf
+        self._scan_at = -math.inf
 
     def adopt(self, paths: Iterable[Path], runs: Iterable[str]) -> None:
         """Mark `paths`, followed before a restart, as followed; `runs` keep their names."""
@@ -90,11 +94,11 @@ class Inputs:
         for path in paths:
             if not self._is_new(path) and path not in self._names:  # its mount does not answer
                 self._names.add(path)
-                self._followed[path] = path
+                self.followed[path] = path
 
     def folders(self) -> set[Path]:
         """Folders in which files to follow may appear."""
-        return {*self.patterns.folders(), *(path.parent for path in self._followed.values())}
+        return {*self.patterns.folders(), *(path.parent for path in self.followed.values())}
 
     def has_new(self, rung: Collection[Path]) -> bool:
         """Whether a path in `rung` (changed, by the file observer) is seen for the first time."""
@@ -109,11 +113,14 @@ class Inputs:
     ) -> list[NewFile]:
         """Files to follow from now on; `rung`: `has_new` found a path; `known`: contents read."""
         fresh: list[NewFile] = []
-        if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
-            self._scanned_at = now
+        if rung or now >= self._scan_at or self._folders_changed():
+            started = time.perf_counter()
+            self._scan_at = now + SCAN_SECONDS
             fresh += self._matching(now, known)
             self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
-        if self._seeks_companions:
+            self._scan_at += SCAN_SHARE * (time.perf_counter() - started)
+        if self._seeks_companions and (fresh or now >= self._seek_at):
+            self._seek_at = now + COMPANION_SECONDS
             fresh += self._companions(now)
         return fresh
 
@@ -127,16 +134,17 @@ class Inputs:
             except (OSError, InputError):  # the backfill reports the error
                 found = NEW
             if found.is_doubtful and now - self._doubted.setdefault(path, now) < DOUBT_SECONDS:
-                self._scanned_at = -math.inf
+                self._scan_at = -math.inf
             elif self._is_new(path):
                 yield NewFile(path, found=found)
 
     def forget(self, path: Path) -> None:
         """Let a file be found again: its mount stopped answering before it could be read."""
         self._names.discard(path)
-        self._followed = {real: name for real, name in self._followed.items() if name != path}
+        self.followed = {real: name for real, name in self.followed.items() if name != path}
         self._seek.clear()
-        self._scanned_at = -math.inf
+        self._seek_at = -math.inf
+        self._scan_at = -math.inf
 
     def _folders_changed(self) -> bool:
         return any(self._changed(folder) != known for folder, known in self._folders.items())
@@ -150,16 +158,16 @@ class Inputs:
         except TimeoutError:
             return False
         self._names.add(path)
-        if real in self._followed:
+        if real in self.followed:
             return False
-        self._followed[real] = path
+        self.followed[real] = path
         return True
 
     def _companions(self, now: float) -> Iterator[NewFile]:
         """Ties files to the log that they belong to; yields those not followed yet."""
         names = self._monitor.names
         for real, (companion, log_path) in self._claims(now).items():
-            name = str(self._followed.get(real, companion.path))
+            name = str(self.followed.get(real, companion.path))
             run = names.origin(str(log_path)).run
             if names.origin(name).run != run:
                 names.tie(name, run)
@@ -203,10 +211,10 @@ class Inputs:
             log.info("%s", notice)
 
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
-        """Real path to companion and log; of several logs, the newest launch gets it."""
+        """By a companion's real path: the companion, and the newest launch's log that claims it."""
         claims: dict[Path, tuple[Companion, Path]] = {}
         around = Surroundings(self._disk)
-        logs = [path for path in self._followed.values() if self._is_due(path, now)]
+        logs = [path for path in self.followed.values() if self._is_due(path, now)]
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
                 facts = self._facts_of(path)

@@ -16,6 +16,7 @@ from ldlm_monitor.core.self_metrics import edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
+from ldlm_monitor.daemon.join_queue import JoinQueue
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.alert import Transition
@@ -30,13 +31,13 @@ from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mount
 from ldlm_monitor.source.follow import Follower, StdinSource
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.timed_disk import TimedDisk
-from ldlm_monitor.source.wake import Waker
+from ldlm_monitor.source.wake import Rota, Waker
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
-from ldlm_monitor.text.sanitize import plain
 
 POLL_SECONDS = 1.0
-"""Between two polls of all files: network mounts send no events, and alerts are due in a second."""
+"""Between two polls of all files (of thousands, a part at a time: `Rota`): network mounts send no
+events, and alerts are due in a second."""
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload changes; the others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
@@ -85,9 +86,9 @@ class Pump:
         self._folder = folder
         self._recorder = recorder
         self._waker = waker
+        self._rota = Rota(waker.watches)
         self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
-        self._queued: set[Path] = set()
         self._stdin: StdinSource | None = None
         self._settings = settings
         self._committed: tuple[int, int, list[FilePosition]] | None = None
@@ -102,6 +103,7 @@ class Pump:
             companions=settings.companions,
             disk=self._disk,
         )
+        self._queue = JoinQueue(self.monitor.names, self._disk)
         self._backfill = Backfill(
             self.monitor,
             self.inputs,
@@ -125,16 +127,21 @@ class Pump:
         self._is_whole = False
         everything = not dirty or now - self._looked_at >= POLL_SECONDS
         rung = self.inputs.has_new(dirty)
-        if everything or rung or self._queued:
-            self._looked_at = now
+        if everything or rung or self._queue or self._backfill.is_playing:
+            self._looked_at = now if everything or rung else self._looked_at
             if not self._join(now, rung=rung):
                 return
-        transitions = self._observe_host(now) if self.caught_up else []
-        transitions += self._read(None if everything else dirty, now)
+        transitions: list[Transition] = []
+        if self._probing is not None and self.caught_up:
+            log_of_reads = self._store.read_log
+            transitions += self._probing.judge(self.monitor, log_of_reads, self._recorder, now)
+        part = self._rota.turn(self.inputs.followed) if everything else set()
+        transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
-        transitions += self.monitor.tick(now)
-        self.dispatcher.dispatch(transitions, now)
-        self.dispatcher.update_silences(transitions, self.monitor.active, now)
+        transitions = self._backfill.hold(transitions + self.monitor.tick(now))
+        wall = now - self.monitor.ahead  # the clock of senders
+        self.dispatcher.dispatch(transitions, wall)
+        self.dispatcher.update_silences(transitions, self.monitor.active, wall)
         if transitions or self.follower.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.follower.journal.drain():
@@ -161,11 +168,15 @@ class Pump:
 
     def pause(self, now: float) -> float:
         """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
-        if self._queued or self.follower.has_backlog:
+        if self._queue or self._backfill.is_playing or self.follower.has_backlog:
             return 0.0
         times = (self.monitor.due(), self.follower.next_peek())
         until = min([now + POLL_SECONDS, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
+
+    def behind(self) -> int:
+        """Bytes of the files that are not judged yet. Any thread may call it."""
+        return self.follower.behind() + self._queue.behind + self._backfill.behind
 
     def close(self) -> None:
         """Commit the state, unless a turn or the first reading was cut short; close the files."""
@@ -192,27 +203,6 @@ class Pump:
                 transitions += self.monitor.finish(now, ["-"]) if self.ended else []
         return transitions
 
-    def _observe_host(self, now: float) -> list[Transition]:
-        """Judge the host's records of stalled runs; like bytes, they are stored before."""
-        if self._probing is None:
-            return []
-        transitions: list[Transition] = []
-        try:
-            for found in self._probing.turn(self.monitor, now):
-                before = self.monitor.runs.verdict(found.run)
-                at = min(found.at, now)
-                self._store.read_log.note_observed(found.events, at)
-                if self._recorder is not None:
-                    self._recorder.observed(found.events, at)
-                transitions += self.monitor.observe(found.events, at)
-                verdict = self.monitor.runs.verdict(found.run)
-                if verdict is not None and verdict != before:  # too late for the alert's own line
-                    log.warning("%s: %s", plain(found.run), plain(verdict))
-        except Exception:  # a bug of ours costs this host's records, not the watching of the logs
-            self.monitor.count_dropped("internal_error")
-            log.exception("a bug of ours: the findings on this host are dropped")
-        return transitions
-
     def _feed(self, chunk: Chunk, now: float, counted: bool = True) -> list[Transition]:
         """Judge a chunk. A bug of ours costs that chunk, which is logged and counted."""
         if self._recorder is not None:
@@ -232,7 +222,7 @@ class Pump:
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
             free = self._folder.look() if self._folder is not None else None
-            points = edge_points(self._outbox.counts(), self.follower.behind(), free)
+            points = edge_points(self._outbox.counts(), self.behind(), free)
             self.monitor.note_edge(list(points))
 
     def _join(self, now: float, *, rung: bool) -> bool:
@@ -249,21 +239,24 @@ class Pump:
                 self._backfill.go_on(file.path, file.found)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
-        self._queued |= {file.path for file in joining if file.is_new} | again
-        if not (joining or self._queued) and restart is None:
-            return True
+        self._queue.add({file.path for file in joining if file.is_new} | again)
         if joining or restart is not None:
             self._waker.watch(self.inputs.folders())
-        fresh = self._backfill.batch(self._queued) if self.caught_up else self._queued
-        self._queued = self._queued - fresh
-        found = self._backfill.play(
-            sorted(fresh), now, restart, cut_short=lambda: self._stopping() and not self.caught_up
-        )
-        if found is None:
-            return False
+        if not self._backfill.is_playing:
+            if not self._queue and restart is None:
+                return True
+            waiting = self._queue.behind
+            fresh = self._queue.take(everything=not self.caught_up)
+            self._backfill.behind = waiting - self._queue.behind
+            self._backfill.begin(fresh, now, restart)
+        while (found := self._backfill.step()) is None:
+            if self.caught_up:
+                return True
+            if self._stopping():
+                return False  # what half a history leads to was never so
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
-        self.dispatcher.dispatch_history(found.passed, now, recent=recent)
+        self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
         return True
 
     def _commit(self, now: float) -> None:
@@ -276,7 +269,7 @@ class Pump:
         self._committed = standing
         state = State(
             positions,
-            self.monitor.alerts(),
+            [each for each in self.monitor.alerts() if not self._backfill.is_partial(each.labels)],
             counts=self.monitor.counts(),
             runs={each.path: self.monitor.names.origin(each.path).run for each in positions},
             clock=self.monitor.clock,
@@ -290,5 +283,5 @@ class Pump:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
-        self.dispatcher.update_incidents(self.snapshot.incidents, now)
+        self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)
         self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.history_file import HistoryFile, Seen
@@ -47,6 +49,24 @@ class Restart:
         """The time (Unix seconds) up to which the daemon had read all bytes."""
         seen = [*(each.at for each in self.arrivals), *(each.at for each in self.observed)]
         return max([self.state.clock, *seen])
+
+    def compare(
+        self, monitor: Monitor, passed: Sequence[tuple[Transition, bool]]
+    ) -> list[tuple[Transition, bool]]:
+        """Go on with alerts of before, where `passed` is what was read again, and what is news.
+
+        An alert that nothing read again made fire is carried over. One that ended while
+        nothing ran, and is active again, began anew.
+        """
+        fired = {each.key for each, _ in passed if each.state == "firing"}
+        carried = monitor.carry_over(each for each in self.state.alerts if each.key not in fired)
+        ended = {
+            each.key for each, news in passed if news and each.state not in ("pending", "firing")
+        }
+        monitor.restore_starts(
+            {each.key: each.active_at for each in self.state.alerts if each.key not in ended}
+        )
+        return [(each, False) for each in carried]
 
     def open(
         self,
@@ -139,13 +159,14 @@ def recall(store: StateStore, now: float) -> Restart | None:
     if state is None:
         return None
     arrivals, observed = store.read_log.arrivals(), store.read_log.observed()
-    if state.clock > now + SKEW_SECONDS:
+    found = Restart(state, arrivals, observed)
+    if not found.floor <= now + SKEW_SECONDS:  # not a number: a damaged one
         log.warning(
             "the clock was set back since the monitor last ran: times of bytes read before are"
             " estimated from the logs"
         )
-        state.clock, arrivals, observed = now, [], []
-    return Restart(state, arrivals, observed)
+        state.clock, found.arrivals, found.observed = now, [], []
+    return found
 
 
 def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -> None:

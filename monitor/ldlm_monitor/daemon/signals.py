@@ -17,16 +17,21 @@ RELOAD_SECONDS = 10.0
 """How long an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
 
 
+class CutShort(BaseException):
+    """A signal ends the first reading, however long the call takes that it is in."""
+
+
 class Signals:
     """Requests to the pump's thread, which polls `stop` and `reload`.
 
     SIGTERM and SIGINT end the daemon, SIGHUP reloads it; HTTP threads ask by `ask_reload`.
     `has_screen`: a screen has the terminal. `wake`, set by the daemon, ends the pump's wait.
+    `cuts_short`: the main thread may be interrupted; a signal to end raises `CutShort` in it.
     """
 
     def __init__(self, *, has_screen: bool = False) -> None:
         self.has_screen = has_screen
-        self.stop = False
+        self.stop = self.cuts_short = False
         self.reload = False
         self.exit_code = 0
         self.wake: Callable[[], None] = lambda: None
@@ -63,6 +68,8 @@ class Signals:
         else:
             self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
             self.end()
+            if self.cuts_short:
+                raise CutShort
 
     def _terminal_is_gone(self) -> bool:
         """Whether a screen's terminal was closed; its SIGHUP then means the end."""

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Heartbeat, Record
+from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.probe.host_events import folders
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source.file_system import Worker
+from ldlm_monitor.state.read_log import ReadLog
 from ldlm_monitor.text.sanitize import plain
 
 LOOK_SECONDS = 5.0
@@ -116,6 +119,27 @@ class Probing:
                 yield self._hand_over(suspect.run, standing, max(suspect.stalls_at, monitor.clock))
         yield from self._new_heartbeats(now)
         self._ask(monitor, suspects, now)
+
+    def judge(
+        self, monitor: Monitor, reads: ReadLog, recorder: Recorder | None, now: float
+    ) -> list[Transition]:
+        """Judge what the host reports of runs that stall; it is noted before, like bytes."""
+        transitions: list[Transition] = []
+        try:
+            for found in self.turn(monitor, now):
+                before = monitor.runs.verdict(found.run)
+                at = min(found.at, now)
+                reads.note_observed(found.events, at)
+                if recorder is not None:
+                    recorder.observed(found.events, at)
+                transitions += monitor.observe(found.events, at)
+                verdict = monitor.runs.verdict(found.run)
+                if verdict is not None and verdict != before:  # too late for the alert's own line
+                    log.warning("%s: %s", plain(found.run), plain(verdict))
+        except Exception:  # whatever is wrong with us, the logs go on being watched
+            monitor.count_dropped("internal_error")
+            log.exception("a bug of ours: what this host reports is passed over")
+        return transitions
 
     def close(self, patience: float = 0.0) -> None:
         """Ask the thread to end, and wait up to `patience` seconds for it."""

@@ -34,7 +34,7 @@ def is_early(event: Event) -> bool:
 
 
 def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
-    """An alert as a clue of `kind`, for failures that no line reports."""
+    """An alert, processed at `at`, as a clue of `kind`, for failures that no line reports."""
     summary = transition.annotations.get("summary", transition.alert)
     run, rank = transition.labels.get("run", ""), transition.labels.get("rank", "")
     return Clue(

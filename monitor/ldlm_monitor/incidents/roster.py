@@ -92,7 +92,7 @@ class Roster:
         return self.facts.setdefault(rank, RankFacts())
 
     def note_line(self, rank: int, path: str) -> None:
-        """Store that a file has a line of a rank, so that it would have its neighbours' too."""
+        """Widen the span of ranks of which a file has lines, for `is_collected`."""
         low, high = self._rank_span.get(path, (rank, rank))
         self._rank_span[path] = (min(low, rank), max(high, rank))
 

@@ -142,7 +142,7 @@ class HeartbeatSender(Sender):
 
 
 def ping(url: str, timeout: float = TIMEOUT_SECONDS) -> None:
-    """GET `url` once. Raises DeliveryError, which does not show it, unless it is accepted."""
+    """GET `url` once. Raises DeliveryError, without the URL, if the answer is no success."""
     request = Request(url, headers={"User-Agent": "ldlm-monitor"})
     deliver(request, timeout, show_body=False)
 

@@ -21,6 +21,7 @@ from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.open_files import affordable_files
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2
@@ -79,12 +80,18 @@ class History:
             yield when, order, chunk, self.files[index]
 
     def _merged(self, files: Sequence[HistoryFile | StreamFile]) -> Iterator[_Entry]:
-        return heapq.merge(*(self._track(index, file) for index, file in enumerate(files)))
+        rests = len(self.files) > affordable_files()
+        return heapq.merge(*(self._track(*each, rests=rests) for each in enumerate(files)))
 
-    def _track(self, index: int, file: HistoryFile | StreamFile) -> Iterator[_Entry]:
+    def _track(
+        self, index: int, file: HistoryFile | StreamFile, *, rests: bool
+    ) -> Iterator[_Entry]:
+        """The pieces of a file; `rests`: it is closed while the others have their turn."""
         latest = -math.inf
         try:
             for number, (when, order, chunk) in enumerate(file.pieces(ends=self.ends)):
+                if rests and isinstance(file, HistoryFile):
+                    file.backlog.rest()
                 latest = max(latest, when)  # a clock that was set back
                 yield latest, order, index, number, chunk
         except OSError as error:
@@ -119,6 +126,8 @@ def place(
             backlog = Backlog.new(path, journal, disk, is_followed=not ends)
             if form_of(backlog) == "rows":
                 name_by_content(path, names, disk)
+            if backlog.trouble:
+                history.notices.append(f"{path}: {backlog.trouble}; all before it counts")
             run = names.origin(str(path)).run
             history.files.append(HistoryFile(backlog, run, now=now, budget=budget, disk=disk))
         except OSError as error:

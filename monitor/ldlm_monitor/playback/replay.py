@@ -25,6 +25,7 @@ from ldlm_monitor.playback.history import (
 )
 from ldlm_monitor.run.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings, companions, undecided
+from ldlm_monitor.source.decoders import remedy
 from ldlm_monitor.source.input_patterns import resolve
 
 
@@ -83,13 +84,14 @@ def gather(
     """
     patterns = resolve(settings.files, base=Path())
     files = patterns.present()
-    notices: list[str] = []
+    notices = [f"{path}: left out, its original lies beside it" for path in patterns.copies()]
     if settings.companions:
         files = _with_companions(files, names, notices)
     if apart is None:
         apart = ALONE_APART_SECONDS if len(files) == 1 else EXACT_APART_SECONDS
     history = place(files, names, apart=apart)
     refuse_unreadable(history)
+    notices += history.notices
     for path in patterns.pipes():
         history.streams.append(place_stream(str(path), path.open("rb"), names, time.time()))
     if patterns.standard_input:
@@ -103,7 +105,7 @@ def refuse_unreadable(history: History) -> None:
         raise InputError(
             f"cannot be read ({error.strerror})",
             where=str(path),
-            remedy="check its permissions",
+            remedy=remedy(error),
         ) from error
 
 

@@ -21,7 +21,7 @@ from ldlm_monitor.promql.nodes import (
 
 _TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
 _COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
-_ROUNDING_SECONDS = 0.001
+ROUNDING_SECONDS = 0.001
 """Seconds added to a range, because `ranges.exact` rounds times to milliseconds."""
 
 
@@ -76,7 +76,23 @@ def settles_after(expr: Expression) -> float:
     Right only if the storage stores when a series ended, so that no selector finds its last
     sample afterwards by lookback. Infinite for a fixed `@` time.
     """
-    return _reach(expr.root, 0.0) + _ROUNDING_SECONDS
+    return _reach(expr.root, 0.0) + ROUNDING_SECONDS
+
+
+def moments(expr: Expression) -> frozenset[float]:
+    """The offsets (seconds) of its selectors, if it looks at single moments of the past alone.
+
+    Its value changes at a change of its metrics, and so much later; empty: at other times too.
+    """
+    found = set()
+    for node in walk(expr.root):
+        if isinstance(node, Range | Subquery):
+            return frozenset()
+        if isinstance(node, Selector):
+            if node.shift.anchor is not None or node.shift.offset < 0:
+                return frozenset()
+            found.add(node.shift.offset)
+    return frozenset(found)
 
 
 def max_range(expr: Expression) -> float:
@@ -90,8 +106,13 @@ def uses_time(expr: Expression) -> bool:
 
 
 def counts_samples(expr: Expression) -> bool:
-    """Whether the value depends on the number of samples, even if all samples are equal."""
-    return _calls(expr, _COUNTING_FUNCTIONS)
+    """Whether the value depends on the number of samples, even if all samples are equal.
+
+    So does a subquery's: with a range shorter than its step it has a sample at some times only.
+    """
+    return _calls(expr, _COUNTING_FUNCTIONS) or any(
+        isinstance(node, Subquery) for node in walk(expr.root)
+    )
 
 
 def _calls(expr: Expression, functions: frozenset[str]) -> bool:

@@ -198,7 +198,10 @@ def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
 
 
 def with_label(labels: Labels, name: str, value: str) -> Labels:
-    """The labels with one set, or removed if `value` is empty; a name that is set is unmarked."""
+    """The labels with `name` set to `value`, or removed if `value` is empty.
+
+    A metric name set here stays at the end of the query.
+    """
     present = dict(unmarked(labels) if name == NAME else labels)
     present.pop(name, None)
     if value:

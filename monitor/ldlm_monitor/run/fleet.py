@@ -40,6 +40,7 @@ class Fleet:
         self._queue: list[tuple[float, str]] = []
         self._touched: dict[str, TrainingRun] = {}
         self._last_healths: dict[str, Health] = {}
+        self._health_points: tuple[list[TrainingRun], list[Health], list[Point]] = ([], [], [])
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -77,6 +78,13 @@ class Fleet:
         for run in self:
             run.life.pace.settings = stall
             self.touch(run)
+
+    def shift(self, seconds: float) -> None:
+        """Leave out `seconds` by which the clock jumped forward: no run was silent for them."""
+        for run in self:
+            if not run.life.ended:
+                run.shift(seconds)
+                self.touch(run)
 
     def touch(self, run: TrainingRun) -> None:
         """Note that a run changed, and schedule its next timer."""
@@ -151,8 +159,9 @@ class Fleet:
                 stored = self._last_healths.get(name, "HEALTHY")
                 self._last_healths[name] = max(health, stored, key=HEALTH.index)
 
-    def health(self, run: TrainingRun, firing: Health) -> Health:
-        """The worse of `firing`, from the run's firing alerts, and its health when it ended."""
+    def health(self, run: TrainingRun, healths: Mapping[str, Health]) -> Health:
+        """The worse of the run's in `healths`, from its firing alerts, and that when it ended."""
+        firing = healths.get(run.name, "HEALTHY")
         return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
@@ -160,13 +169,19 @@ class Fleet:
 
         The list of a run without new records is the same object as in the last call.
         """
-        groups: list[list[Point]] = []
-        states: list[Point] = []
-        for run in self.shown(at):
-            groups.append(run.points())
-            health = float(HEALTH.index(healths.get(run.name, "HEALTHY")))
-            states.append(Point("ldlm_run_health", run.labels, health))
-        return [*groups, states]
+        shown = list(self.shown(at))
+        of_shown = [healths.get(run.name, "HEALTHY") for run in shown]
+        if (shown, of_shown) != self._health_points[:2]:
+            pairs = zip(shown, of_shown, strict=True)
+            self._health_points = (
+                shown,
+                of_shown,
+                [
+                    Point("ldlm_run_health", run.labels, float(HEALTH.index(health)))
+                    for run, health in pairs
+                ],
+            )
+        return [*(run.points() for run in shown), self._health_points[2]]
 
     def shown(self, at: float) -> Iterator[TrainingRun]:
         """The runs that have not ended, or ended at most `end_after` seconds ago."""

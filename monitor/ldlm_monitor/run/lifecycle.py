@@ -241,6 +241,11 @@ class Lifecycle:
             return
         self._enter(phase, at)
 
+    def shift(self, seconds: float) -> None:
+        """Silence so far goes on from `seconds` later."""
+        self.last_progress_at += seconds
+        self._alive_at += seconds
+
     def finish(self, now: float) -> None:
         """Confirm an assumed end: no record follows that could refute it."""
         if self.ending is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ldlm_monitor.model.points import Labels, Point
-from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock
+from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock, as_count
 from ldlm_monitor.model.view import RankView
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StepDurations
@@ -94,6 +94,12 @@ class Progress:
             self.skipped_steps += 1
             self._skipped.append(step)
 
+    def shift(self, seconds: float) -> None:
+        """Silence so far goes on from `seconds` later; no pace is learned across that."""
+        self._life.shift(seconds)
+        self._recent.clear()
+        self._durations.pause()
+
     def save_checkpoint(self) -> None:
         """Store that a checkpoint was saved at the present step, once for several reports."""
         if self.step is None:
@@ -111,7 +117,7 @@ class Progress:
     def observe(self, sample: Sample, at: float, source: ValueSource, *, timed: bool) -> None:
         """Process a sample. `timed`: `at` is when it was logged, and not only an order."""
         if "total_steps" in sample.values:
-            self.total_steps = int(sample.values["total_steps"])
+            self.total_steps = as_count(sample.values["total_steps"])
         if sample.rank is not None and sample.step is not None:
             self.rank_steps[sample.rank] = sample.step
             self._rank_seen[sample.rank] = (at, None)
@@ -211,4 +217,4 @@ class LoggedSettings:
     def world_size(self) -> int | None:
         """Number of ranks; None if the log does not have it."""
         size = self.settings.get("world_size", "")
-        return int(size) if size.isdigit() else None
+        return as_count(float(size)) if size.isdecimal() else None

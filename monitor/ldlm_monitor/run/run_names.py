@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePath
 
-from ldlm_monitor.model.chunk import Origin
+from ldlm_monitor.model.chunk import Origin, uncompressed
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
@@ -55,7 +55,7 @@ def origin_of(path: str, run: str | None = None) -> Origin:
         return _of_pod(pod_log["pod"], run)
     if mlflow := _MLFLOW.search(path):
         return Origin(run or mlflow["run"])
-    pure = PurePath(path)
+    pure = PurePath(uncompressed(path))
     stem = pure.stem
     if stem.startswith(_EVENT_FILE):
         return Origin(run or _folder_name(pure)[:MAX_LABEL_LENGTH])

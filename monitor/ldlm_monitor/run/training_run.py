@@ -15,10 +15,9 @@ from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
-_URGENT = ("error", "critical")  # severities of events that need an evaluation at once
-_SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # events that report a skipped step
-_MAX_RANKS = 65536
-"""Ranks from this number on are ignored: no training has as many, but a forged log may."""
+_URGENT = ("error", "critical")
+_SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
+_MAX_RANKS = 65536  # higher ranks are ignored: no training has as many, a forged log may
 
 
 class TrainingRun:
@@ -101,9 +100,13 @@ class TrainingRun:
     def tick(self, at: float) -> bool:
         """Run the timers that are due at `at`; returns whether the state changed."""
         changed = self.life.tick(at)
-        if changed:
-            self._points = None
+        self._points = None if changed else self._points
         return changed
+
+    def shift(self, seconds: float) -> None:
+        """Leave `seconds` out of the present silence, and learn no pace across them."""
+        self.progress.shift(seconds)
+        self._points = None
 
     def finish(self, at: float) -> None:
         """The run gets no more records."""

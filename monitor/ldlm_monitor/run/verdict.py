@@ -158,7 +158,7 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
 _MAX_EVENTS = 64
 """Last events kept since the last step. A choice: a crash on many ranks may log thousands."""
 _MAX_RANKS = 4096
-"""Most pids and most dump files kept: more ranks than one probe visits."""
+"""Pids, and dump files, kept at most: as many as a probe reads of the flight recorder's dumps."""
 
 
 @dataclass(frozen=True, slots=True)

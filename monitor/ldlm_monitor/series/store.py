@@ -88,7 +88,7 @@ def _compiled(pattern: str) -> Any:
 class _Kept:
     labels: Labels
     segments: list[Segment]
-    seen: int = 0
+    groups: int = 0
 
 
 _FORGET_EVERY = 256
@@ -108,7 +108,7 @@ class SeriesStore:
         self._series: dict[Labels, _Kept] = {}
         self._by_name: dict[str, list[_Kept]] = {}
         self._extra: list[float] = []
-        self._changed: dict[str, float] = {}
+        self._changed: dict[str, list[float]] = {}
         self._groups: dict[int, tuple[Sequence[Point], list[_Kept]]] = {}
         self._recorded: dict[str, list[_Kept]] = {}
         self._scrape = 0
@@ -119,7 +119,8 @@ class SeriesStore:
     def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
         """Store one scrape at `at`, not before the last one. A series that is missing has ended.
 
-        A group that is the same object (`is`) as in the last scrape is taken as unchanged.
+        A group that is the same object (`is`) as in the last scrape is taken as unchanged: a
+        scrape costs what has changed.
         """
         self._scrape += 1
         self._read_last = ((math.inf, -math.inf), ())
@@ -127,35 +128,40 @@ class SeriesStore:
             self._extra.append(at)
         before, self._groups = self._groups, {}
         for group in groups:
-            known = before.get(id(group))
-            kept = known[1] if known is not None else [self._put(point, at) for point in group]
-            self._groups[id(group)] = (group, kept)
+            known = before.pop(id(group), None) or self._groups.get(id(group))
+            self._groups[id(group)] = known or (group, self._join(group, at))
+        for _, kept in before.values():
             for series in kept:
-                series.seen = self._scrape
-        vanished = [kept for group_id, (_, kept) in before.items() if group_id not in self._groups]
-        for kept in (*vanished, *self._recorded.values()):
-            self._end_unseen(kept, at)
+                series.groups -= 1
+        for kept in (*(kept for _, kept in before.values()), *self._recorded.values()):
+            self._end_ungrouped(kept, at)
         self.last_scrape = at
         if self._scrape % _FORGET_EVERY == 0:
             self._forget(at - self._retention)
 
-    def _end_unseen(self, of_last_scrape: Iterable[_Kept], at: float) -> None:
+    def _join(self, group: Sequence[Point], at: float) -> list[_Kept]:
+        kept = [self._put(point, at) for point in group]
+        for series in kept:
+            series.groups += 1
+        return kept
+
+    def _end_ungrouped(self, of_last_scrape: Iterable[_Kept], at: float) -> None:
         for series in of_last_scrape:
             segment = series.segments[-1]
-            if series.seen != self._scrape and segment.ended is None:
-                segment.ended = self._changed[series.labels[0][1]] = at
+            if not series.groups and segment.ended is None:
+                segment.ended = at
+                self._note_change(series.labels[0][1], at)
 
     def record(self, name: str, points: Iterable[Point]) -> None:
         """Store a recording rule's result at the last scrape; series of `name` not in it end."""
         at = self.last_scrape
         kept = self._recorded[name] = [self._put(point, at) for point in points]
-        for series in kept:
-            series.seen = self._scrape
         current = {series.labels for series in kept}
         for series in self._by_name.get(name, ()):
             segment = series.segments[-1]
             if series.labels not in current and segment.ended is None:
-                segment.ended = self._changed[name] = at
+                segment.ended = at
+                self._note_change(name, at)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
@@ -182,10 +188,25 @@ class SeriesStore:
     def changed_at(self, names: Iterable[str]) -> float:
         """When a series of one of these names last changed, began or ended; -inf if never."""
         latest = -math.inf
-        for name in names:  # called thousands of times a second: a generator would cost more
-            changed = self._changed.get(name, latest)
-            latest = max(latest, changed)
+        for name in names:  # asked thousands of times a second: no generator
+            changed = self._changed.get(name)
+            if changed:
+                latest = max(latest, changed[-1])
         return latest
+
+    def has_changed(self, names: Iterable[str], start: float, end: float) -> bool:
+        """Whether a series of one of these names changed, began or ended in [start, end]."""
+        for name in names:
+            times = self._changed.get(name, ())
+            first = bisect_left(times, start)
+            if first < len(times) and times[first] <= end:
+                return True
+        return False
+
+    def _note_change(self, name: str, at: float) -> None:
+        times = self._changed.setdefault(name, [])
+        if not times or times[-1] < at:
+            times.append(at)
 
     def _last_slot(self, at: float) -> float:
         slot = math.floor(at / self._interval) * self._interval
@@ -209,7 +230,7 @@ class SeriesStore:
         if not kept.segments or kept.segments[-1].ended is not None:
             kept.segments.append(Segment(at))
         if kept.segments[-1].put(point.value, at):
-            self._changed[kept.labels[0][1]] = at
+            self._note_change(kept.labels[0][1], at)
         return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
@@ -257,6 +278,8 @@ class SeriesStore:
     def _forget(self, before: float) -> None:
         """Drop the samples of before `before`, except the value that held then."""
         del self._extra[: bisect_left(self._extra, before)]
+        for times in self._changed.values():  # the last one stays
+            del times[: bisect_left(times, before, hi=len(times) - 1)]
         for labels, kept in list(self._series.items()):
             kept.segments = [
                 segment.since(before)

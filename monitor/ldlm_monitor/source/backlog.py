@@ -15,6 +15,7 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import form_of
+from ldlm_monitor.source.decode import trouble
 from ldlm_monitor.source.file_identity import COPY_BYTES, FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
 from ldlm_monitor.source.journal import Journal
@@ -141,6 +142,7 @@ class Backlog:
     `path` is the followed name, `place` the file's present path, `offset` where reading
     begins, `size` its bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed
     name leads to this file. `head`: its first bytes that are text, or frames. `tail` reads it.
+    `trouble`: why a compressed file holds no more.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
@@ -153,6 +155,7 @@ class Backlog:
         self.offset = tail.splitter.offset
         self.size = self._status.st_size
         self.modified = self._status.st_mtime
+        self.trouble = trouble(tail.open_descriptor())
         self.has_name = tail.retired_at is None
         self.head = self._head()
 
@@ -247,6 +250,7 @@ class Backlog:
         tail.see(self._status, now)
         while tail.due and tail.splitter.position < stop:
             before = tail.splitter.position
+            self.descriptor()  # between two slices it may be at rest
             found = tail.read(now, stop)
             yield from found
             if not found and tail.splitter.position == before:

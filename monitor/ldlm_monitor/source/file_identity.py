@@ -21,7 +21,8 @@ from zlib import crc32
 
 from pydantic import Field
 
-from ldlm_monitor.model.chunk import FileId
+from ldlm_monitor.model.chunk import FileId, uncompressed
+from ldlm_monitor.source.decode import is_decoded
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ COPY_BYTES = 1024
 _ADDED = re.compile(r"[-._]?\d[\d\-._:TZ]*|[-._](?:old|bak|prev)\b|~")
 """What logrotate, loguru and Python's handlers put into a name, with digits beside it."""
 _SEPARATORS = "-._~"
-
 REST_BYTES = 8 * 1024 * 1024
 """A file of which more is unread is not compared with a copy: both would be read whole."""
 
@@ -185,7 +185,7 @@ class FilePosition:
 
 
 class Known(NamedTuple):
-    """A content that is read, or was: `gone` if its file has another by now."""
+    """Content that was read, and how far; `gone` if its file has other content by now."""
 
     position: FilePosition
     gone: bool = False
@@ -208,7 +208,8 @@ NEW = Found()
 
 def originals(name: str) -> set[str]:
     """The file names that a rotation may have made into this one."""
-    found = set()
+    found = {uncompressed(name)} - {name}
+    name = uncompressed(name)
     for added in _ADDED.finditer(name):
         ends = {added.end(), added.end() - (added[0][-1] in "-._")}
         starts = [i for i in range(*added.span()) if name[i] in _SEPARATORS]
@@ -236,8 +237,7 @@ class KnownContents:
             for name in originals(path.name)
             for each in self._by_name.get(str(path.with_name(name)), ())
         ]
-        status = self._disk.stat(path)
-        same = self._by_key.get(key_of(status), ())
+        same = self._by_key.get(key_of(self._disk.stat(path)), ())
         if not (rotated or same):
             return NEW
         descriptor, _ = self._disk.open_regular(path)
@@ -245,11 +245,11 @@ class KnownContents:
             for position in same:
                 if position.verify(self._disk, descriptor) is not None:
                     return Found(position.path, None)
-            return self._as_copy(descriptor, status.st_size, rotated)
+            return self._as_copy(descriptor, rotated)
         finally:
             self._disk.close(descriptor)
 
-    def _as_copy(self, descriptor: int, size: int, rotated: list[Known]) -> Found:
+    def _as_copy(self, descriptor: int, rotated: list[Known]) -> Found:
         head = self._disk.pread(descriptor, WINDOW_BYTES, 0)
         if len(head) == WINDOW_BYTES:
             digest = sha256(head).hexdigest()
@@ -260,7 +260,8 @@ class KnownContents:
             last = max(gone, key=lambda position: position.offset)
             return Found(last.path, last.offset)
         if copied:  # what it has beyond is in its original too, until that is truncated
-            return Found(copied[0].position.path, size, is_doubtful=True)
+            size = self._disk.fstat(descriptor).st_size
+            return Found(copied[0].position.path, size, is_doubtful=not is_decoded(descriptor))
         return Found(is_doubtful=bool(rotated))
 
 

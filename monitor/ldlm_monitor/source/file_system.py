@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.source import decode
 
 _NETWORK_TYPES = (
     "9p afs autofs beegfs ceph cifs davfs fhgfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2"
@@ -160,17 +161,18 @@ class Disk:
     """The calls that inspect, open and read files; others can be put in their place.
 
     All raise `OSError`; `TimeoutError` if a server did not answer, so that nothing is
-    known. `listing` gives the names in a folder and their
+    known. Descriptors of compressed and converted files give decoded bytes. `listing`
+    gives the names in a folder and their
     kinds, `realpath` follows all symbolic links, `lseek` is lseek(2).
     """
 
     stat: Callable[[Path], os.stat_result] = os.stat
-    open: Callable[[Path, int], int] = os.open
-    pread: Callable[[int, int, int], bytes] = os.pread
+    open: Callable[[Path, int], int] = decode.open_decoded
+    pread: Callable[[int, int, int], bytes] = decode.read_decoded
     lstat: Callable[[Path], os.stat_result] = os.lstat
-    fstat: Callable[[int], os.stat_result] = os.fstat
-    lseek: Callable[[int, int, int], int] = os.lseek
-    close: Callable[[int], None] = os.close
+    fstat: Callable[[int], os.stat_result] = decode.fstat_decoded
+    lseek: Callable[[int, int, int], int] = decode.seek_decoded
+    close: Callable[[int], None] = decode.close_decoded
     listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
     realpath: Callable[[Path], Path] = Path.resolve
 

@@ -1,5 +1,6 @@
 """The two sources of chunks: files that are followed, and standard input or another pipe."""
 
+import errno
 import math
 import os
 import queue
@@ -10,19 +11,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.source.decode import pieces
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
 from ldlm_monitor.source.input_patterns import STANDARD_INPUT
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.mount_reader import MountReader
-from ldlm_monitor.source.open_files import FollowedName
+from ldlm_monitor.source.open_files import FollowedName, affordable_files
 from ldlm_monitor.source.split import Splitter
 
 TURN_BYTES = 8 * 1024 * 1024
 """Bytes read in one turn: less than a second of parsing, so that timers and alerts are not
 late while a backlog is read."""
-OPEN_FILES = 256
-"""Descriptors held for idle files; a quarter of the usual limit of 1024 per process."""
 PATIENCE_SECONDS = 0.1
 """How long a turn waits for all network file systems together: below what a user notices,
 and long enough for a healthy server to answer in the same turn."""
@@ -33,7 +33,8 @@ class Follower:
 
     Local files are read in the thread that calls `read`. Each network file system has a
     thread of its own, which `read` waits for briefly; a later `read` returns what comes
-    later. `open_files` bounds the descriptors that idle files of one file system hold.
+    later. `open_files` bounds the descriptors that the files of one file system hold; None: as
+    many as the process can afford.
     `journal` counts what went wrong. `disk`, `mounts` and `clock` (monotonic seconds) are
     the system's, or replacements.
     """
@@ -41,13 +42,13 @@ class Follower:
     def __init__(
         self,
         *,
-        open_files: int = OPEN_FILES,
+        open_files: int | None = None,
         disk: Disk | None = None,
         mounts: Callable[[], MountTable] = read_mounts,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.journal = Journal()
-        self._open_files = open_files
+        self._open_files = affordable_files() if open_files is None else open_files
         self._disk = Disk() if disk is None else disk
         self._read_mounts = mounts
         self._clock = clock
@@ -222,11 +223,12 @@ class StdinSource:
         return self._splitter.peek_at()
 
     def _pump(self, stream: BinaryIO) -> None:
-        piece = b"..."
-        while piece:
-            try:
-                piece = os.read(stream.fileno(), PIECE_BYTES)
-            except (OSError, ValueError):  # another thread closed the stream: end of input
-                piece = b""
-            self._pieces.put(piece)
-            self._ring(self.path)
+        try:
+            for piece in pieces(lambda size: os.read(stream.fileno(), size), PIECE_BYTES):
+                self._pieces.put(piece)
+                self._ring(self.path)
+        except (OSError, ValueError) as error:  # another thread closed it: end of input
+            if getattr(error, "errno", 0) == errno.ENOTSUP:
+                self._journal.note("unreadable", STANDARD_INPUT, str(error))
+        self._pieces.put(b"")
+        self._ring(self.path)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ldlm_monitor.model.chunk import uncompressed
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
@@ -103,6 +104,16 @@ class InputPatterns:
     standard_input: bool = False
 
     def files(self) -> list[Path]:
+        """The existing files, sorted, without `copies`."""
+        found = self._existing()
+        return [path for path in found if not _is_copy(path, found)]
+
+    def copies(self) -> list[Path]:
+        """Compressed files beside what they were made of: zstd and `gzip -k` keep it."""
+        found = self._existing()
+        return [path for path in found if _is_copy(path, found)]
+
+    def _existing(self) -> list[Path]:
         """The existing files, sorted, each under one name: preferably not a symbolic link."""
         found: dict[tuple[int, int], Path] = {}
         for path in sorted(path for source in self.sources for path in source.matches()):
@@ -154,6 +165,11 @@ class InputPatterns:
         return stat.S_ISLNK(mode_of(path, self.disk, follow=False))
 
 
+def _is_copy(path: Path, found: Sequence[Path]) -> bool:
+    name = uncompressed(path.name)
+    return name != path.name and path.with_name(name) in found
+
+
 def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
     """The logs below a folder; the files of trackers only if there are no logs.
 
@@ -166,7 +182,7 @@ def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
         folders.append(inside)
         metrics = _is_metrics(inside, disk)
         for name in names:
-            if os.path.splitext(name)[1] in LOG_SUFFIXES and not metrics:
+            if os.path.splitext(uncompressed(name))[1] in LOG_SUFFIXES and not metrics:
                 logs = True
                 yield inside / name
             elif EVENT_FILE in name or name.endswith(TRANSACTIONS) or metrics:

@@ -20,6 +20,7 @@ NoticeKind: TypeAlias = Literal[
     "stalled",
     "answering",
     "watching",
+    "exhausted",
 ]
 
 
@@ -46,6 +47,7 @@ class Journal:
     notices: list[Notice] = field(default_factory=list)
     lost_bytes: int = 0
     silent: set[Mount] = field(default_factory=set)
+    is_exhausted: bool = False
 
     def note(self, kind: NoticeKind, path: str, message: str) -> None:
         """Keep a notice until it is drained."""
@@ -97,6 +99,16 @@ class Journal:
         if mount in self.silent:
             self.silent.remove(mount)
             self.note("answering", "", f"{mount} answers again")
+
+    def exhausted(self) -> None:
+        """The process may open no more files; said once."""
+        if not self.is_exhausted:
+            self.is_exhausted = True
+            self.note(
+                "exhausted",
+                "",
+                "no more files can be opened (see `ulimit -n`); some logs wait until one is closed",
+            )
 
     def absorb(self, other: "Journal") -> None:
         """Move the notices of another journal into this one."""

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.text.format import byte_size
@@ -137,19 +138,19 @@ class LogReader:
     """An open file to be browsed up to byte `limit`. Raises `OSError`."""
 
     def __init__(self, path: str, limit: float = math.inf) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = int(min(os.fstat(self._descriptor).st_size, limit))
+        self._descriptor = DIRECT.open(Path(path), os.O_RDONLY | os.O_CLOEXEC)
+        self.size = int(min(DIRECT.fstat(self._descriptor).st_size, limit))
 
     def close(self) -> None:
         """Release the file."""
-        os.close(self._descriptor)
+        DIRECT.close(self._descriptor)
 
     def after(self, at: int) -> Iterator[RawLine]:
         """The records from byte `at` on."""
         rest, offset = b"", at
         for block_at in range(at, min(self.size, at + SEARCHED_BYTES), BLOCK):
             size = min(BLOCK, self.size - block_at)
-            data = rest + os.pread(self._descriptor, size, block_at)
+            data = rest + DIRECT.pread(self._descriptor, size, block_at)
             final = block_at + BLOCK >= self.size
             pieces, rest = _split(data, final=final)
             for piece in pieces:
@@ -161,7 +162,7 @@ class LogReader:
         end, rest, lowest = at, b"", max(at - SEARCHED_BYTES, 0)
         while end > lowest:
             start = max(end - BLOCK, lowest)
-            data = os.pread(self._descriptor, end - start, start) + rest
+            data = DIRECT.pread(self._descriptor, end - start, start) + rest
             pieces = data.splitlines(keepends=True)
             held = pieces[0] if start > 0 and pieces else b""
             offset = start + len(data)
@@ -182,14 +183,14 @@ class LogReader:
         count = 0
         for start in range(0, at, BLOCK):
             size = min(BLOCK, at - start)
-            count += os.pread(self._descriptor, size, start).count(b"\n")
+            count += DIRECT.pread(self._descriptor, size, start).count(b"\n")
         return count + 1
 
     def offset_of(self, line: int) -> int:
         """Where a line (1-based) begins; the end of the file if it has fewer lines."""
         left = line - 1
         for start in range(0, self.size, BLOCK):
-            data = os.pread(self._descriptor, BLOCK, start)
+            data = DIRECT.pread(self._descriptor, BLOCK, start)
             count = data.count(b"\n")
             if count >= left:
                 place = 0

@@ -1,5 +1,6 @@
 """Reads the files of one file system, so that a dead server does not block the others."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
@@ -22,6 +23,8 @@ Pending: TypeAlias = "Future[list[Chunk]]"
 STALL_SECONDS = 5.0
 """A file system that has not answered for so long is reported. A busy NFS server answers
 within a second or two; a user should see a dead one before the first alert fires."""
+UNSETTLED_SECONDS = 1.0
+"""How often a name is checked whose file is gone, unreadable or replaced: no event need come."""
 SLOW_SECONDS = 2.0
 """A local file system that once took so long is read in a thread from then on: a FUSE mount
 under an unlisted type, or a dying disk. A slice is 256 KiB, which any healthy disk reads in
@@ -44,6 +47,8 @@ class MountReader:
         self._at = Path()
         self._unfinished: dict[Tail, None] = {}
         self._backlog: dict[FollowedName, None] = {}
+        self._unsettled: dict[FollowedName, None] = {}
+        self._unsettled_at = -math.inf
         self._changes: list[Callable[[], None]] = []
         self._positions: list[FilePosition] = []
         self._joining: list[FollowedName] = []
@@ -179,7 +184,9 @@ class MountReader:
     def _add(self, entry: FollowedName) -> None:
         """Follow a name, also one that led to another file system for a while."""
         self._named_files.add(entry)
-        self._named_files.entries[entry.path].elsewhere = False
+        known = self._named_files.entries[entry.path]
+        known.elsewhere = False
+        self._backlog[known] = None
 
     def _leave(self, path: Path) -> None:
         """The name leads to another file system: its files here are retired."""
@@ -191,6 +198,10 @@ class MountReader:
         for entry in chosen:
             self._at = entry.path
             self._named_files.check(entry, now)
+            if entry.is_settled:
+                self._unsettled.pop(entry, None)
+            else:
+                self._unsettled[entry] = None
         yield from self._drain()
         turns = deque(entry for entry in chosen if entry.due())
         self._backlog = dict.fromkeys(turns)
@@ -222,6 +233,9 @@ class MountReader:
     def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[FollowedName, None]:
         entries, places = self._named_files.entries, self._named_files.places
         chosen = dict(self._backlog)
+        if now - self._unsettled_at >= UNSETTLED_SECONDS:
+            self._unsettled_at = now
+            chosen |= self._unsettled
         if paths is None:
             return chosen | dict.fromkeys(entries.values())
         for path in paths:

@@ -21,7 +21,7 @@ from ldlm_monitor.source.backlog import Recall, find_again
 from ldlm_monitor.source.file_identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.open_files import Descriptors, FollowedName, lingers
+from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName, lingers
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
@@ -38,8 +38,8 @@ class NamedFiles:
     """The followed names and their files.
 
     `places`: names by the resolved path of their file. `live`: the files being read, with
-    their names. `ready`: chunks to be returned by the next read. `open_files` bounds the
-    descriptors of idle files.
+    their names. `ready`: chunks to be returned by the next read. `open_files` bounds their
+    descriptors.
     """
 
     def __init__(self, journal: Journal, disk: Disk, open_files: int) -> None:
@@ -52,6 +52,7 @@ class NamedFiles:
         self.held = Descriptors(open_files)
         self._recalled: dict[FollowedName, tuple[float, float]] = {}
         self._ended: dict[Key, Tail] = {}
+        self._lingering: set[Tail] = set()
 
     def recall(self, now: float) -> None:
         """Resume the files from before a restart, all of them before a new file is begun."""
@@ -107,6 +108,8 @@ class NamedFiles:
         return [
             *(Known(position) for position in self.positions()),
             *(Known(position, gone=True) for position in before),
+            # logrotate compresses a log a day after it was renamed
+            *(Known(tail.position(), gone=True) for tail in self._ended.values()),
         ]
 
     def _recall(self, entry: FollowedName, now: float, *, gives_up: bool) -> None:
@@ -243,14 +246,9 @@ class NamedFiles:
         self, name: str, entry: FollowedName, descriptor: int, key: Key, generation: int
     ) -> Tail:
         return Tail(
-            name,
-            Path(os.path.realpath(entry.path)),
-            descriptor,
-            key,
-            generation=generation,
-            journal=self.journal,
-            disk=self.disk,
-        )
+            name, Path(os.path.realpath(entry.path)), descriptor, key,
+            generation=generation, journal=self.journal, disk=self.disk,
+        )  # fmt: skip
 
     def _assign(self, entry: FollowedName, tail: Tail) -> None:
         entry.tail = tail
@@ -277,12 +275,14 @@ class NamedFiles:
             if tail.unread and tail.finished:
                 tail.go_on(now)
             quiet = now - max(tail.retired_at, tail.splitter.grown)
-            if tail.unread or quiet < RETIRED_SECONDS:
+            is_one_too_many = len(entry.retired) > RETIRED_FILES or self.held.are_scarce
+            if tail.unread or (quiet < RETIRED_SECONDS and not is_one_too_many):
                 return
             if not tail.finished:
                 self.ready.append(tail.finish())
-            finished = sum(each.finished for _, each in self.live.values())
-            if lingers(names, quiet, finished - 1):
+                self._lingering.add(tail)
+            finished = sum(each.finished for each in self._lingering)
+            if not is_one_too_many and lingers(names, quiet, finished - 1):
                 return
         entry.retired.remove(tail)
         self._end(tail)
@@ -291,6 +291,7 @@ class NamedFiles:
         if not tail.finished:
             self.ready.append(tail.finish())
         self.held.forget(tail)
+        self._lingering.discard(tail)
         self.live.pop(tail.key, None)
         self._ended[tail.key] = tail
         if len(self._ended) > REMEMBERED_FILES:

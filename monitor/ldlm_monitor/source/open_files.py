@@ -1,5 +1,7 @@
 """Followed names, and the descriptors that stay open while their files do not grow."""
 
+import errno
+import resource
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,11 +10,19 @@ from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.tail import Tail
 
+OPEN_FILES = 4096
+OPEN_SHARE = 4
+"""Files get a quarter of the descriptors that the process may have, and no more than
+`OPEN_FILES`, which cost the system a few MiB. The rest is for HTTP, the databases, the
+watches of folders, and files that lost their names."""
 LINGER_SECONDS = 3600.0
 """How long a renamed file stays open without growth: longer than a usual evaluation, during
 which a trainer prints nothing."""
 LINGERING_FILES = 64
 """Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
+RETIRED_FILES = 8
+"""Of one name; older ones that are read to their end are closed at once. A name that leads to
+its ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +44,12 @@ class FollowedName:
     elsewhere: bool = False
     trouble: str = ""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it leads to one file that can be read; a name that is gone may stay so."""
+        found = self.lost or self.elsewhere or self.tail is not None
+        return found and not (self.retired or self.trouble or self.kept)
+
     def due(self) -> list[Tail]:
         """The files to read, in order: an old one to its end before the new one."""
         tails = self.retired if self.tail is None else [*self.retired, self.tail]
@@ -41,6 +57,9 @@ class FollowedName:
 
     def report(self, journal: Journal, error: OSError | InputError) -> None:
         """Note an error of a name, once until it changes."""
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            journal.exhausted()
+            return
         reason = (error.strerror if isinstance(error, OSError) else str(error.what)) or str(error)
         if reason != self.trouble:
             self.trouble = reason
@@ -73,6 +92,13 @@ def lingers(names: int, quiet: float, others: int) -> bool:
     return names > 0 and quiet < LINGER_SECONDS and others < LINGERING_FILES
 
 
+def affordable_files() -> int:
+    """How many files may stay open under the process's present limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = soft == resource.RLIM_INFINITY
+    return OPEN_FILES if unlimited else max(min(soft // OPEN_SHARE, OPEN_FILES), 1)
+
+
 class Descriptors:
     """The files with an open descriptor, the least recently used first."""
 
@@ -80,16 +106,26 @@ class Descriptors:
         self._limit = limit
         self._tails: dict[Tail, None] = {}
 
+    @property
+    def are_scarce(self) -> bool:
+        """Whether more files are open than should be."""
+        return len(self._tails) > self._limit
+
     def use(self, tail: Tail) -> None:
-        """Mark `tail` as just used; close the least recently used idle file over the limit."""
+        """Mark `tail` as just used; over the limit, close the least recently used named file.
+
+        One that is read to its end comes first: of another, what is unread is lost if the
+        file is deleted before it is opened again.
+        """
         self._tails.pop(tail, None)
+        if len(self._tails) >= self._limit:
+            idle = (each for each in self._tails if each.retired_at is None and not each.unread)
+            busy = (each for each in self._tails if each.retired_at is None)
+            resting = next(idle, None) or next(busy, None)
+            if resting is not None:
+                resting.close()
+                del self._tails[resting]
         self._tails[tail] = None
-        if len(self._tails) > self._limit:
-            for resting in self._tails:
-                if resting is not tail and resting.retired_at is None and not resting.unread:
-                    resting.close()
-                    del self._tails[resting]
-                    break
 
     def forget(self, tail: Tail) -> None:
         """Remove `tail` without closing it."""

@@ -5,6 +5,7 @@ from typing import BinaryIO
 
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frame_bytes, frames
+from ldlm_monitor.source.decode import pieces
 
 CHUNK_BYTES = 256 * 1024
 """One slice of a turn. Smaller slices scan slower, larger ones delay the other files."""
@@ -172,7 +173,7 @@ class Splitter:
 
 def split(stream: BinaryIO, splitter: Splitter) -> Iterator[Chunk]:
     """What a stream holds until it ends, in chunks of whole records; the last is `final`."""
-    while data := stream.read(CHUNK_BYTES):
+    for data in pieces(stream.read, CHUNK_BYTES):
         yield from splitter.feed(data, 0.0)
     yield splitter.finish()
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
+from ldlm_monitor.source.decode import is_decoded
 from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.journal import Journal
@@ -69,6 +70,8 @@ class Tail:
         self._journal = journal
         self.disk = disk
         self._modified = 0
+        self._is_decoded = is_decoded(descriptor)
+        self._decoded_at = (0, 0)
         self._checked = 0.0
         self._dirty = True
         self._blank = 0
@@ -155,17 +158,10 @@ class Tail:
         state = (splitter.file, splitter.offset, splitter.position, splitter.shown, place, nameless)
         if self._kept is None or self._kept[0] != state:
             kept = FilePosition(
-                self.name,
-                place,
-                *splitter.file,
-                splitter.offset,
-                splitter.line,
-                splitter.position,
-                *self.fingerprint.digests(),
-                nameless=nameless,
-                shown=splitter.shown,
-                checksum=self.fingerprint.checksum or Checksum(),
-            )
+                self.name, place, *splitter.file, splitter.offset, splitter.line,
+                splitter.position, *self.fingerprint.digests(), nameless=nameless,
+                shown=splitter.shown, checksum=self.fingerprint.checksum or Checksum(),
+            )  # fmt: skip
             self._kept = state, kept
         return self._kept[1]
 
@@ -175,9 +171,12 @@ class Tail:
         return self.fingerprint.fits(self.disk, descriptor)
 
     def see(self, status: os.stat_result, now: float) -> None:
-        """Update the file's size and mtime."""
+        """Store the file's size and mtime; count what a smaller size cut off as lost."""
         size, modified = status.st_size, status.st_mtime_ns
-        if size != self.size or modified != self._modified:
+        if self._is_decoded:  # reading finds how much it holds
+            self._dirty = self._dirty or (size, modified) != self._decoded_at
+            self._decoded_at = size, modified
+        elif size != self.size or modified != self._modified:
             if size < self.size:
                 self._journal.lost_bytes += self.unread
             self.size, self._modified = size, modified
@@ -197,6 +196,7 @@ class Tail:
         if stop is not None:
             wanted = min(wanted, stop - position)
         data = self.disk.pread(descriptor, wanted, position)
+        self._is_decoded = is_decoded(descriptor)
         # Checked after the read: if it holds now, it held during the read.
         if not self.same_content(descriptor):
             return [self._begin_again()]
@@ -208,6 +208,8 @@ class Tail:
         if at_end:
             self._blank = len(data) - len(written)
             self.size = max(self.size, position + len(data))
+        if self._is_decoded:
+            self.size = position + len(data) + (not at_end)
         if at_end or written.endswith((b"\n", b"\r")):
             data = written
         if not (framed or self.splitter.unfinished):
@@ -286,15 +288,13 @@ class Tail:
         return text
 
     def _begin_again(self) -> Chunk:
-        shrunk = self.size < self.splitter.position
         read = self.splitter.position
         self.before = self.position()
-        cut = self.splitter.cut_records
-        last = self.splitter.finish()
-        self._journal.cut(self.name, self.splitter.cut_records - cut)
+        last = self.finish()
+        self.finished = False
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
         self.fingerprint = self._nothing_read()
         self._blank = 0
         self._dirty = True
-        self._journal.rewritten(self.name, read, shrunk=shrunk)
+        self._journal.rewritten(self.name, read, shrunk=self.size < read)
         return last

@@ -12,7 +12,13 @@ Work = Callable[[sqlite3.Connection], T]
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Result codes (https://sqlite.org/rescode.html) of a file whose content is unusable."""
+_OUTSIDE = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
+)
+"""The file may be sound: the disk, its rights or another process are in the way."""
 _BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
+_TYPES = ("INTEGER", "REAL", "TEXT")  # of columns that are checked; BLOBs and the rest may vary
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +50,22 @@ class Database:
             except sqlite3.DatabaseError as error:
                 if not _of_the_file(error):
                     raise
-                self._go_on_in_memory(error)
+                if _primary(error) in _DAMAGED:
+                    self._begin_anew(error)
+                else:
+                    self._go_on_in_memory(error)
+                return _transact(self._connection, work)
+
+    def load(self, work: Work[T]) -> T:
+        """What `work` reads of a file that was just opened; one that it cannot read is set aside.
+
+        Whatever damage leads to in our own code must not end this start and every other.
+        """
+        try:
+            return self.run(work)
+        except Exception as error:  # noqa: BLE001 # a wrong type, a number beyond 64 bits, ...
+            with self._lock:
+                self._begin_anew(error)
                 return _transact(self._connection, work)
 
     def rows(self, query: str) -> list[Any]:
@@ -61,9 +82,8 @@ class Database:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # the owner alone
             try:
                 return self._connect()
-            except sqlite3.DatabaseError as error:
-                # SQLITE_ERROR: the schema does not fit the tables, which another version made.
-                if _primary(error) not in (*_DAMAGED, sqlite3.SQLITE_ERROR):
+            except Exception as error:  # UnicodeDecodeError: a damaged message
+                if isinstance(error, OSError) or _primary(error) in _OUTSIDE:
                     raise
                 self._move_aside(error)
                 return self._connect()
@@ -72,23 +92,34 @@ class Database:
             return _prepare(_connection(), self._schema)
 
     def _connect(self) -> sqlite3.Connection:
-        # The owner alone: the file contains log lines. SQLite gives -wal and -shm the same mode.
-        self._path.touch(mode=0o600)
+        if self._path.exists() and not self._path.is_file():
+            raise _damage("not a file")
+        self._path.touch(mode=0o600)  # it holds log lines; SQLite gives -wal and -shm its mode
         self._path.chmod(0o600)
         connection = _connection(str(self._path))
         try:
             if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                error = sqlite3.DatabaseError(damage)
-                error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-                raise error
+                raise _damage(damage)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            return _prepare(connection, self._schema)
-        except sqlite3.Error:
+            _prepare(connection, self._schema)
+            _check_types(connection)
+        except BaseException:
             connection.close()
             raise
+        return connection
 
-    def _move_aside(self, error: sqlite3.Error) -> None:
+    def _begin_anew(self, error: Exception) -> None:
+        self._connection.close()
+        try:
+            self._move_aside(error)
+        except OSError as problem:
+            self._log_memory(problem)
+            self._connection = _prepare(_connection(), self._schema)
+        else:
+            self._connection = self._open()
+
+    def _move_aside(self, error: Exception) -> None:
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.damaged-{number}")).exists():
             number += 1
@@ -129,16 +160,46 @@ def _of_the_file(error: sqlite3.Error) -> bool:
     return isinstance(error, sqlite3.OperationalError) or _primary(error) in _DAMAGED
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _damage(what: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _check_types(connection: sqlite3.Connection) -> None:
+    """Raises `sqlite3.DatabaseError` for a value that is not of its column's type.
+
+    SQLite stores any type in any column; STRICT tables need 3.37, which not every system has.
+    """
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+        wrong = " OR ".join(
+            f"typeof([{name}]) NOT IN ('{kind.lower()}', '{kind.lower() if required else 'null'}')"
+            for _, name, kind, required, *_ in columns
+            if kind in _TYPES
+        )
+        if wrong and connection.execute(f'SELECT 1 FROM "{table}" WHERE {wrong}').fetchone():
+            raise _damage(f"a value of {table} is not of its type")
+
+
+def _primary(error: Exception) -> int:
     """The primary result code: the low 8 bits of SQLite's extended code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _connection(name: str = ":memory:") -> sqlite3.Connection:
     """A connection without implicit transactions: `_transact` begins them, under the lock."""
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
+    # A flipped byte in a text is for its reader to notice, and no exception of SQLite's.
+    connection.text_factory = _text
+    return connection
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _prepare(connection: sqlite3.Connection, schema: str) -> sqlite3.Connection:

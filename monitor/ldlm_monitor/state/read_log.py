@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.records import Heartbeat, Record, from_json, to_json
+from ldlm_monitor.model.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
 from ldlm_monitor.state.database import Database
 
 Kind: TypeAlias = Literal["records", "peek", "final", "backlog", "skipped"]
@@ -53,6 +53,12 @@ row at the later time, which loses pauses shorter than the row and the order amo
 it. The start of an active alert is stored separately and is not affected."""
 MAX_OBSERVED = 10_000
 """Records of this host (the oldest are dropped first): a thousand looks of about ten each."""
+_ARRIVALS = (
+    "SELECT number, at, start, stop, line, kind, key FROM arrival"
+    " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
+)
+LATEST = 1e10
+"""Unix seconds of the year 2286, where they get an eleventh digit; a later arrival is damage."""
 
 
 class Arrival(NamedTuple):
@@ -92,7 +98,7 @@ class ReadLog:
         self._ended: set[str] = set()
         self.last = self._rows = 0
         self._prolonged: tuple[int, int, int] | None = None
-        database.run(self._load)
+        database.load(self._load)
 
     def note(self, chunks: Sequence[Chunk], at: float) -> None:
         """Store that `chunks` were read at `at` (Unix seconds); committed on return.
@@ -144,21 +150,27 @@ class ReadLog:
 
     def arrivals(self) -> list[Arrival]:
         """The reads of all files that are still followed, in the order of reading."""
-        rows = self._database.rows(
-            "SELECT number, at, start, stop, line, kind, key FROM arrival"
-            " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
-        )
-        found = []
-        for number, at, start, stop, line, kind, key in rows:
-            path, device, inode, generation = json.loads(key)
-            file = (device, inode, generation)
-            found.append(Arrival(at, path, file, start, stop, line, kind, number))
-        return found
+
+        def work(db: sqlite3.Connection) -> list[Arrival]:
+            found = []
+            for number, at, start, stop, line, kind, key in db.execute(_ARRIVALS):
+                if not (0 <= at < LATEST and 0 <= start <= stop < MAX_COUNT and line > 0):
+                    raise ValueError("the read log is damaged")
+                path, *file = json.loads(key)
+                found.append(Arrival(at, path, tuple(file), start, stop, line, kind, number))
+            return found
+
+        return self._database.load(work)
 
     def observed(self) -> list[ObservedRecords]:
-        """The stored records of this host, in the order in which they were judged."""
-        rows = self._database.rows("SELECT number, at, record FROM observed ORDER BY number")
-        return [ObservedRecords(number, at, from_json(text)) for number, at, text in rows]
+        """What this host reported, in the order in which it was judged."""
+        query = "SELECT number, at, record FROM observed ORDER BY number"
+        return self._database.load(
+            lambda db: [
+                ObservedRecords(number, at, from_json(text))
+                for number, at, text in db.execute(query)
+            ]
+        )
 
     def rename(self, path: str, before: FileId, after: FileId) -> None:
         """Move the rows of the file `before` to the file `after`, which has its content now."""
@@ -198,6 +210,9 @@ class ReadLog:
         self._rows, last = db.execute("SELECT count(*), max(number) FROM arrival").fetchone()
         (other,) = db.execute("SELECT max(number) FROM observed").fetchone()
         self.last = max(last or 0, other or 0)
+        highest = max([self.last, *self._ids.values()])
+        if highest >= MAX_COUNT or not all(map(_is_key, self._ids)):
+            raise ValueError("the read log is damaged")
 
     def _row(self, new: Arrival) -> _Row:
         """A new row; or, if the bytes continue the last row, that row's number and a later end."""
@@ -232,6 +247,15 @@ class ReadLog:
 def file_key(path: str, file: FileId) -> str:
     """A file and its identity as ASCII text, because a path need not be valid UTF-8."""
     return json.dumps([path, *file])
+
+
+def _is_key(text: str) -> bool:
+    """Whether a text is one of `file_key`."""
+    try:
+        path, *file = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(path, str) and [type(part) for part in file] == [int] * 3
 
 
 def _thin_out(db: sqlite3.Connection) -> int:

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -61,8 +62,9 @@ class StateStore:
     def __init__(self, path: Path) -> None:
         # A loss of power may undo the last commits: then more bytes are read and judged again.
         self._database = Database(path, _SCHEMA, durable=False)
-        for suffix in ("", "-wal", "-shm"):  # earlier versions wrote this file, as `checkpoint`
-            path.with_name(f"arrivals.sqlite{suffix}").unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm"):  # earlier versions wrote it, as `checkpoint`
+            with suppress(OSError):
+                path.with_name(f"arrivals.sqlite{suffix}").unlink()
         self.read_log = ReadLog(self._database)
         self._path = path
 
@@ -80,7 +82,8 @@ class StateStore:
 
     def load(self) -> State | None:
         """The last committed state; None on a first start. Unreadable fields get their default."""
-        kept = dict(self._database.rows("SELECT * FROM kept"))
+        query = "SELECT name, body FROM kept"
+        kept = self._database.load(lambda db: dict(db.execute(query).fetchall()))
         if not kept:
             return None
         if "clock" not in kept:

@@ -1,0 +1,291 @@
+"""Compressed and converted files, read as the text that they hold.
+
+These are the system's calls on files (`file_system.Disk` has them), where a descriptor of such
+a file gives decoded bytes and their number as its size. So every reader of a file gets text, and
+positions count decoded bytes. A file is recognised by its first bytes, whatever its name.
+
+A file is decoded forwards; what lies further back than `KEPT_BYTES` is decoded from the start
+again. A file that is being written is read as far as it can be decoded now.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ldlm_monitor.source.decoders import HEAD_BYTES, Form, form_of, is_begun
+from ldlm_monitor.text.format import byte_size
+
+PIECE_BYTES = 16 * 1024
+"""Read at once. What a damaged piece holds before the damage is lost; it is so much at most."""
+OUT_BYTES = 64 * 1024
+"""Decoded at once: a few KiB can decode to a GiB."""
+KEPT_BYTES = 64 * 1024
+"""Decoded bytes that stay for who reads back a little, such as a fingerprint."""
+DECODED_BYTES = 16 * 1024**3
+"""No more is decoded of a file: a minute's work, and far more than a log that is one."""
+WINDOW_BYTES = 1024
+"""Of the undecoded file, so much of its start and before the reading position is compared."""
+REMEMBERED_SIZES = 4096
+
+
+class _Stream:
+    """Decodes a file from its start; `trouble`: why nothing more can be decoded.
+
+    `read(size, offset)` gives undecoded bytes, after those that are `held`. `at`: how many of
+    them were read; `first` and `last`: their ends.
+    """
+
+    def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
+        self.at = 0
+        self.trouble = ""
+        self.first = self.last = b""
+        self._form = form
+        self._read = read
+        self._held = held
+        self._decoder = form.decoder()
+        self._left = DECODED_BYTES
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the end of the file is missing."""
+        return self._form.ends and self.at > 0 and not (self._decoder.eof or self.trouble)
+
+    def more(self) -> bytes:
+        """The next decoded bytes; none: there are no more for now."""
+        while not self.trouble:
+            if self._decoder.eof and not self._next_member():
+                break
+            raw = self._take() if self._decoder.needs_input else b""
+            if not raw and self._decoder.needs_input:
+                break
+            if found := self._decode(raw):
+                return found
+        return b""
+
+    def _decode(self, raw: bytes) -> bytes:
+        try:
+            found = self._decoder.decompress(raw, OUT_BYTES)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - each library has its own, bzip2 even OSError
+            self.trouble = f"damaged {self._form.name} near byte {self.at} ({error})"
+            return b""
+        self._left -= len(found)
+        if self._left < 0:
+            self.trouble = f"only the first {byte_size(DECODED_BYTES)} that it holds are read"
+            return b""
+        return found
+
+    def _take(self) -> bytes:
+        if self._held:
+            raw, self._held = self._held, b""
+            return raw
+        raw = self._read(PIECE_BYTES, self.at)
+        self.at += len(raw)
+        if len(self.first) < WINDOW_BYTES:
+            self.first = (self.first + raw)[:WINDOW_BYTES]
+        self.last = (self.last + raw)[-WINDOW_BYTES:]
+        return raw
+
+    def _next_member(self) -> bool:
+        """Begin what follows the end of a stream: writers append, and compress in parallel."""
+        raw = self._decoder.unused_data
+        while not (raw := raw.lstrip(b"\0")) or len(raw) < HEAD_BYTES:  # NULs fill tapes' blocks
+            piece = self._take()
+            if not piece:
+                break
+            raw += piece
+        if not raw:
+            return False
+        form = form_of(raw)
+        if form is None or form.name != self._form.name:
+            self.trouble = f"what follows the {self._form.name} before byte {self.at} is none"
+            return False
+        self._decoder = form.decoder()
+        self._held = raw
+        return True
+
+
+class _Text:
+    """What a file holds: a compressed one may hold containers' lines, or UTF-16."""
+
+    def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
+        self.file = _Stream(form, read, held)
+        self._inner: _Stream | None = None
+        self._is_known = not form.ends
+
+    def more(self) -> bytes:
+        """As `_Stream.more`."""
+        if self._inner is not None:
+            return self._inner.more()
+        found = self.file.more()
+        if found and not self._is_known:
+            self._is_known = True
+            form = form_of(found, compressed=False)
+            if form is not None:
+                self._inner = _Stream(form, lambda _size, _at: self.file.more(), found)
+                return self._inner.more()
+        return found
+
+
+class _DecodedFile:
+    """The decoded bytes of an open file, as a window that moves forwards."""
+
+    def __init__(self, descriptor: int, form: Form) -> None:
+        self._descriptor = descriptor
+        self._form = form
+        self._version = (-1, -1)
+        self.trouble = ""
+        self._restart()
+
+    def _restart(self) -> None:
+        self._text = _Text(self._form, self._raw)
+        self._window = bytearray()
+        self._start = 0
+        self._head = b""
+
+    def _raw(self, size: int, offset: int) -> bytes:
+        return os.pread(self._descriptor, size, offset)
+
+    def read(self, size: int, offset: int) -> bytes:
+        """At most `size` decoded bytes from `offset` on."""
+        if offset + size <= len(self._head):
+            return self._head[offset : offset + size]
+        if offset < self._start:
+            self._restart()
+        window, end = self._window, offset + size
+        while self._start + len(window) < end and (piece := self._text.more()):
+            if len(self._head) < WINDOW_BYTES:
+                self._head = (self._head + piece)[:WINDOW_BYTES]
+            window += piece
+            passed = min(max(offset - KEPT_BYTES - self._start, 0), len(window))
+            del window[:passed]
+            self._start += passed
+        at = offset - self._start
+        return bytes(window[at : at + size])
+
+    def is_same(self) -> bool:
+        """Whether the file still has the bytes that were decoded, where it has changed."""
+        status, seen = os.fstat(self._descriptor), self._text.file
+        version = status.st_size, status.st_mtime_ns
+        if version == self._version:
+            return True
+        self._version = version
+        window = self._raw(len(seen.last), seen.at - len(seen.last))
+        return window == seen.last and self._raw(len(seen.first), 0) == seen.first
+
+    def size(self) -> int:
+        """How many bytes it holds now, which decodes all of it; `trouble` says why not more."""
+        status = os.fstat(self._descriptor)
+        key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        if key not in _sizes:
+            text, size = _Text(self._form, self._raw), 0
+            while piece := text.more():
+                size += len(piece)
+            trouble = text.file.trouble
+            if text.file.is_cut:
+                trouble = f"its end is missing: the {self._form.name} is cut at byte {text.file.at}"
+            _sizes[key] = size, trouble
+            if len(_sizes) > REMEMBERED_SIZES:
+                del _sizes[next(iter(_sizes))]
+        size, self.trouble = _sizes[key]
+        return size
+
+
+_sizes: dict[tuple[int, int, int, int], tuple[int, str]] = {}
+_files: dict[int, _DecodedFile] = {}
+"""By descriptor. A descriptor is used by one thread at a time."""
+
+
+def open_decoded(path: Path, flags: int) -> int:
+    """open(2). Raises `OSError` also if the package that decodes the file is missing."""
+    descriptor = os.open(path, flags)
+    _files.pop(descriptor, None)  # of an earlier file
+    try:
+        _recognise(descriptor, os.pread(descriptor, HEAD_BYTES, 0))
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            os.close(descriptor)
+            raise
+        # A folder or a pipe: the caller says so.
+    return descriptor
+
+
+def close_decoded(descriptor: int) -> None:
+    """close(2)."""
+    _files.pop(descriptor, None)
+    os.close(descriptor)
+
+
+def read_decoded(descriptor: int, size: int, offset: int) -> bytes:
+    """pread(2)."""
+    file = _current(descriptor)
+    if file is None:
+        data = os.pread(descriptor, size, offset)
+        if offset or not _recognise(descriptor, data):
+            waits = not offset and data and is_begun(data)
+            return b"" if waits and os.fstat(descriptor).st_size == len(data) else data
+        file = _files[descriptor]
+    return file.read(size, offset)
+
+
+def fstat_decoded(descriptor: int) -> os.stat_result:
+    """fstat(2), with the number of decoded bytes as the size."""
+    status, file = os.fstat(descriptor), _current(descriptor)
+    if file is None:
+        return status
+    fields = list(status)
+    fields[6] = file.size()
+    times = {name: getattr(status, name) for name in ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")}
+    return os.stat_result(fields, times | {"st_mtime": status.st_mtime})
+
+
+def seek_decoded(descriptor: int, offset: int, how: int) -> int:
+    """lseek(2); a decoded file has no holes that could be found."""
+    if descriptor in _files:
+        raise OSError(errno.EINVAL, "not in a decoded file")
+    return os.lseek(descriptor, offset, how)
+
+
+def is_decoded(descriptor: int) -> bool:
+    """Whether its bytes are not those of the file."""
+    return descriptor in _files
+
+
+def trouble(descriptor: int) -> str:
+    """Why a file held no more when its size was asked for; empty if it was whole."""
+    file = _files.get(descriptor)
+    return "" if file is None else file.trouble
+
+
+def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
+    """The decoded bytes of a stream that `read(size)` reads, as they come."""
+    head = read(size)
+    form = form_of(head)
+    if form is not None:
+        text = _Text(form, lambda _size, _at: read(size), head)
+        while piece := text.more():
+            yield piece
+        return
+    while head:
+        yield head
+        head = read(size)
+
+
+def _current(descriptor: int) -> _DecodedFile | None:
+    """The decoder of a file, unless the file was rewritten, perhaps in another form."""
+    file = _files.get(descriptor)
+    if file is not None and not file.is_same():
+        del _files[descriptor]
+        return None
+    return file
+
+
+def _recognise(descriptor: int, head: bytes) -> bool:
+    form = form_of(head)
+    if form is not None:
+        _files[descriptor] = _DecodedFile(descriptor, form)
+    return form is not None

@@ -1,0 +1,149 @@
+"""The forms of compressed and converted files: how each begins, and what decodes it.
+
+gzip (RFC 1952), xz (its .xz file format), bzip2, Zstandard (RFC 8878), the UTF-16 that
+PowerShell's `>` writes, and what container engines write around each line: `containers`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import errno
+import lzma
+import re
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from ldlm_monitor.source.containers import CriLines, DockerLines
+
+DICTIONARY_BYTES = 128 * 1024 * 1024
+"""What a decoder may need: `xz -9` takes 65 MiB, `zstd --long` 128 MiB. A file that asks for
+more is damaged, or made to exhaust memory."""
+_BZIP2_BYTES = 10
+HEAD_BYTES = 64
+"""The form is known by so many bytes: a container's time and stream take the most."""
+
+
+class Decoder(Protocol):
+    """The interface of the standard library's incremental decompressors."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the compressed stream has ended."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether nothing more can be decoded without further bytes."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What stands behind the end of the stream."""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """The next decoded bytes, at most `max_length` where the form compresses."""
+
+
+class _Gzip:
+    """zlib's decompressor with the interface of the other ones."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)
+        self._is_full = False
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not (self._is_full or self._inner.unconsumed_tail)
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        found = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        self._is_full = len(found) == max_length
+        return found
+
+
+class _Utf16:
+    """UTF-16 with a byte order mark; half a character waits for its other half."""
+
+    eof = False
+    needs_input = True
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._inner = codecs.getincrementaldecoder("utf-16")("replace")
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        del max_length  # UTF-8 has at most half as many bytes again
+        return self._inner.decode(data).encode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of files. `ends`: a whole file has an end, so that a cut one can be recognised."""
+
+    name: str
+    head: re.Pattern[bytes]
+    decoder: Callable[[], Decoder]
+    ends: bool = True
+
+
+def _new_zstd() -> Decoder:
+    """From Python's own module from 3.14 on, else from its backport."""
+    module = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    try:
+        decoder: Decoder = import_module(module).ZstdDecompressor()
+    except ImportError as error:
+        needed = "Zstandard needs the package backports.zstd, which is not installed"
+        raise OSError(errno.ENOTSUP, needed) from error
+    return decoder
+
+
+def _new_xz() -> Decoder:
+    return lzma.LZMADecompressor(memlimit=DICTIONARY_BYTES)
+
+
+_COMPRESSED = (
+    Form("gzip", re.compile(rb"\x1f\x8b\x08"), _Gzip),
+    Form("xz", re.compile(rb"\xfd7zXZ\0"), _new_xz),
+    Form("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
+    # The second is a frame to be skipped, with which parallel compressors begin.
+    Form("zstd", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _new_zstd),
+)
+_CONVERTED = (
+    Form("UTF-16", re.compile(rb"\xff\xfe(?!\0\0)|\xfe\xff"), _Utf16, ends=False),
+    Form("docker", DockerLines.HEAD, DockerLines, ends=False),
+    Form("CRI", CriLines.HEAD, CriLines, ends=False),
+)
+_FIRST_BYTES = frozenset(b"\x1f\xfdB\x28\xff\xfe{0123456789" + bytes(range(0x50, 0x60)))
+"""How a file of one of the forms begins: most logs are known not to be one by a byte."""
+
+
+def remedy(error: OSError) -> str:
+    """How a file that cannot be read may be made readable."""
+    missing = error.errno == errno.ENOTSUP
+    return "pip install backports.zstd" if missing else "check its permissions"
+
+
+def form_of(head: bytes, *, compressed: bool = True) -> Form | None:
+    """The form of a file that begins with `head`; None: it is what it holds."""
+    if not head or head[0] not in _FIRST_BYTES:
+        return None
+    forms = (*_COMPRESSED, *_CONVERTED) if compressed else _CONVERTED
+    return next((form for form in forms if form.head.match(head)), None)
+
+
+def is_begun(head: bytes) -> bool:
+    """Whether a file that has no more than this so far may become one of a form."""
+    starts = (b"\x1f\x8b\x08", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
+    is_bzip2 = head.startswith(b"BZh") and len(head) < _BZIP2_BYTES
+    return is_bzip2 or any(start.startswith(head) and head < start for start in starts)
