@@ -38,7 +38,7 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
     `now`: Unix seconds. `seconds`: the time within which the ranks must answer.
     """
     until = time.monotonic() + seconds
-    found = _running(case)
+    found = [page for page in pages(host_events.folders(case)) if page.status == "running"]
     here = [page for page in found if is_process(page)][:MAX_ASKED]
     with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
         asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
@@ -52,13 +52,11 @@ def beats(case: ProbeCandidate) -> list[Heartbeat]:
     """The heartbeats of a run's ranks; pages older than its last step are an earlier launch's."""
     return [
         page.record(case.run)
-        for page in _running(case)
-        if page.step >= 0 and page.time >= case.last_progress_at - SKEW_SECONDS
+        for page in pages(host_events.folders(case))
+        if page.status == "running"
+        and page.step >= 0
+        and page.time >= case.last_progress_at - SKEW_SECONDS
     ]
-
-
-def _running(case: ProbeCandidate) -> list[Page]:
-    return [page for page in pages(host_events.folders(case)) if page.status == "running"]
 
 
 def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:

@@ -42,6 +42,8 @@ _PROCESS = re.compile(
 _LAUNCHED = re.compile(r"(\d{1,9}) ranks? ha(?:s|ve) launched up to operation (\d{1,19})")
 _COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,32})\) (\S{1,40})")
 
+_NO_ERROR = (0, 7)  # ncclSuccess, ncclInProgress
+
 
 class RasError(OSError):
     """No RAS listens there, or it does not answer in time."""
@@ -52,10 +54,6 @@ class _Status(msgspec.Struct):
     considered_dead: bool = False
     async_error: int = 0
     abort_flag: bool = False
-
-    @property
-    def failed(self) -> bool:
-        return self.abort_flag or self.async_error not in (0, 7)  # ncclSuccess, ncclInProgress
 
 
 class _RasRank(msgspec.Struct):
@@ -153,7 +151,7 @@ def _accused(communicator: _Communicator) -> Iterator[tuple[_RasRank, str]]:
     launched = [sum(rank.collective_counts.values()) for rank in communicator.ranks]
     usual = median_high(launched or [0])
     for rank, count in zip(communicator.ranks, launched, strict=True):
-        if rank.status.failed:
+        if rank.status.abort_flag or rank.status.async_error not in _NO_ERROR:
             yield rank, "failed"
         if count < usual:
             yield rank, "behind"
