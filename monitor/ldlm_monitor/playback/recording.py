@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from gzip import BadGzipFile, GzipFile
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -124,7 +125,7 @@ class Recorder:
         self._is_flushed = False
         self._flushed_at = self._marked_at = now
         try:
-            self._file: BinaryIO | None = open(path, "xb", opener=_private)  # noqa: SIM115
+            self._file: BinaryIO | None = open(path, "xb", opener=partial(os.open, mode=0o600))  # noqa: SIM115
         except FileExistsError:
             raise UsageError(
                 "is there already", where=str(path), remedy="name a new file with --record"
@@ -208,10 +209,6 @@ class Recorder:
                 each.close()
         self._file = None
         log.warning("%s: %s; the recording ends here", plain(str(self._path)), why)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def is_recording(path: Path) -> bool:
