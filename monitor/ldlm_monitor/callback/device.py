@@ -213,8 +213,6 @@ def find(nvml: Any, local_rank: int) -> Any | None:
         names = None if visible is None else [part.strip() for part in visible.split(",")]
         # `%`: a launcher may make only its own GPU visible to each rank.
         chosen = str(local_rank) if names is None else names[local_rank % len(names)]
-        if not chosen:
-            return None
         if chosen.isdigit():
             return nvml.nvmlDeviceGetHandleByIndex(int(chosen))
         return nvml.nvmlDeviceGetHandleByUUID(chosen)
