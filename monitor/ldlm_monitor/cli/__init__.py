@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from ldlm_monitor import __version__
 from ldlm_monitor.cli import (
@@ -41,6 +41,8 @@ app = App(
     version_flags=["--version", "-V"],
     usage="Usage: ldlm-monitor [FLAGS] FILE_OR_GLOB...\n       ldlm-monitor COMMAND [FLAGS] ...",
     help_format="plaintext",
+    # No --no- forms, and one value for each flag: the next word may be a file.
+    default_parameter=Parameter(negative="", consume_multiple=False),
     result_action="return_value",  # not exit: `main` flushes stdout first
     suppress_keyboard_interrupt=False,  # `main` has an exit code for it
 )

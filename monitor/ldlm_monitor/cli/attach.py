@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import ScreenFlags, settings
 from ldlm_monitor.cli.follow import require_terminal, show_screen
@@ -23,10 +21,10 @@ def attach(
     url: str,
     /,
     *,
-    token_file: Annotated[Path | None, Parameter(negative="")] = None,
+    token_file: Path | None = None,
     username: str | None = None,
-    password_file: Annotated[Path | None, Parameter(negative="")] = None,
-    ca_file: Annotated[Path | None, Parameter(negative="")] = None,
+    password_file: Path | None = None,
+    ca_file: Path | None = None,
     flags: ScreenFlags | None = None,
 ) -> int:
     """Shows the screen of a monitor that runs elsewhere; the monitor runs on when it is closed.

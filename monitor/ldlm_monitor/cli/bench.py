@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
 GRACE_SECONDS = 10.0  # as `docker stop` waits after SIGTERM by default
-_Switch = Parameter(negative="")  # no --no- form
 _Positive = Parameter(validator=Number(gt=0))
 
 
@@ -27,11 +26,11 @@ def bench(
     steps: Annotated[int | None, _Positive] = None,
     seconds: Annotated[float | None, _Positive] = None,
     grace: Annotated[float, Parameter(validator=Number(gte=0))] = GRACE_SECONDS,
-    also: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)] = (),
+    also: tuple[str, ...] = (),
     out: Path | None = None,
-    replace: Annotated[bool, _Switch] = False,
-    quiet: Annotated[bool, _Switch] = False,
-    list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    replace: bool = False,
+    quiet: bool = False,
+    list_: Annotated[bool, Parameter(name="--list")] = False,
     state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:

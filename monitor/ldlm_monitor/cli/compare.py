@@ -10,25 +10,22 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ldlm_monitor.cli.flags import InputFlags, settings, write_file
+from ldlm_monitor.cli.flags import Companions, InputFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
 
 _Confidence = Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))]
 """Below 0.5 intervals miss the true value more often than not; the default, 0.95, is usual."""
-_Repeated = Parameter(negative="", consume_multiple=False)  # one value for each flag
 
 
 def compare(
     *runs: str,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
     plot: Path | None = None,
-    target: Annotated[tuple[str, ...] | None, _Repeated] = None,
-    at: Annotated[tuple[str, ...], _Repeated] = (),
+    target: tuple[str, ...] | None = None,
+    at: tuple[str, ...] = (),
     warm_up: str | None = None,
     confidence: _Confidence = 0.95,
-    companions: Annotated[
-        bool | None, Parameter(name="--companions", negative="--no-companions")
-    ] = None,
+    companions: Companions = None,
     state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:

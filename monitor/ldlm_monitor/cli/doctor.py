@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 def doctor(
     *paths: str,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_: Annotated[bool, Parameter(name="--json")] = False,
     sarif: Path | None = None,
-    check: Annotated[bool, Parameter(negative="")] = False,
-    fix: Annotated[bool, Parameter(negative="")] = False,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
-    rollback: Annotated[bool, Parameter(negative="")] = False,
+    check: bool = False,
+    fix: bool = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
+    rollback: bool = False,
     live: int | None = None,
-    advice: Annotated[bool, Parameter(negative="")] = False,
+    advice: bool = False,
     flags: DoctorFlags | None = None,
 ) -> int:
     """Audits launch scripts, configurations and trainer code for known dangerous settings.

@@ -37,7 +37,7 @@ def replay(
     *files: str,
     form: Annotated[Literal["text", "json"], Parameter(name="--format")] = "text",
     truth: Path | None = None,
-    tui: Annotated[bool, Parameter(negative="")] = False,
+    tui: bool = False,
     speed: _Speed | None = None,
     flags: ReplayFlags | None = None,
 ) -> int:
