@@ -29,18 +29,12 @@ def attach(
 ) -> int:
     """Shows the screen of a monitor that runs elsewhere; the monitor runs on when it is closed.
 
-    Parameters
-    ----------
-    url
-        Its address, such as http://127.0.0.1:9847; the monitor logs it when it starts.
-    token_file
-        A file with a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
-    username
-        A user of that monitor, with --password-file.
-    password_file
-        A file with the user's password.
-    ca_file
-        Certificates (PEM) to trust instead of the system's.
+    Args:
+        url: Its address, such as http://127.0.0.1:9847; the monitor logs it when it starts.
+        token_file: A file with a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
+        username: A user of that monitor, with --password-file.
+        password_file: A file with the user's password.
+        ca_file: Certificates (PEM) to trust instead of the system's.
     """
     is_served = "TEXTUAL_DRIVER" in os.environ  # as textual-serve sets it, see `web`
     if not is_served:

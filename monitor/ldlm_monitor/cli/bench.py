@@ -38,31 +38,19 @@ def bench(
 
     Exits with the command's code, or with 0 if a limit stopped it.
 
-    Parameters
-    ----------
-    command
-        The command and its arguments, after --.
-    name
-        Name of the record, by which `compare` finds it.
-    steps
-        Stop this many steps after the first one logged.
-    seconds
-        Stop after so many seconds.
-    grace
-        Seconds from SIGTERM to SIGKILL when a limit stops it.
-    also
-        A file, folder or quoted glob that it writes numbers into; repeatable. A
-        training_log.jsonl near it is found.
-    out
-        Keep the record in this folder instead.
-    replace
-        Overwrite a record of that name.
-    quiet
-        Do not show the command's output.
-    list_
-        List the records that are kept.
-    state_dir
-        Where records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
+    Args:
+        command: The command and its arguments, after --.
+        name: Name of the record, by which `compare` finds it.
+        steps: Stop this many steps after the first one logged.
+        seconds: Stop after so many seconds.
+        grace: Seconds from SIGTERM to SIGKILL when a limit stops it.
+        also: A file, folder or quoted glob that it writes numbers into; repeatable. A
+            training_log.jsonl near it is found.
+        out: Keep the record in this folder instead.
+        replace: Overwrite a record of that name.
+        quiet: Do not show the command's output.
+        list_: List the records that are kept.
+        state_dir: Where records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
     from ldlm_monitor.analysis.bench.bench import bench as run
     from ldlm_monitor.analysis.bench.bench import listed, summary

@@ -31,28 +31,18 @@ def compare(
 ) -> int:
     """Compares runs: pace, memory, losses, each with a confidence interval and a verdict.
 
-    Parameters
-    ----------
-    runs
-        The baseline, then what is compared with it: a log, a folder of one run, a quoted
-        glob, or the name of a bench record.
-    json
-        One JSON object instead of the table.
-    plot
-        Draw losses and throughput of all runs over each other into this file: .svg.
-    target
-        What should change by how much, such as speed=+30% or memory=-35%; repeatable. The
-        word none checks nothing (default: speed=+25% and memory=-30%).
-    at
-        Also compare losses at this step (500) or time (30min); repeatable.
-    warm_up
-        Leave out this start of each run: a share (10%) or steps (50) (default: detected).
-    confidence
-        Share of the intervals that should contain the true value.
-    companions
-        Read also what belongs to a log, such as its training_log.jsonl (default: yes).
-    state_dir
-        Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
+    Args:
+        runs: The baseline, then what is compared with it: a log, a folder of one run, a quoted
+            glob, or the name of a bench record.
+        json: One JSON object instead of the table.
+        plot: Draw losses and throughput of all runs over each other into this file: .svg.
+        target: What should change by how much, such as speed=+30% or memory=-35%; repeatable. The
+            word none checks nothing (default: speed=+25% and memory=-30%).
+        at: Also compare losses at this step (500) or time (30min); repeatable.
+        warm_up: Leave out this start of each run: a share (10%) or steps (50) (default: detected).
+        confidence: Share of the intervals that should contain the true value.
+        companions: Read also what belongs to a log, such as its training_log.jsonl (default: yes).
+        state_dir: Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
     from ldlm_monitor.analysis.compare.comparison import compare as compared
     from ldlm_monitor.analysis.compare.learned import point_of

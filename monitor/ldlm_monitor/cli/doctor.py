@@ -36,26 +36,17 @@ def doctor(
 
     Exits with 3 where something is found at or above --fail-on.
 
-    Parameters
-    ----------
-    paths
-        Files, or folders that are searched for what concerns a training.
-    json_
-        Print the findings as JSON.
-    sarif
-        Also write the findings to this file as SARIF 2.1.0; - is standard output.
-    check
-        For CI: a line for each finding, nothing is changed.
-    fix
-        Make the edits that are safe: shows them, asks, and keeps the original files.
-    yes
-        Do not ask.
-    rollback
-        Undo the last fix, byte for byte.
-    live
-        Audit the environment and the options of this running process.
-    advice
-        Also list settings that would help after a failure and that launch scripts leave unset.
+    Args:
+        paths: Files, or folders that are searched for what concerns a training.
+        json_: Print the findings as JSON.
+        sarif: Also write the findings to this file as SARIF 2.1.0; - is standard output.
+        check: For CI: a line for each finding, nothing is changed.
+        fix: Make the edits that are safe: shows them, asks, and keeps the original files.
+        yes: Do not ask.
+        rollback: Undo the last fix, byte for byte.
+        live: Audit the environment and the options of this running process.
+        advice: Also list settings that would help after a failure and that launch scripts leave
+            unset.
     """
     fail_on = settings(flags).fail_on
     _refuse_contradictions(paths, live=live, check=check, fix=fix, rollback=rollback, yes=yes)

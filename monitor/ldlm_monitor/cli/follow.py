@@ -24,10 +24,8 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
 
     Serves Prometheus metrics, too. Write ./report for a file that has a command's name.
 
-    Parameters
-    ----------
-    files
-        Files, folders or quoted globs; - is standard input.
+    Args:
+        files: Files, folders or quoted globs; - is standard input.
     """
     found = settings_for_inputs(flags, files)
     if found.once:

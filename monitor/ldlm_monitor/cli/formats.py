@@ -31,12 +31,9 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     Every example must give exactly the values beside it; no counter-example may match.
     For each log, prints what `parse --stats` does, and the first samples of the file's format.
 
-    Parameters
-    ----------
-    file
-        The definition file, in YAML.
-    logs
-        Logs to try it on: files, folders or globs; - is standard input.
+    Args:
+        file: The definition file, in YAML.
+        logs: Logs to try it on: files, folders or globs; - is standard input.
     """
     from ldlm_monitor.parse import Parser, load_formats
 
@@ -85,11 +82,9 @@ def _values(sample: Sample) -> str:
 def listed(*files: Path, flags: InputFlags | None = None) -> int:
     """Lists the formats: name, whether a real log confirmed it, what it knows, its source.
 
-    Parameters
-    ----------
-    files
-        Definition files; none: the packaged ones, and those that --formats or the
-        configuration names.
+    Args:
+        files: Definition files; none: the packaged ones, and those that --formats or the
+            configuration names.
     """
     from ldlm_monitor.parse import READERS, load_formats, packaged_formats
     from ldlm_monitor.text.sanitize import plain, shorten

@@ -38,15 +38,11 @@ def parse(
 ) -> int:
     """Prints typed records, one JSON object a line.
 
-    Parameters
-    ----------
-    files
-        Files, folders or globs; - is standard input.
-    stats
-        Print statistics of each file instead: formats, the share of lines that gave records,
-        and lines that look like metrics but gave none.
-    form
-        With --stats: text (default), or json, an object a file.
+    Args:
+        files: Files, folders or globs; - is standard input.
+        stats: Print statistics of each file instead: formats, the share of lines that gave records,
+            and lines that look like metrics but gave none.
+        form: With --stats: text (default), or json, an object a file.
     """
     from ldlm_monitor.model.records import to_json
     from ldlm_monitor.parse import Parser

@@ -43,19 +43,13 @@ def replay(
 ) -> int:
     """Prints every alert transition that these logs would have caused; tries out --rules.
 
-    Parameters
-    ----------
-    files
-        Files, folders or globs; - is standard input.
-    form
-        text: a line a transition; json: an object a line (with --truth: one object).
-    truth
-        JSON file that says what happened in each log: prints recall, precision and time
-        to detect instead. Each log is judged as a run of its own, without companions.
-    tui
-        Play them on the screen instead; FILE may also be what --record wrote.
-    speed
-        With --tui: seconds of the logs in one second (default: all of it in two minutes).
+    Args:
+        files: Files, folders or globs; - is standard input.
+        form: text: a line a transition; json: an object a line (with --truth: one object).
+        truth: JSON file that says what happened in each log: prints recall, precision and time to
+            detect instead. Each log is judged as a run of its own, without companions.
+        tui: Play them on the screen instead; FILE may also be what --record wrote.
+        speed: With --tui: seconds of the logs in one second (default: all of it in two minutes).
     """
     if truth is not None and flags is not None and flags.companions:
         raise UsageError(
@@ -91,10 +85,8 @@ def replay(
 def demo(*, speed: _Speed = SPEED, flags: ScreenFlags | None = None) -> int:
     """Plays three recorded trainings: a NaN, a slow rank, and one that hangs.
 
-    Parameters
-    ----------
-    speed
-        Seconds of the trainings in one second; < and > change it.
+    Args:
+        speed: Seconds of the trainings in one second; < and > change it.
     """
     with as_file(files_of("ldlm_monitor") / "playback" / RECORDING) as recording:
         return _play(settings(flags), recording, name="demo", speed=speed)

@@ -28,12 +28,9 @@ def report(
 ) -> int:
     """Prints the health report of a run, and exits with 3 where its health is bad.
 
-    Parameters
-    ----------
-    files
-        Files, folders or globs; - is standard input.
-    output
-        Write to this file instead: .html (one page, with charts), .md, .json or .txt.
+    Args:
+        files: Files, folders or globs; - is standard input.
+        output: Write to this file instead: .html (one page, with charts), .md, .json or .txt.
     """
     found = settings_for_inputs(flags, files, once=True)
     if output is None:

@@ -20,10 +20,8 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
 
     Every problem is one line that names file, group, rule, and the place in its expression.
 
-    Parameters
-    ----------
-    files
-        Rule files or folders of them; none: those that --rules or the configuration names.
+    Args:
+        files: Rule files or folders of them; none: those that --rules or the configuration names.
     """
     from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.promql import parse
@@ -46,10 +44,8 @@ def test(*files: Path) -> int:
 
     Prints SUCCESS for a file, or the expected and the actual results.
 
-    Parameters
-    ----------
-    files
-        Test files, such as rules/default.test.yml, or folders of *.test.yml.
+    Args:
+        files: Test files, such as rules/default.test.yml, or folders of *.test.yml.
     """
     if not files:
         raise UsageError("no file is named", where="rules test FILE", remedy="try rules/*.test.yml")
@@ -99,10 +95,8 @@ def _test_files(paths: Sequence[Path]) -> list[Path]:
 def listed(*files: Path, flags: RuleFlags | None = None) -> int:
     """Lists the rules: alert, severity, how long it must hold, and its file.
 
-    Parameters
-    ----------
-    files
-        Rule files or folders of them; none: those that --rules or the configuration names.
+    Args:
+        files: Rule files or folders of them; none: those that --rules or the configuration names.
     """
     from ldlm_monitor.alerts import AlertRule, load_rules
     from ldlm_monitor.promql import parse
