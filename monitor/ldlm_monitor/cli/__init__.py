@@ -96,31 +96,28 @@ def _outcome(error: Exception) -> tuple[str, int]:
         case BrokenPipeError():
             _abandon_output()
             return "", 0
-        case OSError():
-            return _refused(error)
+        case OSError() if (refusal := _refusal(error)) is not None:
+            return _one_line(refusal), refusal.exit_code
         case _:
             return _bug(error), LdlmError.exit_code
 
 
-def _refused(error: OSError) -> tuple[str, int]:
-    """As `_outcome`, for an error of a user's file or of the output; any other is a bug."""
+def _refusal(error: OSError) -> UsageError | None:
+    """An error of a user's file or of the output in the user's terms; None: any other is a bug."""
     if isinstance(error, _FILE_ERRORS) and error.filename is not None:
-        place = os.fsdecode(error.filename)
-        refusal: UsageError = InputError(
+        return InputError(
             f"cannot be read ({error.strerror})",
-            where=place,
+            where=os.fsdecode(error.filename),
             remedy="check that it is there and that you may read it",
         )
-    elif error.filename is None and error.errno in _OUTPUT_ERRORS:
+    if error.filename is None and error.errno in _OUTPUT_ERRORS:
         _abandon_output()
-        refusal = UsageError(
+        return UsageError(
             f"cannot be written ({error.strerror})",
             where="standard output",
             remedy="make room, or write elsewhere",
         )
-    else:
-        return _bug(error), LdlmError.exit_code
-    return _one_line(refusal), refusal.exit_code
+    return None
 
 
 def _abandon_output() -> None:

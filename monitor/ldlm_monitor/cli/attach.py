@@ -77,11 +77,9 @@ def tls(configured: Attach) -> ssl.SSLContext | None:
 
     from ldlm_monitor.config.receivers import check_mode
 
-    context = ssl.create_default_context()
     where = f"attach.ca_file: {configured.ca_file}"
     try:
-        if configured.ca_file is not None:
-            context = ssl.create_default_context(cafile=str(configured.ca_file))
+        context = ssl.create_default_context(cafile=configured.ca_file)
         if configured.cert_file is not None:
             where = f"attach.cert_file: {configured.cert_file}"
             if (key := configured.key_file) is not None:

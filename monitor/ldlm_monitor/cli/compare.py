@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -81,14 +81,9 @@ def _warm_up(text: str | None) -> float | None:
     """A share (below 1), or a number of steps; None if not given. Raises `UsageError`."""
     if text is None:
         return None
-    share = text.strip().endswith("%")
-    try:
-        value = float(text.strip().removesuffix("%")) / (100 if share else 1)
-    except ValueError:
-        value = -1.0
-    whole = math.isfinite(value) and (share or value == int(value))
-    if not whole or value < 0 or (share and value >= 1):
+    found = re.fullmatch(r"(\d+)|(\d{1,2}(?:\.\d*)?)%", text.strip())
+    if found is None:
         raise UsageError(
             f'cannot read "{text}"', where="--warm-up", remedy="write a share (10%) or steps (50)"
         )
-    return value
+    return float(found[1]) if found[1] else float(found[2]) / 100

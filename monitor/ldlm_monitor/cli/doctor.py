@@ -89,18 +89,15 @@ _PACKAGES = frozenset({"ldlm_doctor", "tree_sitter", "tree_sitter_bash"})
 def _refuse_contradictions(
     paths: Sequence[str], *, live: int | None, check: bool, fix: bool, rollback: bool, yes: bool
 ) -> None:
-    if not paths and live is None:
-        raise UsageError("nothing to look at", where="doctor", remedy="name a folder or a file")
-    if fix + check + rollback > 1:
-        raise UsageError(
-            "--check, --fix and --rollback exclude each other", where="doctor", remedy="choose one"
-        )
-    if yes and not fix:
-        raise UsageError("--yes is for --fix", where="doctor", remedy="add --fix, or leave it out")
-    if (fix or rollback) and not paths:
-        raise UsageError(
-            "a process has no files to change", where="doctor --live", remedy="name a folder"
-        )
+    several = "--check, --fix and --rollback exclude each other"
+    for wrong, what, remedy in (
+        (not paths and live is None, "nothing to look at", "name a folder or a file"),
+        (fix + check + rollback > 1, several, "choose one"),
+        (yes and not fix, "--yes is for --fix", "add --fix, or leave it out"),
+        ((fix or rollback) and not paths, "a process has no files to change", "name a folder"),
+    ):
+        if wrong:
+            raise UsageError(what, where="doctor", remedy=remedy)
 
 
 def _require_packages() -> None:
@@ -160,8 +157,7 @@ def _agreed(files: str) -> bool:
             "there is nobody to ask", where="doctor --fix", remedy="add --yes to make these changes"
         )
     sys.stdout.flush()
-    sys.stderr.write(f"Change {files}? [y/N] ")
-    sys.stderr.flush()
+    print(f"Change {files}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -17,17 +17,12 @@ from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import FailOn, Settings
-    from ldlm_monitor.model.view import Health, Snapshot
+    from ldlm_monitor.model.view import Snapshot
 
 UNHEALTHY = 3
 """Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
-_WORST_ALLOWED: dict[FailOn, Health] = {
-    "warning": "HEALTHY",
-    "error": "WARNING",
-    "critical": "UNHEALTHY",
-    "never": "CRITICAL",
-}
-"""The worst health that exits with 0, by --fail-on."""
+_FAIL_ON: tuple[FailOn, ...] = ("warning", "error", "critical", "never")
+"""By the index in HEALTH of the worst health that exits with 0."""
 DASH = "\0-"
 """Replaces the argument `-`, which cyclopts would parse as a flag; no argument contains a NUL."""
 Companions: TypeAlias = Annotated[bool | None, Parameter(negative="--no-companions")]
@@ -163,10 +158,11 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     """UNHEALTHY if any run's health is as bad as `fail_on`, or worse; otherwise 0."""
-    from ldlm_monitor.report.alerts import HEALTHS, worst_health
+    from ldlm_monitor.report.alerts import worst_health
+    from ldlm_monitor.run.fleet import HEALTH
 
-    worst = HEALTHS.index(worst_health(snapshot))
-    return UNHEALTHY if worst > HEALTHS.index(_WORST_ALLOWED[fail_on]) else 0
+    worst = HEALTH.index(worst_health(snapshot))
+    return UNHEALTHY if worst > _FAIL_ON.index(fail_on) else 0
 
 
 def write_file(path: Path, text: str, flag: str) -> None:

@@ -12,6 +12,7 @@ from cyclopts import App
 from ldlm_monitor.cli.flags import InputFlags, settings
 from ldlm_monitor.cli.parse import inputs, statistics, understood
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.text.format import counted, number
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Sample
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.parse.definitions import Definitions
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
-
-_PARTS = (("bars", "bar"), ("lines", "line"), ("events", "event"))  # (field of `Definitions`, word)
 
 
 @app.command(name="test")
@@ -50,7 +49,6 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     """Prints the examples that fail on stderr, then a summary; True if none fails."""
     from ldlm_monitor.parse.coverage import try_examples
-    from ldlm_monitor.text.format import counted
     from ldlm_monitor.text.sanitize import plain
 
     trial = try_examples(definitions, parser)
@@ -72,7 +70,6 @@ def _made_of(found: Coverage, name: str) -> Iterator[str]:
 
 def _values(sample: Sample) -> str:
     from ldlm_monitor.parse.coverage import numbers_of
-    from ldlm_monitor.text.format import number
     from ldlm_monitor.text.sanitize import plain
 
     return ", ".join(f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
@@ -104,9 +101,5 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
 
 
 def _size(definitions: Definitions) -> str:
-    from ldlm_monitor.text.format import counted
-
-    counts: dict[str, int] = {}
-    for part, name in _PARTS:
-        counts[name] = counts.get(name, 0) + len(getattr(definitions, part))
-    return ", ".join(counted(count, name) for name, count in counts.items() if count) or "nothing"
+    found = {"bar": definitions.bars, "line": definitions.lines, "event": definitions.events}
+    return ", ".join(counted(len(part), name) for name, part in found.items() if part) or "nothing"

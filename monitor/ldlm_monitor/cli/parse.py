@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -58,9 +58,8 @@ def parse(
             found = understood(parser, place, origin)
             print(_as_json(found) if form == "json" else "\n".join(statistics(found)))
             continue
-        with closing(_records(parser, place, origin)) as records:
-            for record in records:
-                sys.stdout.buffer.write(to_json(record) + b"\n")
+        for record in _records(parser, place, origin):
+            sys.stdout.buffer.write(to_json(record) + b"\n")
     return 0
 
 
@@ -70,9 +69,8 @@ def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
 
     reader = CoverageReader(parser, _shown(place))
     now = time.time()
-    with closing(_chunks(place)) as chunks:
-        for chunk in chunks:
-            reader.feed(chunk, origin, now)
+    for chunk in _chunks(place):
+        reader.feed(chunk, origin, now)
     return reader.finish()
 
 
@@ -94,15 +92,14 @@ def _shown(place: str) -> str:
     return os.fsencode(place).decode("utf-8", "replace")
 
 
-def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, None, None]:
+def _records(parser: Parser, place: str, origin: Origin) -> Iterator[Record]:
     now = time.time()
-    with closing(_chunks(place)) as chunks:
-        for chunk in chunks:
-            yield from parser.feed(chunk, origin, now)
+    for chunk in _chunks(place):
+        yield from parser.feed(chunk, origin, now)
     yield from parser.finish(_shown(place))
 
 
-def _chunks(place: str) -> Generator[Chunk, None, None]:
+def _chunks(place: str) -> Iterator[Chunk]:
     from ldlm_monitor.source.backlog import Backlog
     from ldlm_monitor.source.journal import Journal
     from ldlm_monitor.source.split import Splitter, split

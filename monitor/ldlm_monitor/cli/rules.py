@@ -10,6 +10,7 @@ from cyclopts import App
 
 from ldlm_monitor.cli.flags import RuleFlags, settings
 from ldlm_monitor.model.errors import RuleError, UsageError
+from ldlm_monitor.text.format import counted, duration
 
 app = App(name="rules", help="Checks, tests and lists rule files.")
 
@@ -25,7 +26,6 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
     """
     from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.promql import parse
-    from ldlm_monitor.text.format import counted
 
     wrong = False
     for path in _paths(files, flags):
@@ -100,7 +100,6 @@ def listed(*files: Path, flags: RuleFlags | None = None) -> int:
     """
     from ldlm_monitor.alerts import AlertRule, load_rules
     from ldlm_monitor.promql import parse
-    from ldlm_monitor.text.format import duration
     from ldlm_monitor.text.sanitize import plain, shorten_path
 
     for rule in load_rules(_paths(files, flags), parse).rules:

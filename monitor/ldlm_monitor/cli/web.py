@@ -36,19 +36,9 @@ _POLICY = (
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
 )
 """Content-Security-Policy: nothing is loaded from other hosts, not even textual-serve's font."""
-_CLOSE_SECONDS = (
-    1.0  # for windows to close: they end with the daemon, which nobody waits for longer
-)
+_CLOSE_SECONDS = 1.0  # for windows to close: they end with the daemon, and nobody waits longer
 
 log = logging.getLogger(__name__)
-
-
-def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
-    """Serves the screen of the daemon at `url` until it has `ended`.
-
-    Raises `UsageError` if the address cannot be bound.
-    """
-    asyncio.run(_serve(found, name, url, ended))
 
 
 class _Screens(Server):
@@ -86,7 +76,11 @@ class _Screens(Server):
         return response
 
 
-async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
+async def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
+    """Serves the screen of the daemon at `url` until it has `ended`.
+
+    Raises `UsageError` if the address cannot be bound.
+    """
     host, port = found.web_address
     command = shlex.join([sys.executable, "-m", "ldlm_monitor", "attach", url])
     server = _Screens(command, f"ldlm-monitor {name}", names_for(found, host))

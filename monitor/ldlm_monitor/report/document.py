@@ -24,7 +24,7 @@ from ldlm_monitor.model.view import (
     Snapshot,
     View,
 )
-from ldlm_monitor.report.alerts import firing, firing_of, recommendations, worst_health
+from ldlm_monitor.report.alerts import firing, recommendations, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
@@ -118,7 +118,7 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
 
 
 def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:
-    alerts = firing_of(run, snapshot)
+    alerts = [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
     incidents = [each for each in snapshot.incidents if each.run == run.name]
     curves = snapshot.curves.get(run.name, {})
     resumes = readings.steps.resumes if readings is not None else ()
