@@ -90,8 +90,8 @@ def test_an_entry_and_its_log_find_each_other_by_the_end_of_the_path(tmp_path: P
             ["a.log", "b.log"],
             ["a.log"],
             (
-                "truth.json: b.log fits none of the logs given; name each log once, "
-                "in the truth file by as much of its path as it takes"
+                "truth.json: b.log fits none of the logs given; name each log once; "
+                "in the truth file, by enough of its path"
             ),
         ),
         (
@@ -106,8 +106,8 @@ def test_an_entry_and_its_log_find_each_other_by_the_end_of_the_path(tmp_path: P
             ["a.log"],
             ["1/a.log", "2/a.log"],
             (
-                "truth.json: a.log fits 1/a.log, 2/a.log; name each log once, "
-                "in the truth file by as much of its path as it takes"
+                "truth.json: a.log fits 1/a.log, 2/a.log; name each log once; "
+                "in the truth file, by enough of its path"
             ),
         ),
         (

@@ -18,7 +18,7 @@ from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
 from ldlm_monitor.callback.device import GpuSampler
 from ldlm_monitor.model.names import METRICS
-from ldlm_monitor.parse.vocabulary import canonical
+from ldlm_monitor.parse.vocabulary import measure
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +73,7 @@ callback.close()
         "gpu_sm_clock_hertz": 1.98e9,
         "gpu_memory_clock_hertz": 2.619e9,
     }
-    assert all(canonical(name) == name for name in told)
+    assert all(measure(name).name == name for name in told)
 
 
 @with_driver

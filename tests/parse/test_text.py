@@ -132,7 +132,7 @@ def test_a_bar_that_was_peeked_while_half_written_comes_again_whole() -> None:
 
 def test_a_block_is_complete_after_two_seconds_of_silence() -> None:
     file = Follower()
-    assert file.parser.open_until() is None
+    assert file.parser.open_until() == math.inf
     assert file.write("Traceback (most recent call last):\n", now=10.0) == []
     assert file.write('  File "a.py", line 3, in f\nValueError: bad\n', now=11.0) == []
     assert file.parser.open_until() == 13.0
@@ -140,7 +140,7 @@ def test_a_block_is_complete_after_two_seconds_of_silence() -> None:
     (event,) = file.parser.tick(13.0)
     assert (event.message, event.fields["line"], event.node) == ("ValueError: bad", 3, "0")
     assert event.position.offset == 0
-    assert file.parser.open_until() is None
+    assert file.parser.open_until() == math.inf
 
 
 def test_a_new_generation_of_a_file_starts_clean_and_loses_no_open_block() -> None:

@@ -210,3 +210,10 @@ def test_any_content_is_records_or_damage(content: bytes) -> None:
     found, errors = read(log_of(content, row(_step=5, loss=1.5)))
     assert found[-1].position.line == 2
     assert errors <= 1
+
+
+def test_numbers_beyond_64_bits_leave_the_other_values_of_a_row() -> None:
+    logs = (row(loss=math.nan, _step=1 << 63, grad_norm=10**400), row(loss=2.5, _step=7))
+    (first, values), second = samples(log_of(*logs))
+    assert (first, math.isnan(values["loss"]), values["grad_norm"]) == (None, True, math.inf)
+    assert second == (7, {"loss": 2.5})

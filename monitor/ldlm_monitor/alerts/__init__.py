@@ -1,7 +1,7 @@
 """Alerting: Prometheus rule files, the states of alerts, and the templates of annotations.
 
-Rule files, states and templates are our own: Prometheus' exist in Go alone, and Python's template
-engines read another syntax.
+The readers of rules and templates and the states are our own: those of Prometheus are in Go, and
+Python's template engines read another syntax.
 """
 
 from ldlm_monitor.alerts.rules import (

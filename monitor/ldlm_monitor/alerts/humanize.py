@@ -1,7 +1,7 @@
 """Numbers as Go prints them, and Prometheus' `humanize` family.
 
 Source of the formats: Prometheus `template/template.go` and Go's `fmt`. The package `humanize`
-formats otherwise, and annotations must read the same here and in Prometheus.
+has other formats, and annotations must be equal here and in Prometheus.
 """
 
 import math
@@ -10,15 +10,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 
-_LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")
-_SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")
-_BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
-
+# Prefixes as Prometheus writes them.
+_LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")  # powers of 1000
+_SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")  # powers of 1/1000
+_BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")  # powers of 1024
+# The floating-point verbs of `fmt` that Python's `%` formats equally.
 _VERB = re.compile(r"%(?P<flags>[-+0 ]*)(?P<width>\d*)(?P<precision>\.\d*)?(?P<verb>[efg])")
 
 
 def go_float(value: float) -> str:
-    """`%v` of a float64: the shortest text that reads back, exponent from 1e+06 or below 1e-4."""
+    """`%v` of a float64: the shortest text that reads back; exponents from 1e+06 and below 1e-4."""
     if not math.isfinite(value):
         return _not_finite(value)
     if value == 0:
@@ -60,7 +61,7 @@ def go_format(verb: str, value: float) -> str:
 
 
 def humanize(value: float) -> str:
-    """With a metric prefix and four significant digits: 1.235M."""
+    """The value with a metric prefix and four significant digits: 1.235M."""
     if value == 0 or not math.isfinite(value):
         return go_format("%.4g", value)
     if abs(value) >= 1:
@@ -69,7 +70,7 @@ def humanize(value: float) -> str:
 
 
 def humanize1024(value: float) -> str:
-    """With a binary prefix and four significant digits: 1.5Gi."""
+    """The value with a binary prefix and four significant digits: 1.5Gi."""
     if abs(value) <= 1 or not math.isfinite(value):
         return go_format("%.4g", value)
     return _scaled(value, _BINARY, 1024.0)
@@ -96,7 +97,7 @@ def _shrunk(value: float) -> str:
 
 
 def humanize_duration(value: float) -> str:
-    """Seconds as days to seconds: 1h 1m 1s; below a second 12.5ms."""
+    """Seconds as days, hours, minutes and seconds: 1h 1m 1s; below a second 12.5ms."""
     if not math.isfinite(value):
         return go_format("%.4g", value)
     if abs(value) < 1:

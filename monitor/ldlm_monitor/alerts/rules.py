@@ -17,14 +17,14 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 E = TypeVar("E")
 """A parsed expression, opaque to this package."""
 
-ALERT_NAME = "alertname"
-TEST_SUFFIX = ".test.yml"
-_FORM = "see the rule file format of Prometheus"
-
+ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
+TEST_SUFFIX = ".test.yml"  # our convention for unit tests beside rule files
+_FORM = "see the rule file format of Prometheus"  # remedy in errors
+# Prometheus' grammars: durations (`model.ParseDuration`), names of labels and metrics.
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
 )
-# Seconds of the units of `_DURATION`, as Prometheus defines them: a year has 365 days.
+# Seconds of the units in `_DURATION`, as Prometheus defines them: a year has 365 days.
 _UNITS = (365 * 86400.0, 7 * 86400.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -62,7 +62,7 @@ Rule: TypeAlias = AlertRule[E] | RecordingRule[E]
 
 @dataclass(frozen=True, slots=True)
 class RuleSet(Generic[E]):
-    """All rules, in the order of evaluation, which is that of the files."""
+    """All rules in the order of the files, which is the order of evaluation."""
 
     rules: tuple[Rule[E], ...]
 
@@ -73,7 +73,7 @@ class RuleSet(Generic[E]):
 
 
 def load_rules(paths: Sequence[Path], parse: Callable[[str], E]) -> RuleSet[E]:
-    """The rules of the files; of a folder those in its `*.yml` that are no unit tests.
+    """The rules of files and folders; of a folder, those of its `*.yml` except unit tests.
 
     Raises RuleError naming file, group and rule of the first problem.
     """
@@ -87,7 +87,7 @@ def load_rules(paths: Sequence[Path], parse: Callable[[str], E]) -> RuleSet[E]:
 
 
 def check_rules(path: Path, parse: Callable[[str], E]) -> tuple[list[Rule[E]], list[RuleError]]:
-    """The valid rules of a file or folder, and an error for each of the others."""
+    """The valid rules of a file or folder, and an error for each invalid rule or file."""
     rules: list[Rule[E]] = []
     problems: list[RuleError] = []
     for file in _files_of(path):
@@ -122,7 +122,7 @@ def parse_duration(text: str) -> float:
 def _text(value: Any) -> str:
     """Text of a scalar: Prometheus reads `severity: 1` and `expr: 1` as text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("must be a text")
+        raise ValueError("must be text")
     return str(value)
 
 
@@ -172,10 +172,13 @@ class _FileModel(BaseModel):
 
 
 class StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Refuses a key that is written twice, of which YAML would drop the first."""
+    """Refuses a key that is written twice: PyYAML would silently drop the first.
+
+    libyaml's loader is three times as fast; it is missing where PyYAML was built without it.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Counts keys of `<<` too, as Prometheus does."""
+        """Build a mapping; keys merged by `<<` count as written too, as in Prometheus."""
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
             raise yaml.constructor.ConstructorError(
@@ -205,7 +208,7 @@ def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
 
 
 def read_file(path: Path, loader: type[StrictLoader], model: type[ModelT], form: str) -> ModelT:
-    """A YAML file as a model; `form` says where its form is described. Raises RuleError."""
+    """Read a YAML file as `model`. Raises RuleError with `form`, where the form is described."""
     try:
         document = yaml.load(path.read_bytes(), loader)  # a SafeLoader
     except OSError as problem:

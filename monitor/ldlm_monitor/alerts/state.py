@@ -1,7 +1,7 @@
 """The state of every alert, stepped from one evaluation to the next.
 
-The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`), with the reason for
-which an alert ended added.
+The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`), and adds the reason why
+an alert ended.
 """
 
 import math
@@ -16,12 +16,11 @@ from ldlm_monitor.model.points import Labels
 
 E = TypeVar("E")
 
-Ending: TypeAlias = Literal["resolved", "ended", "unknown"]
+Ending: TypeAlias = Literal["resolved", "ended", "unknown"]  # `_ENDING_REASONS` has the meanings
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
-"""Gets all samples of a metric name at a time: series of that name that are missing from them
-have ended."""
+"""Called with a metric name, all its samples, and a time; series without a sample have ended."""
 
-ALERTS_SERIES = "ALERTS"
+ALERTS_SERIES = "ALERTS"  # Prometheus' metric of active alerts
 _ENDING_REASONS: dict[Ending, str] = {
     "resolved": "condition no longer holds",
     "ended": "run ended",
@@ -33,9 +32,9 @@ _ENDING_REASONS: dict[Ending, str] = {
 class ActiveAlert(Generic[E]):
     """A pending or firing alert.
 
-    `active_at` is when its expression first held, `fired_at` when it began to fire,
-    `absent_since` when a firing alert within `keep_firing_for` lost its
-    condition. All Unix seconds.
+    `active_at` is when its condition began to hold, `fired_at` when it began to fire, and
+    `absent_since` when its condition ceased to hold, while `keep_firing_for` keeps it firing.
+    All are Unix seconds.
     """
 
     rule: AlertRule[E]
@@ -49,11 +48,7 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set, and the errors of its rules.
-
-    `health` has, by the rule's position in the set, the error of those whose last evaluation
-    failed.
-    """
+    """All active alerts of a rule set, and in `health` the rules that failed last, by index."""
 
     def __init__(self, rules: RuleSet[E]) -> None:
         self._rules = rules
@@ -75,7 +70,7 @@ class AlertStates(Generic[E]):
         ]
 
     def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
-        """Continue alerts of an earlier rule set for which this one has a rule of their name."""
+        """Continue the alerts of an earlier rule set whose rule's name is in this one too."""
         for alert in alerts:
             for index, rule in enumerate(self._rules.rules):
                 if isinstance(rule, AlertRule) and rule.name == alert.rule.name:
@@ -84,7 +79,7 @@ class AlertStates(Generic[E]):
                     break
 
     def due(self) -> float:
-        """The earliest time at which a `for` or a `keep_firing_for` runs out; infinite: never."""
+        """The earliest time at which a `for` or `keep_firing_for` runs out; infinite if none."""
         times: list[float] = []
         for alert in self.alerts():
             if alert.state == "pending":
@@ -103,10 +98,9 @@ class AlertStates(Generic[E]):
     ) -> list[Transition]:
         """Evaluate every rule at `at`; returns the changes.
 
-        A rule whose query fails keeps its alerts as they are and stands in `health`;
-        the others go on. `ending` returns how an alert that stops firing ended, None where it
-        goes on although its condition does not hold.
-        `record` gets the results of recording rules, and `ALERTS`.
+        A rule whose query fails keeps its alerts as they are and is listed in `health`; the other
+        rules are evaluated. `ending` returns how an alert ended whose condition no longer holds,
+        or None if it keeps firing. `record` gets the results of recording rules, and `ALERTS`.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
@@ -139,7 +133,12 @@ class AlertStates(Generic[E]):
         at: float,
         record: Recorder,
     ) -> None:
-        samples = [_relabelled(sample, rule.labels) for sample in vector]
+        samples = vector
+        if rule.labels:
+            samples = [
+                VectorSample(_sorted_labels({**dict(sample.labels), **rule.labels}), sample.value)
+                for sample in vector
+            ]
         if len({sample.labels for sample in samples}) != len(samples):
             raise RuleError("the result has several series with the same labels")
         self.health.pop(index, None)
@@ -154,31 +153,21 @@ class AlertStates(Generic[E]):
         record(rule.record, of_name, at)
 
     def _alerts_series(self) -> list[VectorSample]:
-        return [
-            VectorSample(
-                _sorted_labels(
-                    {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
-                ),
-                1.0,
-            )
+        labels = (
+            {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
             for alert in self.alerts()
-        ]
+        )
+        return [VectorSample(_sorted_labels(each), 1.0) for each in labels]
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
     return tuple(sorted((name, value) for name, value in pairs.items() if value))
 
 
-def _relabelled(sample: VectorSample, labels: Mapping[str, str]) -> VectorSample:
-    if not labels:
-        return sample
-    return VectorSample(_sorted_labels({**dict(sample.labels), **labels}), sample.value)
-
-
 def _instances(
     rule: AlertRule[E], vector: Iterable[VectorSample], at: float
 ) -> dict[Labels, ActiveAlert[E]]:
-    """The alerts of the vector, all as pending since `at`."""
+    """The alerts of the vector by their labels, each as if pending since `at`."""
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
@@ -204,7 +193,6 @@ def _step(
     at: float,
     ending: Callable[[AlertRule[E], Mapping[str, str]], Ending | None],
 ) -> list[Transition]:
-    """Step the alerts of one rule to `at`."""
     transitions: list[Transition] = []
     for key, alert in list(alerts.items()):
         now = fresh.get(key)
@@ -234,7 +222,7 @@ def _keeps_firing(alert: ActiveAlert[E], at: float) -> bool:
 
 
 def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition]:
-    """Fire a pending alert that has held long enough; a new one is a transition, too."""
+    """Fire a pending alert whose `for` is over; a new alert is a transition in any case."""
     if at - alert.active_at >= alert.rule.hold:
         alert.state = "firing"
         alert.fired_at = at

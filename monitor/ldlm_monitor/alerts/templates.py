@@ -1,8 +1,8 @@
 """The subset of Prometheus' Go templates that alert labels and annotations use.
 
-Text with actions: `{{ $labels.run }}`, `{{ $value }}` and `{{ . }}`, each through
-any of the `humanize` functions or `printf`, and the blocks `if` and `with` with
-`else`. Everything else is refused when the rule is loaded, so that no template can
+A template is text with actions: `{{ $labels.run }}`, `{{ $value }}` and `{{ . }}`, each
+optionally formatted by a `humanize` function or `printf`, and the blocks `if` and `with`
+with `else`. Everything else is refused when the rule is loaded, so that no template can
 fail, or differ from Prometheus, when an alert fires.
 """
 
@@ -29,7 +29,7 @@ _Read: TypeAlias = Callable[[_Scope], str | float]
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An expression with its type, so that a mismatch is found when it is parsed."""
+    """An expression and its type, by which a mismatch is found when the template is parsed."""
 
     kind: Literal["text", "number"]
     read: _Read
@@ -37,7 +37,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """`if` or (`rebind`) `with`, and the parts of its two branches."""
+    """An `if`, or with `rebind` a `with`, and the parts of its two branches."""
 
     condition: _Operand
     rebind: bool
@@ -50,14 +50,14 @@ _Part: TypeAlias = str | _Operand | _Branch
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template."""
+    """A parsed template; `source` is its text."""
 
     source: str
     parts: tuple[_Part, ...]
 
     @classmethod
     def parse(cls, source: str) -> "Template":
-        """Raises RuleError naming what is not supported."""
+        """Parse a template. Raises RuleError naming a feature that is not supported."""
         return cls(source, _TemplateParser(source).parse())
 
     def expand(self, labels: Mapping[str, str], value: float) -> str:
@@ -88,14 +88,17 @@ def _render_branch(branch: _Branch, scope: _Scope) -> str:
     return _render(branch.then, inner)
 
 
+# Go's `text/template`: an action with its trim marks, the tokens in it, and its operands.
 _ACTION = re.compile(
     r"\{\{(?P<left>- )?(?P<body>(?:\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[^}])*?)(?P<right> -)?\}\}",
     re.DOTALL,
 )
 _TOKEN = re.compile(r'\s*(?:(\|)|("(?:[^"\\]|\\.)*"|`[^`]*`)|([^\s|"`]+))')
-_LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")
-_VALUES = frozenset({"$value", ".Value", "$.Value"})
-_VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")
+_LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")  # a label's value
+_VALUES = frozenset({"$value", ".Value", "$.Value"})  # the spellings of the alert's value
+_VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")  # of `printf`
+_SHOWN = 80
+"""Characters of a template in an error: a choice, enough to recognise it on one line."""
 
 
 class _TemplateParser:
@@ -115,7 +118,7 @@ class _TemplateParser:
         return parts
 
     def _sequence(self) -> tuple[tuple[_Part, ...], str | None]:
-        """Parts up to an `else` or `end`, and that action (None at the end of the template)."""
+        """Parts up to an `else` or `end`, and the text of that; None at the end of the template."""
         parts: list[_Part] = []
         while self._next < len(self._pieces):
             is_action, text = self._pieces[self._next]
@@ -255,9 +258,9 @@ def _split(source: str) -> list[tuple[bool, str]]:
             pieces.append((False, text))
         trim = found["right"] is not None
         position = found.end()
-        body = (
-            " ".join(found["body"].split()) if '"' not in found["body"] else found["body"].strip()
-        )
+        body = found["body"].strip()
+        if '"' not in body:
+            body = " ".join(body.split())
         if not (body.startswith("/*") and body.endswith("*/")):
             pieces.append((True, body))
     rest = source[position:]
@@ -284,5 +287,5 @@ def _refused(feature: str, source: str) -> RuleError:
 
 def _wrong(what: str, source: str, remedy: str = "see Go's text/template") -> RuleError:
     line = " ".join(source.split())
-    shown = line if len(line) <= 80 else f"{line[:79]}…"
+    shown = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
     return RuleError(what, where=f"template {shown!r}", remedy=remedy)

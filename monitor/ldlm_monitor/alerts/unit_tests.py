@@ -1,7 +1,7 @@
 """Unit tests of rules in promtool's format: reading and validation.
 
-Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42), which reads durations,
-numbers and texts as written, and refuses unknown fields.
+Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42), which keeps durations,
+numbers and texts as they are written, and refuses unknown fields.
 """
 
 from pathlib import Path
@@ -14,11 +14,12 @@ from ldlm_monitor.alerts.rules import StrictLoader, parse_duration, read_file
 from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
-_FORM = "see Prometheus' documentation, Unit Testing for Rules"
+"""YAML's tags that scalars may still get; all others would turn a text into a number or date."""
+_FORM = "see Prometheus' documentation, Unit Testing for Rules"  # remedy in errors
 
 
 class _TextLoader(StrictLoader):
-    """Keeps every scalar as written: a label value 1.50 is no number."""
+    """Keeps every scalar as written: 1.50 as the value of a label stays text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class attribute
         first: [(tag, pattern) for tag, pattern in resolvers if tag in _RESOLVED]
@@ -32,7 +33,7 @@ def _checked_duration(text: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    """Reads YAML's spellings of values that are not finite."""
+    """Convert YAML's spellings of values that are not finite to those of Python."""
     spellings = {".nan": "nan", ".inf": "inf", "-.inf": "-inf", "+.inf": "inf"}
     if not isinstance(value, str):
         return value
@@ -42,7 +43,7 @@ def _number(value: Any) -> Any:
 
 
 Duration: TypeAlias = Annotated[str, AfterValidator(_checked_duration)]
-"""As written; `parse_duration` returns its seconds."""
+"""A duration as written; `parse_duration` returns its seconds."""
 _Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
@@ -74,7 +75,7 @@ class ExpectedAlert(_Model):
 
 
 class AlertRuleTest(_Model):
-    """The alerts of a name that fire at a time, and no others."""
+    """All alerts of a name that must fire at a time; no others of that name may."""
 
     eval_time: Duration = "0s"
     alertname: _Name
@@ -89,7 +90,7 @@ class ExpectedSample(_Model):
 
 
 class PromqlExprTest(_Model):
-    """What an expression yields at a time."""
+    """The samples that an expression must have at a time."""
 
     expr: str
     eval_time: Duration = "0s"
@@ -97,10 +98,10 @@ class PromqlExprTest(_Model):
 
 
 class RuleTest(_Model):
-    """Series, and what the rules must make of them.
+    """Series, and the results that the rules must have for them.
 
-    `external_labels` and `external_url` are used by templates alone, through
-    `$externalLabels` and `$externalURL`; a rule that uses these is refused.
+    `external_labels` and `external_url` have no effect: only `$externalLabels` and
+    `$externalURL` in templates use them, and a rule with these is refused.
     """
 
     name: str = ""

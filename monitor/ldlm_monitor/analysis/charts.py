@@ -1,7 +1,7 @@
 """Charts of quantities over steps, as SVG: for pages as wide as their place, and as a file.
 
-Curves stand in a drawing of their own that is stretched, so letters stay readable at any width;
-they are placed by percent. Everything that is text is escaped. matplotlib would write SVG too,
+Curves are in an inner SVG that is stretched to any width; text is outside of it, placed by
+percent, so that letters keep their shape. All text is escaped. matplotlib would write SVG too,
 but of one fixed width and with colours that do not follow a dark page.
 """
 
@@ -24,7 +24,7 @@ from ldlm_monitor.text.sanitize import plain, shorten_path
 class Line:
     """One quantity of one run: mean, least and greatest value of each bucket (NaN: none).
 
-    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0.
+    `nonfinite`: the x of NaN and infinite values. `color`: the number of the line's colour, from 0.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class FigureMark:
-    """Something that happened at `x`."""
+    """A vertical line at `x`, where something happened."""
 
     x: float
     text: str
@@ -56,16 +56,16 @@ class Figure:
 
 
 LOG_FROM = 10.0
-"""Where the greatest value is so many times the least, a linear axis would press most flat."""
+"""From this ratio of greatest to least value on, a linear axis would draw most values flat."""
 TICKS = 5
-"""About so many labels fit beside a chart."""
+"""Labels of an axis, about: more would crowd a chart of `HEIGHT` pixels."""
 GREATEST = 1e300
-"""No axis goes beyond, so that sums and differences of its ends stay finite."""
+"""An axis ends here at most, so that sums and differences of its ends are finite floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From `low` to `high`; `ticks` lie between."""
+    """An axis from `low` to `high`; `ticks` are the labelled values between them."""
 
     low: float
     high: float
@@ -73,9 +73,9 @@ class Axis:
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """0 at `low`, 1 at `high`; what lies beyond stands at the edge."""
+        """The place of a value: 0 at `low`, 1 at `high`; values beyond are at the edge."""
         if self.logarithmic:
-            # A quotient of the two may be beyond what a float holds.
+            # Logarithms are subtracted because the quotient may overflow a float.
             least = math.log(self.low)
             share = (math.log(max(value, self.low)) - least) / (math.log(self.high) - least)
         else:
@@ -84,16 +84,17 @@ class Axis:
 
 
 def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
-    """An axis for finite values. `straight`: of steps or times, never logarithmic."""
+    """An axis for the finite values. `straight`: steps or times, which are never logarithmic."""
     known = sorted(max(-GREATEST, min(value, GREATEST)) for value in values if math.isfinite(value))
     low, high = (known[0], known[-1]) if known else (0.0, 1.0)
     if straight:
         low, high = (low, high) if high > low else (low - 1, high + 1)
         places = _linear(low, high)
-        # Steps are whole numbers.
+        # Steps are whole numbers, so other ticks go unless nothing would be left.
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1))
+    # A margin keeps curves off the frame; an axis from near 0 (below 30 %) begins at 0.
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
     return Axis(low, high, False, _linear(low, high))
@@ -103,7 +104,7 @@ def _linear(low: float, high: float) -> tuple[float, ...]:
     """Multiples of 1, 2 or 5 times a power of ten."""
     raw = (high - low) / TICKS
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8)
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8)  # or a quarter more
     first = math.ceil(low / step)
     return tuple(n * step for n in range(first, math.floor(high / step) + 1))
 
@@ -111,24 +112,29 @@ def _linear(low: float, high: float) -> tuple[float, ...]:
 def _decades(low: float, high: float) -> tuple[float, ...]:
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     powers = [10.0**power for power in range(first, last + 1)]
-    if len(powers) < 3:
+    if len(powers) < 3:  # too few labels: multiples by 2 and 5, too
         powers = [m * 10.0**p for p in range(first - 1, last + 1) for m in (1, 2, 5)]
         return tuple(value for value in powers if low <= value <= high)
     return tuple(powers[:: math.ceil(len(powers) / TICKS)])
 
 
 HEIGHT = 216
-"""Pixels; four charts fit a page of a laptop's screen."""
-_TOP = 30
-_BOTTOM = 24
+"""Pixels of a chart; four fit on a laptop's screen."""
+_TOP = 30  # pixels of the title
+_BOTTOM = 24  # pixels of the labels of the x axis
 LEGEND = 44
-"""Characters of all names together, so that they fit on a phone."""
+"""Characters of all names of a legend together, so that it fits on a phone."""
 APART = 0.02
-"""Of the width: values that are not finite and closer together are one stretch."""
+"""Share of the width: non-finite values closer together would blur, and are one stretch."""
 _SIZE = 1000
 """Units of the inner drawing, so that one decimal is finer than a pixel."""
 GUTTER = 46
-"""Pixels that its place must leave free at the left, for what the y axis says."""
+"""Pixels that the page must leave free left of a chart, for the labels of the y axis."""
+WIDTH = 860
+"""Pixels; a page in portrait at 96 dpi (A4: 794), with room for the labels of the y axis."""
+_MARGIN = 16  # pixels around each chart
+_LEGEND = 110
+"""Characters of all names of a legend, at about seven pixels each in `WIDTH`."""
 
 STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 
@@ -136,7 +142,7 @@ STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 def svg(chart: Figure, *, y: int = 0, legend: int = LEGEND) -> str:
     """The chart as an `<svg>` element of `HEIGHT` pixels, `y` pixels down.
 
-    At its left `GUTTER` pixels must be free. `legend`: characters that all names may have.
+    `GUTTER` pixels to its left must be free. `legend`: characters of all names together.
     """
     return "".join(_parts(chart, y, legend))
 
@@ -155,7 +161,7 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     top = _top(chart)
     tall = HEIGHT - _BOTTOM - top
     for tick, label in zip(ys.ticks, _labels(ys.ticks), strict=True):
-        down = round(top + tall * (1 - ys.share(tick)) + 4)
+        down = round(top + tall * (1 - ys.share(tick)) + 4)  # 4: half of a digit's height
         yield f'<text x="-6" y="{down}" text-anchor="end">{escape(label)}</text>'
     yield (
         f'<svg y="{top}" width="100%" height="{tall}" viewBox="0 0 {_SIZE} {_SIZE}" '
@@ -164,7 +170,7 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     for tick in ys.ticks:
         yield _stroke("grid", f"M0 {_round(_SIZE * (1 - ys.share(tick)))}H{_SIZE}")
     for line in chart.lines:
-        yield from _line(line, line.color % 5 + 1, xs, ys)
+        yield from _line(line, line.color % 5 + 1, xs, ys)  # five colours in chart.css
     for mark in (mark for mark in chart.marks if xs.low <= mark.x <= xs.high):
         at = _round(_SIZE * xs.share(mark.x))
         yield _stroke(mark.tone, f"M{at} 0V{_SIZE}", plain(mark.text))
@@ -174,15 +180,15 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
 
 
 def _top(chart: Figure) -> int:
-    """Where the curves begin: lower where there is a legend."""
+    """Pixels above the curves: a legend takes a line of 16."""
     return _TOP + 16 if len(chart.lines) > 1 else _TOP
 
 
 def _legend(chart: Figure, letters: int) -> Iterator[str]:
-    """The names of several lines, below the title; of a long name its end, which differs most."""
+    """The names of several lines, below the title; long ones lose their start: ends differ most."""
     if len(chart.lines) < 2:
         return
-    limit = max(letters // len(chart.lines), 6)
+    limit = max(letters // len(chart.lines), 6)  # characters; fewer identify no run
     spans = "\u2003".join(
         f'<tspan style="fill:var(--c{line.color % 5 + 1})">'
         f"━ {escape(shorten_path(plain(line.name), limit))}</tspan>"
@@ -192,7 +198,7 @@ def _legend(chart: Figure, letters: int) -> Iterator[str]:
 
 
 def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
-    """Stretches of consecutive finite values, then where there was none."""
+    """Stretches of consecutive finite values, then marks of the non-finite ones."""
     finite = (math.isfinite(mean) for mean in line.means)
     for is_drawn, group in groupby(enumerate(finite), key=itemgetter(1)):
         if not is_drawn:
@@ -224,7 +230,7 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
 
 
 def _together(nonfinite: Sequence[float], reach: float) -> list[list[float]]:
-    """What lies no further than `reach` apart is drawn as one."""
+    """Groups of neighbours no further than `reach` apart, each drawn as one."""
     found: list[list[float]] = []
     for x in sorted(nonfinite):
         if found and x - found[-1][-1] <= reach:
@@ -237,6 +243,7 @@ def _together(nonfinite: Sequence[float], reach: float) -> list[list[float]]:
 def _letters(chart: Figure, xs: Axis) -> Iterator[str]:
     for tick, label in zip(xs.ticks, _labels(xs.ticks), strict=True):
         share = xs.share(tick)
+        # A label at an edge stays inside the drawing.
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
         across = _round(100 * share)
         yield (
@@ -245,7 +252,7 @@ def _letters(chart: Figure, xs: Axis) -> Iterator[str]:
     places = [x for line in chart.lines for x in line.nonfinite]
     if places:
         share = xs.share(places[0])
-        anchor = "end" if share > 0.6 else "start"
+        anchor = "end" if share > 0.6 else "start"  # on the side that has room for the text
         more = f" ({len(places)} times)" if len(places) > 1 else ""
         if len(chart.lines) > 1:
             names = (plain(line.name, LEGEND) for line in chart.lines if line.nonfinite)
@@ -267,19 +274,12 @@ def _round(value: float) -> str:
 
 
 def _labels(ticks: Sequence[float]) -> list[str]:
-    """As short as keeps the labels different."""
+    """Labels with as few digits, from 4 to a float's 15, as keep them different."""
     for digits in range(4, 16):
         labels = [number(tick, digits) for tick in ticks]
         if len(set(labels)) == len(labels):
             break
     return labels
-
-
-WIDTH = 860
-"""Pixels; a page in portrait at 96 dpi, with room for the axis."""
-_MARGIN = 16
-_LEGEND = 110
-"""Characters of all names, at about seven pixels each in `WIDTH`."""
 
 
 def page(charts: Sequence[Figure]) -> str:

@@ -24,7 +24,7 @@ class Column:
 
     `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
     infinities. Steps trained again after a resume keep their last values; `resumes`
-    lists each.
+    lists each resume.
     """
 
     steps: array[int] = field(default_factory=lambda: array("q"))
@@ -37,7 +37,7 @@ class Column:
         return len(self.steps)
 
     def add(self, step: int, at: float, value: float) -> None:
-        """One value. A repeated step is ignored; a smaller one is a resume."""
+        """Add a value. A repeated step is ignored; a smaller step is a resume."""
         if self.steps and step <= self.steps[-1]:
             if step == self.steps[-1]:
                 return
@@ -54,7 +54,7 @@ class Column:
         self.values.append(value)
 
     def extend(self, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> None:
-        """Several values; steps rise strictly."""
+        """Add several values, whose steps rise strictly."""
         if self.steps and steps[0] <= self.steps[-1]:
             for step, at, value in zip(steps, times, values, strict=True):
                 self.add(step, at, value)
@@ -64,7 +64,7 @@ class Column:
         self.values.extend(values)
 
     def part(self, start: int, stop: int) -> Column:
-        """Values `start` up to, not including, `stop`."""
+        """The values at the indices from `start` to before `stop`, and all of `nonfinite`."""
         return Column(
             self.steps[start:stop], self.times[start:stop], self.values[start:stop], self.nonfinite
         )

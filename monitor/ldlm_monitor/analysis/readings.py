@@ -1,7 +1,7 @@
 """Every number of a run, for comparing two runs and for accounting for time.
 
-The monitor keeps what it needs to judge the present. This keeps each value with its step
-and time, from the same parser.
+The monitor keeps only what it needs to judge the present. This module keeps each value with its
+step and time, from the same parser.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ from ldlm_monitor.run.run_names import RunNames
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""Share of the steps that must have a time of their own for a run's times to be exact."""
+"""Share of steps that must have their own time for a run to be exact: a few others do no harm."""
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
-_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")
-_KEPT_EVENTS = frozenset(
-    {
-        *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
-        *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
-    }
+_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes
+_KEPT_EVENTS = (  # those that explain a pause
+    *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
+    *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 )
 
 
 def is_kept(quantity: str) -> bool:
-    """Whether the values of a quantity are kept one by one."""
+    """Whether the values of a quantity are kept: pace, memory, losses, accuracies."""
     known = quantity in _PACE or quantity in _MEMORY or quantity in ("loss", "accuracy")
     return known or quantity.startswith(_LEARNED)
 
 
 @dataclass(slots=True)
 class RunReadings:
-    """The numbers of one run. `events`: those that explain a pause, in log order."""
+    """The numbers of one run. `events`: kinds and Unix times of what explains pauses."""
 
     name: str
     files: dict[str, None] = field(default_factory=dict)
@@ -59,9 +57,9 @@ class RunReadings:
         return [name for name in self._columns if name != STEPS]
 
     def column(self, quantity: str) -> Column | None:
-        """The best source's values, of all ranks together.
+        """The values of a quantity by its best source; None if there are none.
 
-        Of several ranks the first one's, of memory the fullest's, of rates the sum.
+        Of several ranks the first one's, of memory the fullest one's, of their own rates the sum.
         """
         found = self._columns.get(quantity)
         if not found:
@@ -75,7 +73,7 @@ class RunReadings:
         return ranks[min(ranks, key=lambda rank: -1 if rank is None else rank)]
 
     def _summed(self, ranks: Sequence[Column]) -> Column:
-        """The sum at the steps that all have; ranks that were not read do as those that were."""
+        """The sum at the steps that all ranks have, scaled up for ranks without a file."""
         size = self.settings.get("world_size", "")
         share = max(int(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
         first = ranks[0]
@@ -95,12 +93,12 @@ class RunReadings:
 
     @property
     def first_step(self) -> int | None:
-        """None where there is no step."""
+        """The first step; None if the run has no step."""
         return self.steps.steps[0] if len(self.steps) else None
 
     @property
     def last_step(self) -> int | None:
-        """None where there is no step."""
+        """The last step; None if the run has no step."""
         return self.steps.steps[-1] if len(self.steps) else None
 
     @property
@@ -111,19 +109,19 @@ class RunReadings:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from the first step to the last; None where no times are known."""
+        """Seconds from the first step to the last; None if no times are known."""
         times = self.steps.times
         spent = times[-1] - times[0] if len(times) else math.nan
         return spent if math.isfinite(spent) else None
 
     @property
     def is_exact(self) -> bool:
-        """Whether the steps have times of their own."""
+        """Whether the steps, but for a few (`MOSTLY`), have times of their own."""
         count = len(self.steps)
         return count > 0 and self._exact[self._leader()] >= MOSTLY * count
 
     def durations(self) -> Column:
-        """Seconds a step, from the times of the steps; empty where no times are known."""
+        """Seconds per step, from the times of the steps; empty if no times are known."""
         result, meter, exact = Column(), StepDurations(), self.is_exact
         for step, at in zip(self.steps.steps, self.steps.times, strict=True):
             if math.isfinite(at):
@@ -143,7 +141,7 @@ class RunReadings:
             self._exact[key] += len(column)
 
     def add_sample(self, sample: Sample, at: float, *, exact: bool = False) -> None:
-        """Add a sample logged at `at` (NaN where only the order is known), exactly or about."""
+        """Add a sample logged at `at`, exactly or about; NaN if only the order is known."""
         if sample.step is None and not any(map(is_kept, sample.values)):
             return
         self.files[sample.position.path] = None
@@ -159,7 +157,7 @@ class RunReadings:
                 self._of(quantity, key).add(step, when, value)
 
     def add_block(self, block: SampleBlock, at: float) -> None:
-        """Add a block of rows of one shape."""
+        """Add a block of rows with the same columns, logged at `at` unless they have times."""
         self.files[block.path] = None
         key = source_of(block.sample(0), rows=True), block.rank
         self._exact[key] += len(block) if block.times is not None else 0
@@ -175,7 +173,7 @@ class RunReadings:
                     kept.add(block.steps[row], times[row], value)
 
     def add_event(self, event: Event, at: float) -> None:
-        """An event; of most only the time is kept."""
+        """Add an event: the settings that it lists, and its time if it explains a pause."""
         if event.kind in ("config", "run_started"):
             for name, value in event.fields.items():
                 if name not in ("family", "role") and isinstance(value, str | int | float):
@@ -187,7 +185,7 @@ class RunReadings:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
 
     def _step_of(self, sample: Sample, key: tuple[ValueSource, int | None]) -> int:
-        """Its step; without one, the last step, or a count where the file has no steps at all."""
+        """The sample's step; without one, the file's last, or a count if the file has no steps."""
         path = sample.position.path
         has_steps, last = self._at.get(path, (False, -1))
         if sample.step is not None:
@@ -201,7 +199,7 @@ class RunReadings:
         return last
 
     def _counted_on(self, sample: Sample, step: int) -> int:
-        """Steps that begin anew with each epoch are counted on."""
+        """The step over all epochs, of a log whose steps begin anew with each epoch."""
         if sample.epoch is None:
             return step
         path = sample.position.path
@@ -227,14 +225,14 @@ class Readings:
     def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> None:
         """Bytes of one file, written at `now` (Unix seconds).
 
-        `timed`: `now` is more than an order.
+        `timed`: `now` is a real time; otherwise only the order of calls counts.
         """
         origin: Origin = self._names.origin(chunk.path)
         at = now - chunk.age if timed and chunk.timed else math.nan
         self.add(self._parser.feed_blocks(chunk, origin, now), at)
 
     def finish(self, paths: Iterable[str]) -> None:
-        """The files have ended."""
+        """Add the last records of files that have ended."""
         for path in paths:
             self.add(self._parser.finish(path), math.nan)
 

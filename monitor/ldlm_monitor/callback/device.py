@@ -1,9 +1,9 @@
-"""The accelerator: values copied from it behind the training, and what its driver says of it.
+"""The accelerator: copies values from it without waiting, and samples its driver.
 
-Nothing here waits for a device. The values of a step are stacked there and copied to
-pinned memory on the stream that made them; the memory shows that they arrived. The driver
-(NVML) is asked every few seconds, in a thread of its own. PyTorch is never
-imported: it is the one that made the tensors.
+The values of a step are stacked on the device and copied to pinned memory on the stream that
+made them; a change of that memory shows that they arrived. The driver (NVML) is asked every few
+seconds, in a thread of its own. PyTorch is never imported here: if there are tensors, the
+training has imported it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from contextlib import suppress
 from typing import Any
 
 SLOTS = 32
-"""Steps whose values may be under way."""
+"""Steps whose values may be under way: a device runs few steps behind its loop. Others are lost."""
 WIDTH = 64
-"""Values of one step."""
+"""Values of one step at most: a loss with many parts; the pinned memory is 8 KiB."""
 _UNWRITTEN = 0x7FC0DEAD
-"""A NaN that no arithmetic makes: float32 cells hold it until the copy reaches them."""
+"""Bits of a float32 NaN that no arithmetic makes: cells have it until the copy reaches them."""
+_BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32
 SAMPLE_SECONDS = 5.0
-"""Between two samples of the driver, and before the first: enough for a trend, too few to cost
-anything."""
+"""Between two samples of the driver, and before the first: shorter costs more, longer misses
+peaks of memory and temperature."""
 
 
 class DeviceCopies:
-    """The pinned memory of one device, and what is under way into it.
+    """The pinned memory of one device, and the copies that are under way into it.
 
-    The memory itself shows that values came: to ask the driver costs the loop a call, and from
-    another thread would spoil a CUDA graph that is captured meanwhile.
+    The memory itself shows that values arrived. Asking the driver would cost the loop a call, and
+    from another thread it would invalidate a CUDA graph that is being captured.
     """
 
     def __init__(self, device: Any) -> None:
@@ -44,7 +45,7 @@ class DeviceCopies:
         self._views: dict[tuple[int, int], Any] = {}
 
     def start(self, tensors: Sequence[Any]) -> int | None:
-        """Send the values of tensors with one element each; None if too much is under way.
+        """Copy the values of tensors with one element each; None if too many copies are under way.
 
         Returns the slot to `read`.
         """
@@ -61,12 +62,12 @@ class DeviceCopies:
             stacked = self._torch.stack(flat) if count > 1 else flat[0].reshape(1)
             cells.copy_(stacked, non_blocking=True)
             return slot
-        except BaseException:
+        except BaseException:  # Ctrl-C too: the slot must not be lost
             self._free.append(slot)
             raise
 
     def read(self, slot: int, count: int) -> list[float] | None:
-        """The values that were sent, once; None while they are under way."""
+        """The values in the slot, which is free afterwards; None while they are under way."""
         cells = self._cells(slot, count)
         words = (ctypes.c_uint32 * count).from_address(cells.data_ptr())
         if _UNWRITTEN in tuple(words):
@@ -82,18 +83,15 @@ class DeviceCopies:
         return view
 
 
-_BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH
-
-
 def is_tensor(value: Any) -> bool:
     """Whether it is a PyTorch tensor, without importing PyTorch."""
     return hasattr(value, "is_cpu") and hasattr(value, "detach")
 
 
 def local_value(tensor: Any) -> Any | None:
-    """A tensor of one element that this rank holds whole, detached; None: it is none.
+    """A tensor of one element that is whole on this rank, detached; None for any other tensor.
 
-    To put a sharded tensor together is a collective, which is not ours to start.
+    Gathering a sharded tensor is a collective, which a callback must not start.
     """
     if hasattr(tensor, "to_local"):  # torch.distributed.tensor.DTensor
         if not all(placement.is_replicate() for placement in tensor.placements):
@@ -114,17 +112,17 @@ def host_number(tensor: Any) -> float:
 
 
 def is_capturing() -> bool:
-    """Whether a CUDA graph is being captured: what is sent now would be part of it."""
+    """Whether a CUDA graph is being captured: copies made now would be part of it."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return bool(cuda is not None and cuda.is_initialized() and cuda.is_current_stream_capturing())
 
 
 def leave_uncompiled(hooks: Iterable[Any]) -> None:
-    """Have `torch.compile` leave the frames of these functions alone, and those they call.
+    """Have `torch.compile` skip the frames of these functions, and those that they call.
 
-    It compiles every frame below a compiled one, also that of a function marked
-    as disabled. The switch for whole frames is private (torch 2.13); without it
-    all goes on, slower where somebody compiles his whole loop.
+    It compiles every frame below a compiled one, even that of a function marked as disabled.
+    The switch for whole frames is private (torch 2.13). Without it the functions still work, but
+    more slowly in a loop that is compiled as a whole.
     """
     if "torch" not in sys.modules:
         return
@@ -140,8 +138,8 @@ def leave_uncompiled(hooks: Iterable[Any]) -> None:
 class GpuSampler:
     """Samples by nvidia-ml-py every few seconds, and calls `take` with each sample.
 
-    Without the package, the driver or a GPU it ends by itself. `local_rank` picks the
-    GPU where PyTorch has not picked one.
+    Without the package, the driver or a GPU it ends by itself. `local_rank` selects the
+    GPU unless PyTorch has selected one.
     """
 
     def __init__(self, local_rank: int, take: Callable[[dict[str, float]], None]) -> None:
@@ -157,7 +155,7 @@ class GpuSampler:
         self._thread.join(0.5)
 
     def _run(self) -> None:
-        """Without package or driver there are no values, and training goes on without them."""
+        """Without package or driver, end silently: the values are optional."""
         with suppress(Exception):
             nvml = importlib.import_module("pynvml")
             nvml.nvmlInit()
@@ -166,19 +164,19 @@ class GpuSampler:
             nvml.nvmlShutdown()
 
     def _sample(self, nvml: Any) -> None:
-        """Until it is stopped, or there is no GPU from the start."""
+        """Sample until `close`, or end at once if there is no GPU from the start."""
         was_there = False
         while not self._stop.wait(SAMPLE_SECONDS):
             handle = find(nvml, self._local_rank)
             if handle is None and not was_there:
                 return
             was_there = True
-            # Of a GPU that fell off the bus nothing is known any more.
+            # A GPU that fell off the bus has no handle, and the sample no values of the driver.
             self._take(sample(nvml, handle, self._local_rank))
 
 
 def sample(nvml: Any, handle: Any, local_rank: int = 0) -> dict[str, float]:
-    """One GPU's values under their metric names; what is not known now is left out."""
+    """One GPU's values in base units, by metric; values that are not available are left out."""
 
     def ask(name: str, *arguments: Any) -> Any:
         try:
@@ -206,15 +204,15 @@ def sample(nvml: Any, handle: Any, local_rank: int = 0) -> dict[str, float]:
 def find(nvml: Any, local_rank: int) -> Any | None:
     """The driver's handle of the GPU that this rank trains on.
 
-    PyTorch knows its UUID; before that, CUDA_VISIBLE_DEVICES has it; its numbers are
-    the driver's where all GPUs are of one kind.
+    Its UUID comes from PyTorch, or before CUDA is initialised from CUDA_VISIBLE_DEVICES. Numbers
+    in that are taken as the driver's, which holds if all GPUs are of one kind.
     """
     try:
         if (uuid := _torch_uuid(local_rank)) is not None:
             return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = None if visible is None else [part.strip() for part in visible.split(",")]
-        # A launcher may show each rank its own GPU alone.
+        # `%`: a launcher may make only its own GPU visible to each rank.
         chosen = str(local_rank) if names is None else names[local_rank % len(names)]
         if not chosen:
             return None
@@ -226,9 +224,9 @@ def find(nvml: Any, local_rank: int) -> Any | None:
 
 
 def _cuda(local_rank: int) -> tuple[Any, int]:
-    """PyTorch's CUDA and this rank's device; None and 0 until the training has begun to use it.
+    """PyTorch's CUDA and this rank's device; None and 0 until the training has initialised CUDA.
 
-    The first use creates a context, which is not ours to do.
+    The first use would create a context, which takes device memory: the training decides when.
     """
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     count = cuda.device_count() if cuda is not None and cuda.is_initialized() else 0

@@ -1,4 +1,4 @@
-"""`HealthCallback`: what a training loop calls, and nothing that it would have to wait for."""
+"""`HealthCallback`, whose methods a training loop calls; none of them makes it wait."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from ldlm_monitor.callback.session import Options, Session
 from ldlm_monitor.callback.steps import Steps
 
 MAX_ERRORS = 10
-"""After this many errors of its own the callback stops: a tenth is hardly another cause."""
-
-
+"""After this many errors of its own the callback stops: a tenth rarely has a new cause."""
 Given = ParamSpec("Given")
 Hook = TypeVar("Hook", bound=Callable[..., Any])
-_hooks: list[Callable[..., Any]] = []
+_hooks: list[Callable[..., Any]] = []  # methods that `torch.compile` leaves alone
 
 
 def harmless(method: Callable[Given, None]) -> Callable[Given, None]:
-    """A method that raises nothing, of an object that has its `HealthCallback` in `_health`."""
+    """Make a method raise nothing; its object has the `HealthCallback` in `_health`."""
 
     @wraps(method)
     def guarded(*given: Given.args, **named: Given.kwargs) -> None:
         try:
             method(*given, **named)
-        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
+        except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
             owner: Any = given[0]
             if owner._health is not None:
                 owner._health._hurt(error)
@@ -42,8 +40,8 @@ def harmless(method: Callable[Given, None]) -> Callable[Given, None]:
 def _not_compiled(hook: Hook) -> Hook:
     """Mark a method that `torch.compile` calls without tracing it.
 
-    In a graph our clock readings would be constants, and our copies part of it. The mark is that of
-    `torch.compiler.disable`, which would have to be imported (torch/_dynamo, 2.13).
+    In a graph the callback's clock readings would be constants and its copies part of the graph.
+    The mark is set here because `torch.compiler.disable` would import torch (torch/_dynamo, 2.13).
     """
     hook._torchdynamo_disable = True  # type: ignore[attr-defined]
     _hooks.append(hook)
@@ -63,13 +61,13 @@ class HealthCallback:
     reports how the block ended.
 
     `every`: write a row for steps that it divides, and for others with a NaN in host memory;
-    the heartbeat knows all of them.
+    the heartbeat has every step.
     `rank`, `world_size`: default to the launcher's. `config`: settings to show
     with the run. `framework`: the name of the training loop. `serve`: a port, or
     HOST:PORT, for metrics over HTTP. `sigterm`: finish the file when the process is
     terminated. `stack_signal`: the signal upon which the process writes its stacks,
     None for none. `flight_recorder`: open PyTorch's flight recorder to the monitor, on a
-    Unix socket that its owner alone can reach. `gpu`: ask the driver how the GPU does.
+    Unix socket that its owner alone can reach. `gpu`: sample the GPU by its driver.
     """
 
     def __init__(
@@ -99,7 +97,7 @@ class HealthCallback:
             launch = Launch.detect(run, out, rank, world_size)
             self._session = Session(launch, options, max(int(every), 1), _say)
             self._steps = self._session.steps
-        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training begins
+        except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
             self._hurt(error)
 
     @_not_compiled
@@ -116,10 +114,10 @@ class HealthCallback:
         epoch: Any = None,
         **values: Any,
     ) -> None:
-        """A step is done. Values may be numbers or tensors of one element, on a device too.
+        """Report a step. Values may be numbers or tensors of one element, on a device too.
 
         `samples`, `tokens`: how many this rank processed since the last call. `batch`:
-        the index of the batch. Everything else is kept under its own name.
+        the index of the batch. Other values keep their own name.
         """
         steps = self._steps
         if steps is None or not steps.is_live:
@@ -128,12 +126,12 @@ class HealthCallback:
             given = {"epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr}
             given |= values
             steps.step(step, given, samples, tokens, batch)
-        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
+        except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
             self._hurt(error)
 
     @_harmless_hook
     def log(self, **values: Any) -> None:
-        """More values of the last step, such as `eval_loss`; as for `on_step`."""
+        """Add values to the last step, such as `eval_loss`; as for `on_step`."""
         if steps := self._live():
             steps.add_values(values)
 
@@ -144,7 +142,7 @@ class HealthCallback:
         `eval` and `checkpoint` are reported as such, so that the monitor allows for them;
         `data`, `forward`, `backward` and `optimizer` are parts of a step.
         """
-        return Phase(self, str(name)[:32])
+        return Phase(self, str(name)[:32])  # characters: as many as the heartbeat has bytes
 
     @_harmless_hook
     def event(self, kind: str, message: str = "", severity: str = "info", **fields: Any) -> None:
@@ -157,15 +155,15 @@ class HealthCallback:
         """Also report the gradient norm of each group of parameters, every `every` steps.
 
         `parameters`: a module (its children are the groups), or parameters by name of
-        group. They are measured at once after a value that was not finite. Call
-        `on_step` while the gradients are there. The norms cost device time.
+        group. The norms are also measured at the step after a non-finite value. Call `on_step`
+        before the gradients are cleared. The norms cost device time.
         """
         if steps := self._live():
             steps.watch(parameters, every)
 
     @_harmless_hook
     def close(self, error: BaseException | str | None = None) -> None:
-        """Report how it ended, well or with an error, and write what waits: seconds at most."""
+        """Report how the training ended and write all rows, within seconds; `error` None: well."""
         session = self._session
         if session is None or self._live() is None:
             return
@@ -189,7 +187,7 @@ class HealthCallback:
         return self
 
     def _live(self) -> Steps | None:
-        """None after the end, and in a forked child."""
+        """The steps; None after the end and in a forked child."""
         return self._steps if self._steps is not None and self._steps.is_live else None
 
     def _hurt(self, error: Exception) -> None:
@@ -204,7 +202,7 @@ class HealthCallback:
             self._session = self._steps = None
             try:
                 session.close()
-            except Exception:  # noqa: BLE001 it was to be silent
+            except Exception:  # noqa: BLE001 its errors were reported, training goes on
                 return
 
 
@@ -231,9 +229,9 @@ class Phase:
 
 
 class Adapter:
-    """What adapters for trainers share: the callback once training began, its phase, its losses.
+    """Common part of the adapters for trainers: options, the callback, its phase, sums of losses.
 
-    Trainers call a hook where a phase begins and another where it ends, so no `with` fits.
+    Trainers call one hook where a phase begins and another where it ends, so `with` cannot be used.
     """
 
     _defaults: ClassVar[Mapping[str, Any]] = {}
@@ -247,7 +245,7 @@ class Adapter:
         self._parts = 0
 
     def _add(self, values: Mapping[str, Any]) -> None:
-        """Add those tensors of a part of a step that have one element, on their device."""
+        """Add the one-element tensors of a part of a step to the sums, on their device."""
         self._parts += 1
         for name, value in values.items():
             if is_tensor(value) and value.numel() == 1:
@@ -266,7 +264,7 @@ class Adapter:
             self._phase.__enter__()
 
     def _leave(self, *given: Any, **named: Any) -> None:
-        """Also a trainer's hook, whatever it is given."""
+        """Leave the phase; adapters use this as a hook too, so it accepts any arguments."""
         phase, self._phase = self._phase, None
         if phase is not None:
             phase.__exit__(None, None, None)
@@ -279,7 +277,7 @@ class Adapter:
 
 
 def _say(text: str) -> None:
-    """One line on stderr, by a system call: a lock of `sys.stderr` may not outlive a fork."""
+    """Write a line to stderr by a system call: the lock of `sys.stderr` may be held in a fork."""
     try:
         os.write(2, f"ldlm-monitor callback: {text}\n".encode("utf-8", "replace"))
     except OSError:

@@ -1,8 +1,8 @@
 """`HealthTrainerCallback` for transformers' Trainer, and for what is built on it (TRL).
 
-Trainer's hooks are not given the loss, and its own log shows a mean from which NaN is
-filtered (`logging_nan_inf_filter`, on by default). So the loss is taken from what the
-model returns, by a hook on its forward. Hooks: transformers/trainer_callback.py (5.23).
+Trainer does not pass the loss to its hooks, and its own log has a mean from which NaN is
+filtered (`logging_nan_inf_filter`, on by default). So the loss is taken from the model's output
+by a hook on its forward. The hooks are those of transformers/trainer_callback.py (5.23).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     from transformers import TrainerCallback
 
-_SETTINGS = (
+_SETTINGS = (  # of `TrainingArguments`: those that explain a loss or a speed
     *("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "optim"),
     *("max_grad_norm", "warmup_steps", "weight_decay", "bf16", "fp16", "seed"),
     "logging_nan_inf_filter",
@@ -28,7 +28,7 @@ _SETTINGS = (
 class HealthTrainerCallback(Adapter, TrainerCallback):
     """Give it to a Trainer: `Trainer(..., callbacks=[HealthTrainerCallback(run="run_a")])`.
 
-    Takes what `HealthCallback` takes; `out` defaults to the Trainer's `output_dir`.
+    Its options are those of `HealthCallback`; `out` defaults to the Trainer's `output_dir`.
     """
 
     _defaults: ClassVar = {"framework": "transformers"}
@@ -37,14 +37,14 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
     @harmless
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Training begins: from now on there is a file."""
+        """Make the callback: from now on there is a file."""
         settings = {name: getattr(args, name, None) for name in _SETTINGS}
         options = {**self._options, "config": {**settings, **(self._options.get("config") or {})}}
         options["out"] = options["out"] or args.output_dir
         options["run"] = options["run"] or getattr(args, "run_name", None)
         self._health = health = HealthCallback(**options)
         health.log(total_steps=state.max_steps)
-        # Where tokens are counted over all ranks, each rank's part is of the whole.
+        # If tokens are counted over all ranks, a rank's loss is its share of the sum of all.
         averaged = getattr(args, "average_tokens_across_devices", False)
         self._scale = float(args.world_size) if averaged else 1.0
         if (model := given.get("model")) is not None:
@@ -58,7 +58,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
     @harmless
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """An optimizer step is done."""
+        """Report an optimizer step."""
         health = self._health
         if health is None:
             return
@@ -74,7 +74,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
     @harmless
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
-        """The Trainer logs: the gradient norm is available here only."""
+        """Add the gradient norm, which only the Trainer's log has."""
         norm = (logs or {}).get("grad_norm")
         if self._health is not None and norm is not None:
             self._health.log(grad_norm=_number(norm))
@@ -83,7 +83,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **given: Any
     ) -> None:
-        """An evaluation is done."""
+        """Leave the evaluation's phase, and add its metrics."""
         self._leave()
         if self._health is not None and metrics:
             self._health.log(**{str(name): _number(value) for name, value in metrics.items()})
@@ -92,18 +92,18 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
     @harmless
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Training is done."""
+        """Remove the hook on the model, and close the callback."""
         if self._hook is not None:
             self._hook.remove()
         self._end()
 
     def _take_loss(self, module: Any, given: Any, named: dict[str, Any], output: Any) -> None:
-        """Keep what the model says of its loss, on its device."""
+        """Add the losses of the model's output, on their device."""
         if not module.training:
             return
         try:
             items = output.items() if hasattr(output, "items") else ()
-            # A loss over the tokens of the whole step comes in parts; others are means.
+            # With a count of the step's tokens, its parts' losses are summands; otherwise means.
             self._is_summed = named.get("num_items_in_batch") is not None
             self._add({str(name): value for name, value in items if "loss" in str(name)})
         except Exception:  # noqa: BLE001 the model's forward must not fail for us
@@ -113,7 +113,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
 
 def _number(value: Any) -> Any:
-    """Version 5 writes some of what it logs as text."""
+    """A logged value as a number: transformers 5 logs some as text."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

@@ -1,7 +1,7 @@
 """`HealthLightningCallback` for Lightning's Trainer (2.x, `lightning` or `pytorch_lightning`).
 
-What `training_step` returns is logged: `loss`, and any other scalar of its dictionary.
-Nothing that the Trainer logs is read, because reading it may wait for the GPU.
+It reports the values that `training_step` returns: `loss`, and other scalars of its dictionary.
+Values that the Trainer logs are not read, because reading them may wait for the GPU.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ else:
 class HealthLightningCallback(Adapter, Callback):
     """Give it to a Trainer: `Trainer(callbacks=[HealthLightningCallback(run="run_a")])`.
 
-    Takes what `HealthCallback` takes; `out` defaults to the Trainer's `default_root_dir`.
-    SIGTERM is left to Lightning, which ends at the next batch and says so.
+    Its options are those of `HealthCallback`; `out` defaults to the Trainer's
+    `default_root_dir`. SIGTERM is left to Lightning, which ends at the next batch and logs it.
     """
 
     _defaults: ClassVar = {"framework": "lightning", "sigterm": False}
@@ -37,7 +37,7 @@ class HealthLightningCallback(Adapter, Callback):
 
     @harmless
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Before anything runs: from now on there is a file."""
+        """Make the callback before anything runs: from now on there is a file."""
         if stage != "fit" or self._health is not None:
             return
         options = {"rank": trainer.global_rank, "world_size": trainer.world_size, **self._options}
@@ -51,7 +51,7 @@ class HealthLightningCallback(Adapter, Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """A batch is done, and with the last of an accumulation a step."""
+        """Add a batch; the last one of an accumulation completes a step, which is reported."""
         health = self._health
         if health is None:
             return
@@ -60,31 +60,31 @@ class HealthLightningCallback(Adapter, Callback):
             return
         self._step = trainer.global_step
         means = self._summed(1 / self._parts)
-        if "loss" in means:  # it came back divided by the accumulation
+        if "loss" in means:  # Lightning divides the loss by the accumulation
             means["loss"] *= trainer.accumulate_grad_batches
         rate = trainer.optimizers[0].param_groups[0]["lr"] if trainer.optimizers else None
         health.on_step(self._step, lr=rate, batch=batch_idx, epoch=trainer.current_epoch, **means)
 
     @harmless
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """An evaluation begins."""
+        """Enter the phase of an evaluation."""
         self._enter("eval")
 
     @harmless
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """A checkpoint is about to be written; no hook is called after it."""
+        """Enter the phase of a checkpoint; Lightning calls no hook after it."""
         self._enter("checkpoint")
 
     @harmless
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """The training failed."""
+        """Close the callback with the error of the training."""
         if self._health is not None:
             self._health.close(exception)
 
     @harmless
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """All is done."""
+        """Close the callback."""
         self._end()
 
     on_train_batch_start = on_validation_end = on_train_end = Adapter._leave
-    """Whatever was done between batches is over; after the last, a checkpoint may follow."""
+    """These end a checkpoint or an evaluation; after `on_train_end` a checkpoint may follow."""

@@ -1,15 +1,14 @@
-"""A rank: who it is, and the page with its position, readable also after `kill -9`.
+"""A rank's identity, and the heartbeat page with its position, readable also after `kill -9`.
 
-The page is the heartbeat. A file of 4 KiB that is mapped into memory, so that a beat is a
-store and no system call. All numbers are little-endian, as the processors are that train. The
-page holds `IDENTITY`, which the start writes once, and at 1024 `BEAT`, which the loop writes at
+The page is a file of 4 KiB that is mapped into memory, so that a beat is a store and no system
+call. All numbers are little-endian, as the processors are that train. The page contains
+`IDENTITY`, which is written once at the start, and at byte 1024 `BEAT`, which the loop writes at
 each step and phase.
 
-`BEAT` begins and ends with a sequence number (u64), which its one writer counts up. It
-writes from front to back; so a reader of two different numbers has read during a store, and
-reads again. What is written while a page is read twice alike was stable: that holds on
-processors too that let others see stores out of order. The monitor's `probe/heartbeat.py`
-reads the page.
+`BEAT` begins and ends with a sequence number (u64), which its only writer counts up. It writes
+from front to back, so a reader that finds two different numbers has read during a store, and
+reads again. A page that is the same in two reads was stable, also on processors that make stores
+visible out of order. The monitor's `probe/heartbeat.py` reads the page.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ from typing import NamedTuple
 
 SIZE = 4096
 """A page of memory: the smallest unit that is mapped."""
-MAGIC = b"ldlmhb02"
-BEAT_AT = 1024
+MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
+BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
 IDENTITY = struct.Struct("<8sIIQQi64s64s108s")
-"""Magic, `Identity`."""
+"""Magic, then the fields of `Identity`."""
 BEAT = struct.Struct("<Qqdd32s16sQ")
-"""Sequence, `Beat`, sequence."""
-_WORDS = struct.Struct("<32s16s")
-_WORDS_AT = 32
-_LAST = BEAT.size // 8 - 1
+"""Sequence, the fields of `Beat`, sequence."""
+_WORDS = struct.Struct("<32s16s")  # `phase` and `status` in `BEAT`
+_WORDS_AT = 32  # bytes of the four fields before them
+_LAST = BEAT.size // 8 - 1  # the second sequence, as the index of a cell of 8 bytes
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
-"""File systems where a page that is allocated stays so: a store can't fail (as SIGBUS would)."""
+"""File systems where an allocated page stays allocated, so that no store ends in SIGBUS."""
+# Variables of torchrun, Slurm, Open MPI and MPICH; the first that is set counts.
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
@@ -63,12 +63,12 @@ class Launch:
         rank: int | None,
         world_size: int | None,
     ) -> Launch:
-        """Takes what is not given from the process group, if there is one, then the environment."""
+        """Take missing values from the process group if there is one, or from the environment."""
         found_rank, found_world = _process_group()
         name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
         number = _first(rank, found_rank, _number(RANK_VARIABLES), 0)
         return cls(
-            run=str(name)[:256],
+            run=str(name)[:256],  # characters: longer ones fill rows and screens
             out=Path("saved", name) if out is None else Path(out),
             rank=number,
             world_size=_first(world_size, found_world, _number(_WORLD), -1),
@@ -80,7 +80,7 @@ class Launch:
 
 @dataclass(slots=True)
 class Beat:
-    """Where a rank is, at this `time`, in Unix seconds. `status`: running, finished or failed."""
+    """A rank's position; times are Unix seconds. `status`: running, finished or failed."""
 
     step: int = -1
     time: float = 0.0
@@ -90,11 +90,11 @@ class Beat:
 
 
 class Identity(NamedTuple):
-    """Who writes the page.
+    """The process that writes the page.
 
-    `stack_signal`: 0: none. `started`: clock ticks after boot, field 22 of /proc/PID/stat.
-    `pid_namespace`: its inode. `stack_file`: beside this one. `recorder_socket`: the path of
-    the flight recorder's.
+    `stack_signal`: 0 for none. `started`: clock ticks after boot, field 22 of /proc/PID/stat.
+    `pid_namespace`: its inode. `stack_file`: the name of a file beside the page.
+    `recorder_socket`: the path of the flight recorder's socket.
     """
 
     pid: int
@@ -108,14 +108,14 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, launch: Launch, stack_signal: int, stack_file: str, recorder: str) -> Identity:
-        """That of this very process."""
+        """The identity of the current process."""
         return cls(
             pid=os.getpid(),
             stack_signal=stack_signal,
             started=start_ticks(),
             pid_namespace=pid_namespace(),
             rank=launch.rank,
-            host=launch.host.encode()[:64],
+            host=launch.host.encode()[:64],  # bytes: the longest of Linux
             stack_file=stack_file.encode() if stack_signal else b"",
             recorder_socket=recorder.encode(),
         )
@@ -148,8 +148,8 @@ class HeartbeatPage:
     def beat(self, beat: Beat) -> None:
         """Store the rank's position. Called by the loop's thread alone.
 
-        Cells are stored one by one, in the machine's byte order: the code of
-        `struct.pack_into` would have to be fetched anew after each step's work.
+        Cells are stored one by one, in the machine's byte order: after a step's work, the code
+        of `struct.pack_into` would have to be fetched from memory again.
         """
         whole, real = self._whole, self._real
         self._beats = number = self._beats + 1
@@ -163,13 +163,13 @@ class HeartbeatPage:
         whole[_LAST] = number
 
     def sync(self) -> None:
-        """Write the page where it is not mapped; no thread that trains should wait for this."""
+        """Write the page if it is not mapped. It may block, so the loop does not call it."""
         if not self.is_mapped:
             os.pwrite(self._fd, bytes(self._page), 0)
 
 
 def _fill(fd: int, page: bytes) -> None:
-    """Write the page and make sure of its block. Raises `OSError`, on a full disk too."""
+    """Write the page and allocate its block. Raises `OSError`, as on a full disk."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, 0, SIZE)
     if os.pwrite(fd, page, 0) != SIZE:
@@ -177,7 +177,7 @@ def _fill(fd: int, page: bytes) -> None:
 
 
 def _may_map(fd: int) -> bool:
-    """Whether the file lies where a mapped page is coherent and a store cannot fail."""
+    """Whether the file system keeps a mapped page coherent, and no store to it can fail."""
     device = os.fstat(fd).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -193,16 +193,16 @@ def _may_map(fd: int) -> bool:
 
 
 def start_ticks() -> int:
-    """When this process began, in clock ticks after boot: with the pid it names one process."""
+    """When this process began, in clock ticks after boot: unlike its pid, that is never reused."""
     try:
         text = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
+        return int(text.rpartition(")")[2].split()[19])  # field 22 (proc(5)): 19 after the name
     except (OSError, ValueError, IndexError):
         return 0
 
 
 def pid_namespace() -> int:
-    """The inode of the namespace in which our pid means us; 0 where there is none."""
+    """The inode of the namespace in which our pid is valid; 0 if the system has none."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

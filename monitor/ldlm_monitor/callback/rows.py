@@ -1,4 +1,4 @@
-"""Values of steps, and the rows made of them in the thread that writes."""
+"""Reads the values of steps in the loop, and makes rows of them in the writer's thread."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
-"""A longer name is an error of the caller; a row stays below 64 KiB with `MAX_VALUES`."""
+"""Characters of a name, which is cut there: with `MAX_VALUES`, a row stays below 64 KiB."""
 MAX_VALUES = 256
-"""Values in a row; gradient norms of a model's blocks are a hundred at most."""
+"""Values in a row, others are dropped: a model's blocks give about a hundred gradient norms."""
 LARGEST = 2**63
-"""Of whole numbers; what is larger is no count of anything."""
+"""Bound of whole numbers (signed, 64 bits): beyond, they count no steps, samples or tokens."""
 _PLAIN = frozenset({float, int, bool, str, type(None)})
-"""Kinds of values that nobody can change afterwards."""
-_UNREADABLE = object()
+"""Immutable kinds of values, which are kept as they are."""
+_UNREADABLE = object()  # replaces a tensor that cannot be read without waiting
 _OWN = frozenset({"type", "schema", "time", "rank", "run"})
-"""Keys of a row that are the callback's."""
+"""Keys of a row that the callback sets, so values of these names are dropped."""
 Row: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[
     int, float, float | None, float, float | None, dict[str, Any], Any, Any, Any
@@ -32,8 +32,9 @@ measured); values; samples; tokens; batch."""
 class Rows:
     """Makes rows of entries, in their order.
 
-    `every`: steps that it divides get a row, and those with a NaN. `extra` joins the next
-    row, once. `latest` is the last row. `alarm` is called when a value was not finite.
+    `every`: steps that it divides get a row, and steps with a NaN. `extra` is added to the next
+    row only. `latest` is the last row. `unread` counts dropped values. `alarm` is called when a
+    value becomes non-finite.
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
@@ -72,7 +73,7 @@ class Rows:
         return [*(self._event(name, bad[name], row) for name in new), row]
 
     def _time(self, row: Row, at: float, paused: float, data: float | None) -> None:
-        """How long the step took, evaluations and checkpoints left out."""
+        """Add the seconds of a step, without evaluations and checkpoints, and of its data."""
         if self._last is not None and row["step"] > self._last[0]:
             steps = row["step"] - self._last[0]
             seconds = (at - self._last[1] - (paused - self._last[2])) / steps
@@ -83,7 +84,6 @@ class Rows:
             row["data_seconds"], self._data = data - self._data, data
 
     def _count(self, row: Row, **counts: Any) -> None:
-        """Totals and rates of samples and tokens."""
         for name, count in counts.items():
             if count is None:
                 continue
@@ -94,7 +94,7 @@ class Rows:
                 row[f"{name}_per_second"] = number / self._span
 
     def _event(self, name: str, value: float, row: Row) -> Row:
-        """The event of a value that became non-finite; one until it is finite again."""
+        """The event of a value that became non-finite; no other one until it is finite again."""
         text = spelled(value)
         fields: Row = {"quantity": name, "value": text, "family": "numerics", "role": "root"}
         where = f"step {row['step']}"
@@ -112,7 +112,7 @@ def event_row(kind: str, severity: str, message: str, **more: Any) -> Row:
 
 
 def spelled(number: float) -> float | str:
-    """A number, or its name where JSON has none, or nobody could read it."""
+    """The number in JSON: NaN and infinities by name, whole numbers beyond `LARGEST` as those."""
     if isinstance(number, int):
         if -LARGEST <= number <= LARGEST:
             return number
@@ -123,11 +123,10 @@ def spelled(number: float) -> float | str:
 
 
 def snapshot(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace tensors in host memory by their values, as they are now; those of a device go out.
+    """Replace tensors in host memory by their present values; remove and return those on a device.
 
-    Returns the latter by name. Reading host memory waits for nothing; what cannot be read
-    stays, for `gather` to leave out. One level of mappings is laid flat:
-    `losses={"text": x}` is `losses_text`.
+    Reading host memory does not wait. A value that cannot be read stays, and `gather` drops it.
+    One level of mappings is flattened: `losses={"text": x}` becomes `losses_text`.
     """
     on_device: dict[str, Any] = {}
     for name, value in list(given.items()):
@@ -148,7 +147,7 @@ def snapshot(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
-    """Put the numbers into the row; how many values were none, or too many."""
+    """Put the numbers into the row; returns how many were dropped, no numbers or too many."""
     dropped = 0
     for key, value in given.items():
         if value is None:
@@ -167,7 +166,7 @@ def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
 
 
 def whole(value: Any, otherwise: int) -> int:
-    """A step or batch number; `otherwise` where reading it could wait for a device."""
+    """A whole number; `otherwise` if the value is none, or reading it could wait for a device."""
     if type(value) is int:
         return value if -LARGEST <= value <= LARGEST else otherwise
     if value is None:
@@ -181,7 +180,7 @@ def whole(value: Any, otherwise: int) -> int:
 
 
 def nonfinite(row: Mapping[str, Any]) -> dict[str, float]:
-    """The values that are NaN or infinite and should not be: an accuracy of no samples is NaN."""
+    """Losses and gradient norms that are NaN or infinite; an accuracy of no samples may be NaN."""
     return {
         name: value
         for name, value in row.items()
@@ -209,7 +208,7 @@ def parameter_groups(given: Any) -> dict[str, list[Any]]:
 
 
 def gradient_norms(torch: Any, groups: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """The norm of each group's gradients on this rank, as tensors that nobody waits for."""
+    """The norm of each group's gradients on this rank, as tensors on their device."""
     norms: dict[str, Any] = {}
     for name, parameters in groups.items():
         gradients = [each.grad for each in parameters if each.grad is not None]

@@ -9,23 +9,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-_TRAIN = frozenset(
-    {
-        *("loss", "grad_norm", "learning_rate", "step", "step_seconds", "samples_per_second"),
-        *("tokens_per_second", "memory_allocated_bytes"),
-    }
+_TRAIN = (
+    *("loss", "grad_norm", "learning_rate", "step", "step_seconds", "samples_per_second"),
+    *("tokens_per_second", "memory_allocated_bytes"),
 )
 """Values that have a metric of their own, `ldlm_train_` and their name."""
 _HELP = "The last value that this rank reported."
 _OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")
-_OWN = frozenset({"type", "time", "batch", "epoch"})
+_OWN = frozenset({"type", "time", "batch", "epoch"})  # keys of a row that are no metrics
 
 
 class Exporter:
-    """Serves what `latest` returns, the last row of this rank, under the monitor's names.
+    """Serves this rank's last row, which `latest` returns, under the monitor's metric names.
 
-    `address` is a port, or HOST:PORT; without a host it is this machine alone that may
-    ask. Raises `ImportError` without prometheus-client, `OSError` if the port is taken.
+    `address` is a port, or HOST:PORT; without a host it listens on loopback only. Raises
+    `ImportError` without prometheus-client, `OSError` if the port is taken.
     """
 
     def __init__(
@@ -44,7 +42,7 @@ class Exporter:
         self.port = self._server.server_port
 
     def collect(self) -> Iterator[Any]:
-        """Families of the last row, made when they are asked for."""
+        """Metric families of the last row, made at each scrape."""
         from prometheus_client.core import GaugeMetricFamily
 
         other = GaugeMetricFamily(*_OTHER, labels=("run", "rank", "name"))
@@ -61,10 +59,10 @@ class Exporter:
             yield other
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(1.0)
+        self._thread.join(1.0)  # seconds: a slow client must not delay the end of the training
 
 
 class FlightRecorder:
@@ -83,6 +81,6 @@ class FlightRecorder:
         self._server = server(self.path)
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)

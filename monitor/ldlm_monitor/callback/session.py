@@ -1,4 +1,4 @@
-"""A rank's files, threads and hooks, from the first step to however the process ends."""
+"""A rank's files, threads and hooks, from their start until the process ends, in any way."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ from ldlm_monitor.callback.signals import (
     register_stacks,
 )
 from ldlm_monitor.callback.steps import Steps
-from ldlm_monitor.callback.writer import RowWriter
+from ldlm_monitor.callback.writer import MAX_TEXT, RowWriter
 
 SCHEMA = "ldlm.health/1"
 READY_SECONDS = 1.0
-"""How long the first files are waited for, where the disk is slow."""
+"""How long the start waits for the first files on a slow disk; then training begins without."""
 CLOSE_SECONDS = 2.0
 """Limit of each wait at the end: a dead disk must not hold a job beyond its grace period."""
-_TRACEBACK_LINES = 60
-"""The frames of a training loop and its framework; the last lines matter most."""
 
 T = TypeVar("T")
 
@@ -52,8 +50,8 @@ class Options:
 class Session:
     """The files, threads and hooks of one rank: opens and closes them.
 
-    Once `steps` is not live (after the end, and in a forked child) nothing may be done. What
-    fails is reported by `say`, and the rest goes on.
+    Once `steps` is not live (after the end, and in a forked child), no method does anything.
+    A part that fails is reported by `say`, and the others go on.
     """
 
     def __init__(
@@ -90,14 +88,14 @@ class Session:
         self._ready.wait(READY_SECONDS)
 
     def failed(self, error: BaseException) -> None:
-        """The training ends with this exception."""
+        """Report that the training ends with this exception."""
         lines = traceback.format_exception(error)
         text = "".join(traceback.format_exception_only(error)).strip()
-        fields = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-16_000:]}
+        fields = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-MAX_TEXT:]}
         self.end("failed", text, fields)
 
     def end(self, status: str, error: str | None = None, fields: Mapping[str, Any] = {}) -> None:
-        """Write the last row, once, and all that waits, for at most two seconds a flush."""
+        """Write all rows that wait, and once the last row; each flush may take `CLOSE_SECONDS`."""
         steps = self.steps
         if not steps.is_live or self._ended:
             return
@@ -121,7 +119,7 @@ class Session:
             self._say(f"the last rows of rank {self._launch.rank} are lost: {problem}")
 
     def close(self) -> None:
-        """Release everything; `end` comes first."""
+        """Release files, threads and hooks; call `end` before."""
         if not self.steps.is_live:
             return
         self._process_end.forget()
@@ -132,19 +130,19 @@ class Session:
         self.steps.is_live = False
 
     def in_child(self) -> None:
-        """A DataLoader's worker, say: it is no rank."""
+        """Disable this in a forked child, such as a DataLoader's worker: it is no rank."""
         was_live, self.steps.is_live = self.steps.is_live, False
         if was_live and self._termination is not None:
             self._termination.in_child()
 
     def _exited(self) -> None:
-        """At the interpreter's exit: without an exception the training ended well."""
+        """Report success at the interpreter's exit; an exception has been reported before."""
         with suppress(Exception):
             self.end("finished")
             self.close()
 
     def _terminated(self, ends: bool) -> None:
-        """SIGTERM came."""
+        """Report SIGTERM as the end if the process `ends`; otherwise only write the rows."""
         if ends:
             self.end("failed", "SIGTERM", {"exc_type": "SignalException", "signal": "SIGTERM"})
         elif self.steps.is_live:
@@ -180,7 +178,7 @@ class Session:
             self._gpu = GpuSampler(launch.local_rank, self._take_gpu)
 
     def _optional(self, otherwise: str, work: Callable[[], T]) -> T | None:
-        """What the work returns; the training goes on without what fails."""
+        """The result of the work; None if it fails, which is reported: training goes on."""
         try:
             return work()
         except (ImportError, AttributeError, OSError, RuntimeError, ValueError) as error:
@@ -197,7 +195,7 @@ class Session:
         self._sync()
 
     def _sync(self) -> None:
-        with suppress(OSError):  # the rows' own writer says what is wrong with the disk
+        with suppress(OSError):  # `RowWriter` reports problems of the same disk
             if self._heartbeat is not None:
                 self._heartbeat.sync()
 

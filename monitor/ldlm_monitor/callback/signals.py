@@ -18,20 +18,21 @@ from typing import Any, TextIO
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
-"""How long Python may take to call its handler before the thread ends the process instead."""
+"""How long Python may take to call its handler: then the thread ends the process, well within
+a job's grace period."""
 SECOND_CHOICE = 12
-"""Beyond SIGRTMIN: taken where the requested signal has a handler already."""
+"""The signal SIGRTMIN + 12 is used if the requested one has a handler; few programs use it."""
 
 _stack_files: dict[int, TextIO] = {}
 """By signal, where stacks go: faulthandler keeps the descriptor, so the file stays open."""
-_interested: WeakSet[Any] = WeakSet()
-_was_blocked: dict[int, bool] = {}
+_interested: WeakSet[Any] = WeakSet()  # their `in_child` is called in a forked child
+_was_blocked: dict[int, bool] = {}  # by thread that forks: whether SIGTERM was blocked before
 _registered = False
 
 
 def register_fork_hooks(owner: Any) -> None:
     """Call an object's `in_child` in each forked child, for as long as the object lives."""
-    global _registered  # noqa: PLW0603 hooks cannot be taken back, so there is one for all
+    global _registered  # noqa: PLW0603 hooks cannot be removed, so one serves all
     _interested.add(owner)
     if not _registered and hasattr(os, "register_at_fork"):
         _registered = True
@@ -104,7 +105,7 @@ class Termination:
         if self._previous is signal.SIG_DFL:
             self._reading, self._writing = os.pipe()
             os.set_blocking(self._writing, False)
-            if not self._listen():  # an event loop's, say: then better no handler of ours
+            if not self._listen():  # an event loop has its own: set no handler
                 signal.signal(signal.SIGTERM, self._previous)
                 self._close_pipe()
                 return
@@ -114,7 +115,7 @@ class Termination:
             self._thread.start()
 
     def close(self) -> None:
-        """Undo this where no later handler was set."""
+        """Restore the previous handler, unless a later one was set."""
         self._stopped = True
         if threading.current_thread() is not threading.main_thread():
             return
@@ -131,7 +132,7 @@ class Termination:
         self._reading, self._writing = -1, -1
 
     def in_child(self) -> None:
-        """SIGTERM ends a child as if we were not here."""
+        """In a forked child, restore what SIGTERM did before."""
         self._stopped = True
         self._restore()
 
@@ -141,7 +142,7 @@ class Termination:
             signal.signal(signal.SIGTERM, self._previous)
 
     def _listen(self, to: int | None = None) -> bool:
-        """Have signals written to our pipe (or nowhere), unless another descriptor is set."""
+        """Have Python write signals to our pipe (-1: nowhere), unless another descriptor is set."""
         if self._writing < 0 or threading.current_thread() is not threading.main_thread():
             return False
         before = signal.set_wakeup_fd(
@@ -165,11 +166,11 @@ class Termination:
 
     def _watch(self) -> None:
         while not self._stopped:
-            if signal.SIGTERM not in os.read(self._reading, 64):
+            if signal.SIGTERM not in os.read(self._reading, 64):  # a byte for each signal
                 continue
             until = time.monotonic() + GRACE_SECONDS
             while not self._handled and time.monotonic() < until:
-                time.sleep(0.02)
+                time.sleep(0.02)  # a fiftieth of the grace
             if not self._handled and not self._stopped:
                 with suppress(Exception):
                     self._on_term(True)
@@ -179,11 +180,11 @@ class Termination:
 
 
 def register_stacks(path: Path, wanted: int) -> int:
-    """Append all threads' stacks to the file whenever the signal comes; the signal, 0: none.
+    """Append all threads' stacks to the file at each signal; returns which one, 0 if none is free.
 
     faulthandler's handler is written in C and walks the interpreter's frames from within the
-    signal: it needs neither the GIL nor the main thread's attention. A thread of ours would:
-    in a call that holds the GIL it does not run. A signal that has a handler is left alone,
+    signal: it needs neither the GIL nor the main thread. A Python thread could not do this, since
+    it does not run while a call holds the GIL. A signal that has a handler is left alone,
     and `SECOND_CHOICE` is used instead. Raises `OSError`.
     """
     mask = caught()

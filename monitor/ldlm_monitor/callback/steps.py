@@ -1,4 +1,4 @@
-"""One rank's steps in the loop's own thread: a beat, an entry for the writer, and no more."""
+"""One rank's steps, in the loop's thread: stores a beat and passes an entry to the writer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _ANNOUNCED = {
     "eval": ("eval_started", "eval_finished", "eval_finished"),
     "checkpoint": ("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 }
-"""Events at the begin of a phase, at its end, and where it ended with an exception."""
+"""By phase: the events at its begin, at its end, and at its end by an exception."""
+# Other names that loops give to these phases.
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
-"""Longer than almost all steps: the loop settles its own copies where it goes on."""
+"""Without a call for so long, the writer's thread settles copies: most steps are shorter."""
 _Sent: TypeAlias = tuple[list[str], DeviceCopies, int]
 """Names of values that are under way, and the slot of their device where they arrive."""
 
@@ -74,7 +75,7 @@ class Steps:
         self._settling = threading.Lock()
 
     def step(self, step: Any, given: dict[str, Any], samples: Any, tokens: Any, batch: Any) -> None:
-        """A step is done, now. `given` becomes ours."""
+        """Take a step that is done now; `given` is changed and kept."""
         beat = self.beat
         number = step if type(step) is int else whole(step, beat.step + 1)
         if self._groups and (self.suspicious or number % self._groups_every == 0):
@@ -110,13 +111,13 @@ class Steps:
             self._put(entry)
 
     def add_values(self, given: dict[str, Any]) -> None:
-        """More is known of the last step."""
+        """Take more values of the last step; `given` is changed and kept."""
         on_device = snapshot(given)
         number = max(self.beat.step, 0)
         self._file((number, time.time(), None, 0.0, None, given, None, None, None), on_device)
 
     def enter(self, phase: str) -> None:
-        """A phase begins, within the one that lasts."""
+        """Begin a phase within the present one."""
         phase = _ALIASES.get(phase, phase)
         outer = self.beat.phase.decode(errors="replace")
         self._phases.append((phase, outer, self.beat.phase_since, time.monotonic()))
@@ -126,7 +127,7 @@ class Steps:
             self.event(_ANNOUNCED[phase][0], phase, "info", {"family": "progress"})
 
     def leave(self, error: BaseException | None) -> None:
-        """The phase that began last is over."""
+        """End the phase that began last, by the `error` if it is not None."""
         if not self._phases:
             return
         phase, outer, since, began = self._phases.pop()
@@ -144,17 +145,17 @@ class Steps:
         self._be_in(outer, since)
 
     def event(self, kind: str, message: str, severity: str, fields: Mapping[str, Any]) -> None:
-        """Something happened, now."""
+        """Pass on an event of this moment."""
         at = {"time": time.time(), "step": self.beat.step}
         self._put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
     def watch(self, parameters: Any, every: int) -> None:
-        """Also measure gradient norms by group."""
+        """Also measure gradient norms by group, at steps that `every` divides."""
         self._groups = parameter_groups(parameters)
         self._groups_every = max(int(every), 1)
 
     def settle(self, *, wait: float = 0.0) -> bool:
-        """Pass on the steps whose values came by now, or within `wait` seconds; whether any did."""
+        """Pass on steps whose values arrive within `wait` seconds; returns whether any did."""
         if not self._waiting or not self._settling.acquire(blocking=False):
             return False
         passed = False
@@ -166,25 +167,25 @@ class Steps:
                 elif time.monotonic() >= until:
                     break
                 else:
-                    time.sleep(0.001)
+                    time.sleep(0.001)  # `wait` is 0, except at the end of the training
         finally:
             self._settling.release()
         return passed
 
     def settle_idle(self) -> None:
-        """The same from another thread, where the loop has not come by for a while."""
+        """Settle from the writer's thread, if the loop has made no call for `_IDLE_SECONDS`."""
         if time.monotonic() - self._came_at >= _IDLE_SECONDS and self.settle():
             self._hurry()
 
     def give_up(self) -> None:
-        """Pass on the steps that wait, without the values that did not come."""
+        """Pass on the steps that wait, without the values that have not arrived."""
         while self._waiting:
             entry, copies = self._waiting.popleft()
             self.unread += sum(len(names) for names, _, _ in copies)
             self._put(entry)
 
     def _file(self, entry: Entry, on_device: dict[str, Any] | None) -> None:
-        """Put the entry behind those that wait for values."""
+        """Pass on the entry, or put it behind those that wait for values."""
         if self._waiting:
             self.settle()
         if on_device:
@@ -224,7 +225,7 @@ class Steps:
                     copies = self._copies[device]
                 if copies is not None:
                     slot = copies.start([on_device[name] for name in names])
-            except Exception:  # noqa: BLE001 this kind of device allows none, so none is tried again
+            except Exception:  # noqa: BLE001 this kind of device allows no copies
                 self._copies[device] = None
             if copies is None or slot is None:
                 self.unread += len(names)
@@ -234,7 +235,7 @@ class Steps:
 
     def _be_in(self, phase: str, since: float) -> None:
         beat = self.beat
-        beat.phase, beat.phase_since = phase.encode()[:32], since
+        beat.phase, beat.phase_since = phase.encode()[:32], since  # bytes in `BEAT`
         self._is_outside = phase not in STEP_PHASES
         beat.time, self._came_at = time.time(), time.monotonic()
         self.store_beat(beat)

@@ -15,28 +15,28 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ldlm_monitor.callback.rows import Entry, Row, event_row, spelled
+from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
-"""Rows that wait for the disk; beyond, the oldest are dropped and counted."""
+"""Rows that wait for the disk, some 2.5 MB; beyond, the oldest are dropped and counted."""
 MAX_TEXT = 16 * 1024
 """Characters of a text in a row; a traceback's end fits."""
 POLL_SECONDS = 0.5
-"""How often waiting rows are written: a row is that old at most when it reaches the disk.
-To wake costs more than to write a row, so not at each."""
+"""How often waiting rows are written, so their age at most. Not at each row, because waking the
+thread costs more than writing a row."""
 RETRY_SECONDS = 1.0
-"""A full disk or a dead mount is tried again this often, not at each row."""
+"""Time between tries on a full disk or a dead mount; a try at each row would cost more."""
 _BATCH = 256
-"""Rows in one write: some 64 KiB, so that one write rarely waits for a disk twice."""
+"""Rows in one write: some 64 KiB, which is at most what is lost if the file breaks in between."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
-"""After these errors the file may take more later; after others it is opened anew."""
+"""After these errors the open file may accept rows later; after others it is opened again."""
 
 
 class RowWriter:
     """Appends rows to a file as strict JSON lines, in a thread of its own.
 
-    `put` never waits and never raises; it takes rows, and entries of which `make` makes
-    them in the thread. `header` makes the first row of each opening.
+    `put` never waits and never raises; it takes rows, and entries, which `make` turns into rows
+    in the thread. `header` makes the first row whenever the file is opened.
     `prepare` runs first in the thread, because what it does may hang with the disk;
     `idle` runs there between writes. Both must not raise.
     """
@@ -61,7 +61,7 @@ class RowWriter:
         self._idle = idle
         self._say = say
         self._limit = limit
-        self._half = limit // 2
+        self._half = limit // 2  # so many rows are written at once, before any is dropped
         self._rows: deque[Row | Entry] = deque(maxlen=limit)
         self._tail = b""
         self._fd: int | None = None
@@ -69,16 +69,16 @@ class RowWriter:
         self._retry_at = -math.inf
         self._closing = False
         self._has_said = False
-        # A queue and not an event: its `put` may interrupt itself in a signal handler.
+        # `SimpleQueue.put` is reentrant, unlike `Event.set`: a signal handler may call it.
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ldlm-health-rows", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def put(self, row: Row | Entry) -> None:
-        """Take a row; the oldest that waits goes if there are too many."""
+        """Take a row; if too many wait, the oldest is dropped."""
         waiting = len(self._rows)
         if waiting >= self._limit:
             self.dropped += 1
@@ -87,11 +87,11 @@ class RowWriter:
         self._rows.append(row)
 
     def hurry(self) -> None:
-        """Write what waits now. Waits for nothing."""
+        """Wake the thread, to write now; returns at once."""
         self._bell.put(None)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until what was put is written, that long at most; whether it is.
+        """Wait until all rows are written, or `seconds` are over; returns whether they are.
 
         Takes no lock: a signal handler may call it.
         """
@@ -100,11 +100,11 @@ class RowWriter:
         while (self._rows or self._tail) and self._thread.is_alive():
             if time.monotonic() >= until:
                 return False
-            time.sleep(0.002)
+            time.sleep(0.002)  # at the end of the training only
         return not (self._rows or self._tail)
 
     def close(self, seconds: float) -> bool:
-        """Write what waits and end the thread, within that time; whether all is written."""
+        """Write all rows and end the thread within `seconds`; returns whether all is written."""
         self._closing = True
         self.hurry()
         self._thread.join(seconds)
@@ -129,7 +129,7 @@ class RowWriter:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 the rows go on being written
+        except Exception as error:  # noqa: BLE001 rows are still written
             if not self._has_said:
                 self._has_said = True
                 self._say(f"{type(error).__name__}: {error}; rows go on being written")
@@ -150,13 +150,13 @@ class RowWriter:
             self._tail = self._drops()
 
     def _open(self) -> None:
-        """Append; a line that an earlier process did not finish is closed first."""
+        """Open to append; first end a line that an earlier process left unfinished."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         fd = os.open(self._path, flags, 0o644)
         try:
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-        except OSError:  # a device, or what must not be read
+        except OSError:  # a device, or a file without read permission
             torn = False
         self._fd = fd
         self._tail = (b"\n" if torn else b"") + encode(self._header())
@@ -168,12 +168,12 @@ class RowWriter:
             try:
                 rows = [row] if isinstance(row, dict) else self._make(row)
                 lines += [encode(each) for each in rows]
-            except Exception:  # noqa: BLE001 what is in it costs this row alone
+            except Exception:  # noqa: BLE001 a value that cannot be encoded costs only its row
                 self.dropped += 1
         return b"".join(lines)
 
     def _drops(self) -> bytes:
-        """An event of the rows dropped since the last such event, or nothing."""
+        """The event of the rows dropped since the last such event; empty if there are none."""
         if self.dropped == self._reported:
             return b""
         new, self._reported = self.dropped - self._reported, self.dropped
@@ -185,7 +185,7 @@ class RowWriter:
         self._retry_at = time.monotonic() + RETRY_SECONDS
         if self._fd is not None and error.errno not in _STAYS_OPEN:
             os.close(self._fd)
-            # A line that was begun is closed when the file is opened again.
+            # `_open` ends the line that was begun.
             self.dropped += self._tail.count(b"\n")
             self._fd, self._tail = None, b""
         if self.problem is None:
@@ -206,7 +206,10 @@ def encode(row: Mapping[str, Any]) -> bytes:
 
 
 def plain(value: Any, depth: int = 6) -> Any:
-    """What JSON can say of a value. Objects are named by their type: `str` could do anything."""
+    """The value in JSON's types, cut at `depth` levels and, so that a row stays a row, 512 parts.
+
+    Other objects become the name of their type: their `str` may run any code.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):
@@ -214,7 +217,8 @@ def plain(value: Any, depth: int = 6) -> Any:
     if isinstance(value, str | Path):
         return str(value)[:MAX_TEXT]
     if depth and isinstance(value, Mapping):
-        return {str(key)[:128]: plain(part, depth - 1) for key, part in list(value.items())[:512]}
+        items = list(value.items())[:512]
+        return {str(key)[:MAX_NAME]: plain(part, depth - 1) for key, part in items}
     if depth and isinstance(value, list | tuple | set | frozenset):
         return [plain(part, depth - 1) for part in list(value)[:512]]
     return f"<{type(value).__name__}>"

@@ -1,4 +1,4 @@
-"""Types of setting values: what each accepts, and how an environment variable spells it."""
+"""Types of setting values: the values that each accepts, and their form in a variable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "job", "instance"})
-"""Labels that series and alerts have anyway, so that no external label may use the name."""
+"""Label names that the monitor and Prometheus set themselves; no external label may use them."""
 Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
 """The states of a run in which a pause can be a stall."""
 Severity: TypeAlias = Literal["critical", "error", "warning", "info"]
@@ -27,12 +27,12 @@ class Section(BaseModel):
 
 
 def _split_list(value: object) -> object:
-    """A variable separates paths and patterns as PATH does."""
+    """The parts of an environment variable that separates paths and patterns as PATH does."""
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
 def split_commas(value: object) -> object:
-    """A variable separates by commas what may contain colons, as URLs do.
+    """The parts of a variable that separates by commas, because its values may contain colons.
 
     A comma within double quotes is part of a matcher's value.
     """
@@ -43,7 +43,7 @@ def split_commas(value: object) -> object:
 
 
 def _split_pairs(value: object) -> object:
-    """`evaluating=900,checkpointing=1800` of a variable."""
+    """The pairs of a variable such as `evaluating=900,checkpointing=1800`."""
     if not isinstance(value, str):
         return value
     pairs = [part.partition("=") for part in value.split(",") if part.strip()]
@@ -51,7 +51,7 @@ def _split_pairs(value: object) -> object:
 
 
 def from_json(value: object) -> object:
-    """A variable spells a table of tables as JSON."""
+    """The table of tables that a variable contains as JSON. Raises ValueError."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -59,7 +59,7 @@ def from_json(value: object) -> object:
 
 
 def _check(holds: Callable[[Any], object], should: str) -> Callable[[Any], Any]:
-    """A validator that changes nothing; its error is `should`."""
+    """A validator that returns the value if `holds` is true; its error text is `should`."""
 
     def checked(value: Any) -> Any:
         if not holds(value):
@@ -80,7 +80,7 @@ def _checked_label(name: str) -> str:
 
 def _checked_listen(value: str) -> str:
     host, _, port = value.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:  # the highest TCP port
         raise ValueError("should be HOST:PORT")
     return value
 
@@ -90,12 +90,12 @@ def _checked_server(value: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("should be a URL that begins with http:// or https://")
     if parts.username or parts.password:
-        raise ValueError("should hold no password: name a file in authorization_file")
+        raise ValueError("should contain no password: name a file in authorization_file")
     return value
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether only this machine is reached by that name or address."""
+    """Whether the name or address leads to this machine only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:
@@ -103,11 +103,12 @@ def is_loopback(host: str | None) -> bool:
 
 
 def address(listen: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`."""
+    """Host and port of `HOST:PORT`, without an IPv6 address's brackets."""
     host, _, port = listen.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+# A bool is an int in Python, and `true` would be one second.
 _NUMBER = BeforeValidator(_check(lambda value: not isinstance(value, bool), "should be a number"))
 _HOST = _check(
     re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?").fullmatch,

@@ -1,6 +1,6 @@
-"""Settings from flags, environment and file, in this order; what cannot be used is one line.
+"""Settings from flags, environment and file; an earlier source of these prevails.
 
-That line names the source, the key as it is written there, and a remedy.
+An unusable value is one line of error with the source, the key as spelled there, and a remedy.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.config.settings import SECTIONS, Settings, is_secret
 from ldlm_monitor.model.errors import ConfigError
 
-ENV_PREFIX = "LDLM_"
-DEFAULT_FILE = Path("ldlm-monitor.toml")
+ENV_PREFIX = "LDLM_"  # of every setting's environment variable
+DEFAULT_FILE = Path("ldlm-monitor.toml")  # in the working directory
 _MOVED = ("route", "inhibit_rules", "time_intervals")
-"""Tables of earlier versions, which an Alertmanager has and the policy of a receiver replaces."""
+"""Tables of earlier versions, refused with a hint to what replaces them."""
 Values: TypeAlias = Mapping[str, Any]
 Sources: TypeAlias = tuple[tuple[str, Values], ...]
-"""Pairs of a name (`_FLAG`, `_ENVIRONMENT`, a path) and its values, the strongest first."""
+"""Pairs of a name (`_FLAG`, `_ENVIRONMENT`, a path) and its values; the first one prevails."""
 _FLAG = "flag"
 _ENVIRONMENT = "environment"
 _SHOWN = 60
-"""Characters of a wrong value that are repeated: enough to recognise it, and still one line."""
+"""Characters of a wrong value in an error: enough to recognise it, and still one line."""
 _WITH_PASSWORDS = frozenset({"alertmanager.urls", "slack.api_url"})
-"""Not repeated either: a user may have written a password into such a URL."""
+"""Settings whose wrong values an error leaves out, because a URL may contain a password."""
 _WORDS = {
     "bool_parsing": "should be true or false",
     "bool_type": "should be true or false",
@@ -45,13 +45,14 @@ _WORDS = {
     "model_type": "should be a table",
     "missing": "is missing",
 }
+"""pydantic's error types to the monitor's words; other types keep pydantic's message."""
 
 
 def load(flags: Values, *, path: Path | None = None) -> Settings:
     """Settings from the flags that were given, the environment, and a file.
 
-    `path`: the file (None: `LDLM_CONFIG`, else ./ldlm-monitor.toml where there is
-    one); relative paths in it are relative to its folder. Raises ConfigError.
+    `path`: the file. None: the one in `LDLM_CONFIG`, otherwise ./ldlm-monitor.toml if it exists.
+    Relative paths in the file are relative to its folder. Raises ConfigError.
     """
     file = _file_to_read(path)
     from_file = _read_file(file) if file else {}
@@ -82,7 +83,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         values = tomllib.loads(file.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            f"is not TOML: {error}", where=str(file), remedy="see https://toml.io for its form"
+            f"is not TOML: {error}", where=str(file), remedy="see https://toml.io for the syntax"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
@@ -121,8 +122,6 @@ def _refuse_secrets(values: dict[str, Any], file: Path) -> None:
 
 
 def _anchor(values: dict[str, Any], folder: Path) -> None:
-    """Makes the file's relative paths relative to its folder, in place."""
-
     def anchored(path: object) -> object:
         if isinstance(path, list):
             return [anchored(item) for item in path]
@@ -141,7 +140,7 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
 
 
 def _read_environment() -> dict[str, Any]:
-    """`LDLM_KEY` and `LDLM_TABLE_KEY`, in any case. What is empty counts as not set."""
+    """Values of `LDLM_KEY` and `LDLM_TABLE_KEY`, in upper or lower case, that are not empty."""
     values: dict[str, Any] = {}
     for variable, text in os.environ.items():
         prefix, name = variable[: len(ENV_PREFIX)].upper(), variable[len(ENV_PREFIX) :].lower()
@@ -192,7 +191,7 @@ def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
 
 
 def _contains(values: object, keys: list[str]) -> bool:
-    """Whether a source gave the value; what is inside a list or a scalar came with it."""
+    """Whether a source has the value; keys inside a list or a scalar count as its own."""
     for key in keys:
         if not isinstance(values, Mapping):
             return True

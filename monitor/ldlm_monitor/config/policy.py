@@ -1,7 +1,7 @@
 """The notification policy: which alerts a receiver gets, and when.
 
-Each receiver has one of its own. Routing trees, inhibition and named time intervals are left to
-an Alertmanager, which has them all (https://prometheus.io/docs/alerting/latest/configuration/).
+Each receiver has its own. Routing trees, inhibition and named time intervals are not built: an
+Alertmanager has them (https://prometheus.io/docs/alerting/latest/configuration/).
 """
 
 from __future__ import annotations
@@ -26,29 +26,28 @@ from ldlm_monitor.config.fields import (
 from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
 
 SEVERITIES: Final[tuple[str, ...]] = get_args(Severity)
-"""From the worst to the least."""
+"""The severities, the worst first."""
 DIGESTS_A_REPEAT: Final = 24
-"""A digest is repeated after 24 of its intervals at the earliest: what is info and goes on is no
-reason to interrupt anybody more often than once a day by default."""
-_QUIET = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: +(\S+))?")
-_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+"""Intervals of a digest after which it is repeated: by default a day, as an info is not urgent."""
+_QUIET = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: +(\S+))?")  # start, end, time zone
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")  # hour, minute
 
 
 def severity_rank(severity: str) -> int:
-    """0 for the worst; a severity of the user's own counts as less than info."""
+    """The index in `SEVERITIES`, 0 for the worst; unknown severities rank below info."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """From `start` to just before `end`, in minutes of the day in the time zone `zone`."""
+    """A daily period from `start` to before `end`, in minutes of the day in the zone `zone`."""
 
     start: int
     end: int
     zone: str = "UTC"
 
     def contain(self, now: float) -> bool:
-        """Whether `now` (Unix seconds) is within them; they may span midnight."""
+        """Whether `now` (Unix seconds) is in the period, which may span midnight."""
         moment = datetime.fromtimestamp(now, _zone(self.zone))
         minute = 60 * moment.hour + moment.minute
         if self.start < self.end:
@@ -57,7 +56,7 @@ class QuietHours:
 
 
 def parse_quiet_hours(value: object) -> object:
-    """`22:00-07:00 Europe/Berlin`; UTC without a zone. Raises ValueError."""
+    """The `QuietHours` of `22:00-07:00 Europe/Berlin` (default zone: UTC). Raises ValueError."""
     if isinstance(value, QuietHours):
         return value
     found = _QUIET.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -70,7 +69,7 @@ def parse_quiet_hours(value: object) -> object:
     return hours
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # zones: each receiver has at most one
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
@@ -88,7 +87,7 @@ Matchers: TypeAlias = Annotated[
 
 
 class StreamPolicy(Section):
-    """The part of a policy for a receiver that gets every transition by itself."""
+    """The policy of a receiver of single transitions, such as a webhook, without digests."""
 
     matchers: Matchers = Field(default=(), examples=[['run!~"debug.*"']])
     """Only alerts whose labels (and `alertname`) satisfy all of these are sent to this receiver."""
@@ -104,7 +103,7 @@ class StreamPolicy(Section):
 
     def accepts(self, alert: str, labels: Mapping[str, str]) -> bool:
         """Whether the receiver gets this alert at all."""
-        # A severity of the user's own is not to vanish at the default.
+        # An unknown severity counts as info here, so that the default lets it through.
         severity = min(severity_rank(labels.get("severity", "")), severity_rank("info"))
         if severity > severity_rank(self.min_severity):
             return False
@@ -116,25 +115,27 @@ class StreamPolicy(Section):
         return self.quiet_hours is not None and self.quiet_hours.contain(now)
 
     def waits_in_quiet_hours(self, severity: str) -> bool:
-        """Whether an alert of that severity is not urgent enough for quiet hours."""
+        """Whether an alert of that severity waits until the quiet hours end."""
         return severity_rank(severity) >= severity_rank(self.quiet_max_severity)
 
 
 class Policy(StreamPolicy):
     """The policy of a receiver that people read: one message per incident, and a digest."""
 
-    # The alerts of one failure arrive within seconds of each other; half a minute is soon enough
-    # for people who have read the first.
+    # The alerts of one failure fire within seconds of each other. People who have read the first
+    # message can wait half a minute for the rest, and get one message instead of many.
     follow_up_seconds: Seconds = 30
     """Seconds between two messages about one incident."""
+    # The default of Alertmanager's `repeat_interval`.
     repeat_interval_seconds: Seconds = 4 * 3600
     """Seconds after which an incident that still fires is sent again."""
+    # A choice: an info needs nobody at once, and an hour's make one message.
     digest_seconds: SecondsFromZero = 3600
     """Alerts of severity info are collected and sent together, this many seconds after the first.
     0: at once, as all others."""
 
     def repeat_seconds(self, *, digest: bool) -> float:
-        """Seconds between two messages about what did not change."""
+        """Seconds after which an unchanged message is sent again; `digest`: whether it is one."""
         if digest:
             return max(self.repeat_interval_seconds, DIGESTS_A_REPEAT * self.digest_seconds)
         return self.repeat_interval_seconds

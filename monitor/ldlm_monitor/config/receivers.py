@@ -1,6 +1,6 @@
-"""The tables that name receivers and servers, and the files of their secrets.
+"""The tables of receivers and servers, and reading the files of their secrets.
 
-Such a file is one line that nobody else may read.
+A secret's file contains one line, and other users must not be able to read it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ldlm_monitor.config.fields import SecretUrl, Section, Url, Urls, UserPath, 
 from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.errors import ConfigError
 
-_URL = "the URL"
+_URL = "the URL"  # the `what` of `_secret` for a secret that must be a URL
 
 
 def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = None) -> str | None:
-    """What was given, else the file's one line; None where neither is set.
+    """The secret `given`, otherwise the file's one line; None if neither is set.
 
-    `key` is the setting that names the file, `what` its line. Raises ConfigError where the file
-    is unusable.
+    `key`: the setting that names the file. `what`: the secret's name in errors. Raises
+    ConfigError if the file is unusable.
     """
     if given is not None:
         return given.get_secret_value()
@@ -36,7 +36,7 @@ def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = No
         fits = len(text.splitlines()) == 1
     if not fits:
         raise ConfigError(
-            "holds no URL" if what == _URL else f"holds not {what} alone",
+            "holds no URL" if what == _URL else f"should hold {what} alone",
             where=f"{key}: {file}",
             remedy=f"write {what} as the file's one line",
         )
@@ -44,7 +44,7 @@ def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = No
 
 
 def secret_text(file: Path, key: str) -> str:
-    """The whole file. Raises ConfigError where it is unreadable, or readable by others."""
+    """The text of a secret's file. Raises ConfigError if it is unreadable or open to others."""
     try:
         with file.open(encoding="utf-8") as opened:
             check_mode(os.fstat(opened.fileno()), file, key)
@@ -54,18 +54,18 @@ def secret_text(file: Path, key: str) -> str:
         raise ConfigError(
             f"cannot be read ({reason})",
             where=f"{key}: {file}",
-            remedy="write it, and give the monitor's user the right to read it",
+            remedy="create it, and give the monitor's user the right to read it",
         ) from error
 
 
 def check_mode(status: os.stat_result, file: Path, key: str) -> None:
-    """Raises ConfigError where others may read a file of secrets.
+    """Raise ConfigError if others may read a file of secrets.
 
-    The group may read a file of another owner, such as a mounted secret of root: there is no
-    other way to read it. libpq has a similar rule for keys
+    A file of another owner, such as root's mounted secret, may be readable by its group, because
+    the monitor could not read it otherwise. libpq has a similar rule for keys
     (https://www.postgresql.org/docs/current/libpq-ssl.html).
     """
-    ours = status.st_uid == os.geteuid()
+    ours = status.st_uid == os.geteuid()  # then no rights for others; else group may read (0o040)
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
         return
     raise ConfigError(
@@ -99,17 +99,14 @@ class Slack(Policy):
     `min_severity`, ...); in a variable, as JSON."""
 
     def secret(self) -> str | None:
-        """The webhook's URL, from the environment or the file; None where neither is set.
-
-        Raises ConfigError where the file cannot be read or holds no URL.
-        """
+        """The webhook's URL; None if none is set. Raises ConfigError if its file is unusable."""
         return _secret(self.webhook_url_file, "slack.webhook_url_file", _URL, self.webhook_url)
 
     def token(self) -> str | None:
-        """The bot's token, None where none is set.
+        """The bot's token; None if none is set.
 
-        Raises ConfigError where its file is unusable, where no channel is named, and where a
-        webhook is set as well: everything would be sent twice.
+        Raises ConfigError if its file is unusable, if no channel is named, or if a webhook is set
+        as well, because everything would be sent twice.
         """
         token = _secret(self.bot_token_file, "slack.bot_token_file", "the token", self.bot_token)
         if not token:
@@ -138,7 +135,7 @@ class AlertmanagerSettings(Section):
     """A file that holds the `Authorization` header, such as `Bearer ...`."""
 
     def authorization(self) -> str | None:
-        """The header, None where none is set. Raises ConfigError where the file is unusable."""
+        """The header's value; None if none is set. Raises ConfigError if the file is unusable."""
         return _secret(
             self.authorization_file, "alertmanager.authorization_file", "the header's value"
         )
@@ -156,11 +153,11 @@ class WebhookSettings(StreamPolicy):
     """A file that holds the secret which signs its requests."""
 
     def target(self) -> str | None:
-        """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
+        """The URL; None if none is set. Raises ConfigError as `Slack.secret` does."""
         return _secret(self.url_file, "webhook.url_file", _URL, self.url)
 
     def secret(self) -> str | None:
-        """The signing secret. Raises ConfigError where the file is unusable."""
+        """The signing secret; None if none is set. Raises ConfigError if the file is unusable."""
         return _secret(self.secret_file, "webhook.secret_file", "the secret")
 
 
@@ -171,7 +168,7 @@ class Apprise(Policy):
     """A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, ...), one a line."""
 
     def urls(self) -> tuple[str, ...]:
-        """The URLs, without comments. Raises ConfigError where the file is unusable."""
+        """The URLs, without comments. Raises ConfigError if the file is unusable."""
         if self.urls_file is None:
             return ()
         lines = (
@@ -188,16 +185,17 @@ class HeartbeatSettings(Section):
     check of healthchecks.io. A secret: refused in the configuration file."""
     url_file: UserPath | None = Field(default=None, examples=["heartbeat.url"])
     """A file that holds that URL."""
+    # A minute is the shortest period of healthchecks.io; more than a day would guard no training.
     interval_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
     """Seconds between two requests."""
 
     def target(self) -> str | None:
-        """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
+        """The URL; None if none is set. Raises ConfigError as `Slack.secret` does."""
         return _secret(self.url_file, "heartbeat.url_file", _URL, self.url)
 
 
 class Attach(Section):
-    """How `attach` proves its identity, and which servers it trusts."""
+    """How `attach` authenticates itself, and which servers it trusts."""
 
     token: SecretStr | None = Field(default=None, examples=["..."])
     """The bearer token for `attach`. A secret: refused in the configuration file."""
@@ -215,9 +213,9 @@ class Attach(Section):
     """The key of that certificate."""
 
     def bearer(self) -> str | None:
-        """The token. Raises ConfigError where its file is unusable."""
+        """The token; None if none is set. Raises ConfigError if its file is unusable."""
         return _secret(self.token_file, "attach.token_file", "the token", self.token)
 
     def password(self) -> str | None:
-        """The user's password. Raises ConfigError where its file is unusable."""
+        """The password; None if none is set. Raises ConfigError if its file is unusable."""
         return _secret(self.password_file, "attach.password_file", "the password")

@@ -1,4 +1,7 @@
-"""The settings and what they mean; `Settings(...)` reads neither environment nor file."""
+"""The settings with their meaning below each; `Settings(...)` reads neither environment nor file.
+
+The reason of a default is a comment above it; the text below it is part of the documentation.
+"""
 
 from __future__ import annotations
 
@@ -31,23 +34,26 @@ from ldlm_monitor.config.receivers import (
     WebhookSettings,
 )
 
-FailOn: TypeAlias = Literal["critical", "error", "warning", "never"]
+FailOn: TypeAlias = Literal["critical", "error", "warning", "never"]  # exit code 3 from here on
 
 
 class Stall(Section):
     """How long a pause may last before the run counts as stalled."""
 
+    # A choice: a checkpoint or a slow batch of a small model takes seconds, and nobody needs an
+    # alert sooner.
     floor_seconds: Seconds = 30
     """No learned limit is shorter than this."""
+    # PyTorch's default timeout of NCCL process groups: ranks that wait longer for each other fail.
     startup_seconds: Seconds = 600
-    """The limit while the first steps have not yet taught a pace."""
+    """The limit until enough steps were logged to learn the run's pace."""
     limit_seconds: PhaseLimits = Field(default={}, examples=[{"evaluating": 900}])
     """Your own limit for a phase (`starting`, `running`, `evaluating`, `checkpointing`); it
     replaces the learned one."""
 
 
 class Probe(Section):
-    """What is asked of this host when a run stalls; nothing is changed on it."""
+    """The inspection of this host when a run stalls; it changes nothing."""
 
     enabled: bool = True
     """Look at a stalled run's processes, control groups, flight recorder dumps and NCCL's RAS on
@@ -55,12 +61,12 @@ class Probe(Section):
 
 
 class Settings(Section):
-    """The monitor's settings. Durations are seconds. What stands below each is its meaning."""
+    """The monitor's settings. Durations are seconds."""
 
     files: Patterns = Field(default=(), examples=[["train_logs/*.log"]])
     """Files, globs and folders to follow."""
     run: Name | None = Field(default=None, examples=["gpt2-small"])
-    """Name of the run, instead of the one found."""
+    """Name of the run, instead of the name found in logs and paths."""
     rules: Paths = Field(default=(), examples=[["rules/mine.yml"]])
     """Rule files, instead of the packaged ones."""
     formats: Paths = Field(default=(), examples=[["formats/mine.yml"]])
@@ -82,8 +88,9 @@ class Settings(Section):
     state_dir: UserPath | None = Field(default=None, examples=["/var/lib/ldlm-monitor"])
     """Folder of what must survive a restart; by default one per set of inputs under
     `$XDG_STATE_HOME/ldlm-monitor/`."""
-    interval: Seconds = 10
+    interval: Seconds = 10  # a choice: a reader of the output sees progress without a flood
     """Seconds between two status lines."""
+    # A choice: Prometheus' example has 15 s; here no scrape crosses a network.
     evaluation_interval: Seconds = 5
     """Seconds between two evaluations of the rules."""
     headless: bool = False
@@ -102,11 +109,13 @@ class Settings(Section):
     """Read to the end, report, exit."""
     fail_on: FailOn = Field(default="critical", examples=["error"])
     """The severity from which the exit code is 3."""
+    # A choice: the launch's settings are in the first MiB, and a node's logs are read in seconds.
     history_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 8
     """MiB of a log that are read when the daemon first sees it, its start and its end (eight times
     as many of JSON lines). 0: everything."""
     stall: Stall = Stall()
     probe: Probe = Probe()
+    # A choice: time to see the end of a run on a dashboard; three of Prometheus' lookbacks.
     end_series_after_seconds: SecondsFromZero = 900
     """Seconds that an ended run's series stay in `/metrics`."""
     slack: Slack = Slack()
@@ -115,6 +124,7 @@ class Settings(Section):
     apprise: Apprise = Apprise()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     attach: Attach = Attach()
+    # Slack's limit: one message per second and channel (https://docs.slack.dev/apis/web-api/rate-limits/).
     post_interval_seconds: SecondsFromZero = 1
     """Each channel of people (Slack, Apprise) gets at most one post in this time. 0: as many as
     there are."""
@@ -127,12 +137,12 @@ class Settings(Section):
 
     @property
     def history_bytes(self) -> int | None:
-        """How much of a log is read at first; None: all."""
+        """Bytes of a log that are read when the daemon first sees it; None for all."""
         return int(self.history_mib * 1024 * 1024) or None
 
     @property
     def listen_is_explicit(self) -> bool:
-        """Whether someone asked for this address, so that no other may take its place."""
+        """Whether the user set `listen`, so that no other port may be tried."""
         return "listen" in self.model_fields_set
 
     @property
@@ -142,7 +152,7 @@ class Settings(Section):
 
     @property
     def web_address(self) -> tuple[str, int]:
-        """The same for browsers."""
+        """Host and port of `web_listen`, in the same form."""
         return address(self.web_listen)
 
 
@@ -151,9 +161,9 @@ SECTIONS: Final[dict[str, type[Section]]] = {
     for name, field in Settings.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
-"""The tables, by name."""
+"""Name of each table of the configuration file to its model."""
 
 
 def is_secret(field: FieldInfo) -> bool:
-    """Whether a value of that setting must not be repeated, nor stand in the file."""
+    """Whether a setting is a secret: errors do not repeat it, the file must not contain it."""
     return "SecretStr" in str(field.annotation)

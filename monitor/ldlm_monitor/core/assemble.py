@@ -1,10 +1,11 @@
-"""From settings to the monitor that they ask for."""
+"""Builds the monitor that the settings describe."""
 
 from collections.abc import Callable
 
-from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
+from ldlm_monitor.alerts import RuleSet, load_rules
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.core.rule_engine import packaged_set
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.pace import StallSettings
@@ -18,8 +19,8 @@ def assemble(
 ) -> Monitor:
     """A new monitor with the settings' rules, formats and limits.
 
-    `stopwatch` times evaluations; `parser` is one of the settings' formats. Raises `RuleError`
-    and `FormatError`.
+    `stopwatch`: a clock (seconds) that times evaluations. `parser`: one made earlier of the same
+    formats. Raises `RuleError` and `FormatError`.
     """
     return Monitor(
         rules=rules_of(settings),
@@ -33,8 +34,8 @@ def assemble(
 
 
 def rules_of(settings: Settings) -> RuleSet[Expression]:
-    """The settings' rules, the packaged ones where none are named. Raises `RuleError`."""
-    return load_rules(list(settings.rules) or packaged_rules(), parse)
+    """The rules that the settings name, otherwise the packaged ones. Raises `RuleError`."""
+    return load_rules(settings.rules, parse) if settings.rules else packaged_set()
 
 
 def stall_of(settings: Settings) -> StallSettings:

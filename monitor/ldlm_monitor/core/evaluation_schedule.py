@@ -1,4 +1,7 @@
-"""When rules are evaluated: on a grid of slots, and at once for urgent facts."""
+"""When rules are evaluated: at the slots of a grid, and at once for urgent facts.
+
+Urgent facts are a run's errors, critical events and non-finite values, and the end of a stall.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,23 @@ from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.run.fleet import Fleet
 
 REPEAT_SECONDS: Final = 1.0
-"""The same urgent fact about a run is evaluated at once only this often."""
+"""The same urgent fact (NaN at every step) is evaluated at once only this often: its alert fires
+at the first, and more evaluations change nothing that a person sees."""
 WINDOW_SECONDS: Final = 0.5
+"""Half of the second in which an alert must fire after its line; the rest is for delivery."""
 AT_ONCE: Final = 4
-"""So many urgent facts in a window are judged each at once.
+"""Urgent facts in a window that are each judged at once; the others wait for the window's end.
 
-A thousand ranks, or runs, that fail together bring thousands of facts, and every evaluation
-computes all rules. Those beyond are judged together when the window is over, so that an alert
-still fires within a second of its line.
+Every evaluation computes all rules, and a thousand ranks that fail together produce thousands of
+urgent facts. A choice: enough for a failure's first ranks, and at most eight evaluations a second.
 """
 
 
 class EvaluationSchedule:
-    """Slots every `interval` seconds. `next` is the first one that may have to be evaluated.
+    """Slots every `interval` seconds; `next` is the first one that is not evaluated yet.
 
-    Up to `busy_until` something that is exported has changed within the reach of the rules.
-    Unix seconds, all of them; infinite before the first time is known.
+    Until `busy_until`, the rules can still see an exported value that changed. Times are Unix
+    seconds, -inf before the first one is known.
     """
 
     def __init__(self, interval: float, rules: RuleEngine, runs: Fleet) -> None:
@@ -35,11 +39,11 @@ class EvaluationSchedule:
         self.busy_until = -math.inf
 
     def changed(self, at: float) -> None:
-        """Something that is exported changed."""
+        """Note a change of an exported value: slots are evaluated while rules can see it."""
         self.busy_until = at + self._rules.reach + self.interval
 
     def evaluated(self, at: float) -> None:
-        """The slots up to `at` are done."""
+        """Mark the slots up to `at` as done."""
         if at >= self.next:
             self.next = (math.floor(at / self.interval) + 1) * self.interval
 
@@ -49,19 +53,22 @@ class EvaluationSchedule:
             self.next = math.ceil(at / self.interval) * self.interval
 
     def due(self) -> float:
-        """The next slot, infinite while no slot can differ from the one before."""
+        """The next slot to evaluate; infinite while no result can differ from the last one."""
         asked = self._rules.asks_the_time and self._runs.active
         return self.next if asked or self.next <= self.busy_until else math.inf
 
     def due_until(self, to: float) -> float:
-        """As `due`; slots before `to` that cannot differ are skipped."""
+        """As `due`, after skipping the slots before `to` whose results cannot differ."""
         if math.isinf(self.due()):
             self.next = max(self.next, math.ceil(to / self.interval) * self.interval)
         return self.due()
 
 
 class EvaluationThrottle:
-    """When urgent news was judged last. Times are Unix seconds."""
+    """Limits how often urgent facts cause an evaluation.
+
+    `due` (Unix seconds): when the facts that had to wait are to be judged; infinite if none wait.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], float] = {}
@@ -70,7 +77,7 @@ class EvaluationThrottle:
         self.due = math.inf
 
     def is_at_once(self, run: str, fact: str, at: float) -> bool:
-        """Whether an urgent fact is to be judged now; `due` is when it is otherwise, if at all."""
+        """Whether to judge an urgent fact now; otherwise it is a repetition, or waits for `due`."""
         if at - self._seen.get((run, fact), -math.inf) < REPEAT_SECONDS:
             return False
         self._seen[run, fact] = at
@@ -83,6 +90,6 @@ class EvaluationThrottle:
         return False
 
     def judged(self, at: float) -> None:
-        """Everything up to `at` was judged."""
+        """Note that everything up to `at` was judged."""
         if at >= self.due:
             self.due = math.inf

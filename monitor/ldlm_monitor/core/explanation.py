@@ -1,4 +1,4 @@
-"""What is behind an alert: the log line that made it fire, its incident and the first cause."""
+"""The explanation of an alert: the log line that made it fire, its incident, the root cause."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ldlm_monitor.run.quantity import SourceLine
 SeriesFilter: TypeAlias = Callable[[str, Labels], bool]
 """Whether a rule reads the series of a name and labels."""
 MAX_LINE = 2000
-"""Characters of a log line in an alert: Slack refuses texts of a section above 3000."""
+"""Characters of a log line in an alert: Slack's 3000 for a section also hold the other texts."""
 
 
 class EvidenceFinder:
-    """Finds the line behind an alert when it begins, and stores it until it ends.
+    """Finds the log line that made an alert begin, and stores it until the alert ends.
 
-    Line texts are cut from the chunk that is being read, given by `set_chunk`.
+    The line's text is copied from the chunk that is being fed, which `set_chunk` provides.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -33,7 +33,7 @@ class EvidenceFinder:
         self._found: dict[tuple[str, Labels], SourceLine] = {}
 
     def set_chunk(self, chunk: Chunk | None) -> None:
-        """The chunk whose records come next; None: they come from no file."""
+        """Set the chunk of the records that come next; None if they are from no file."""
         self._chunk = chunk
 
     def store_progress_line(self, run_name: str) -> None:
@@ -48,7 +48,7 @@ class EvidenceFinder:
         return None if evidence is None else evidence.position
 
     def attach(self, transition: Transition, asks: Callable[[str], SeriesFilter]) -> Transition:
-        """The transition with its line; `asks`: which series an alert's rules read."""
+        """The transition with its log line; `asks` maps an alert's name to its `SeriesFilter`."""
         reads = asks(transition.alert)
         key = _key(transition.alert, transition.labels)
         evidence = self._found.get(key)
@@ -67,7 +67,7 @@ class EvidenceFinder:
         )
 
     def _with_verdict(self, transition: Transition, reads: SeriesFilter) -> Transition:
-        """An alert about missing steps has the verdict on the run in its summary."""
+        """The transition; if its rule reads the time of the last step, with the run's verdict."""
         run = self._fleet.get(transition.labels.get("run", ""))
         if run is None or not reads("ldlm_train_last_progress_timestamp_seconds", run.labels):
             return transition
@@ -101,12 +101,12 @@ def _key(alert: str, labels: Mapping[str, str]) -> tuple[str, Labels]:
 
 def _line(data: bytes, start: int) -> str:
     ends = [end for end in (data.find(b"\n", start), data.find(b"\r", start)) if end >= 0]
-    stop = min([*ends, start + 4 * MAX_LINE])
+    stop = min([*ends, start + 4 * MAX_LINE])  # a character of UTF-8 has up to four bytes
     return data[start:stop].decode("utf-8", "replace")[:MAX_LINE]
 
 
 def explained(transition: Transition, incidents: Incidents, at: float) -> Transition:
-    """The transition with its run's incident and the first cause, where they are known."""
+    """The transition; if it fires, with its run's incident and root cause as far as known."""
     run = transition.labels.get("run")
     if run is None or transition.state != "firing":
         return transition
@@ -115,7 +115,7 @@ def explained(transition: Transition, incidents: Incidents, at: float) -> Transi
 
 
 def facts_from(fleet: Fleet) -> Callable[[str], RunFacts]:
-    """A function to the present facts of a run from its name."""
+    """A function that returns the present facts of the run of a given name."""
 
     def facts(name: str) -> RunFacts:
         run = fleet.get(name)

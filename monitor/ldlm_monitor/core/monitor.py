@@ -7,12 +7,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 
-from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
+from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, explained, facts_from
-from ldlm_monitor.core.rule_engine import RuleEngine
+from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
@@ -22,13 +21,13 @@ from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
-from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.run.training_run import TrainingRun
 
-RECENT = 500
-"""Events and transitions that a snapshot has, the last ones."""
+RECENT = 500  # events, and transitions, in a snapshot: more than a screen shows, and cheap to copy
 
 
 class Monitor:
@@ -36,8 +35,9 @@ class Monitor:
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs` are those of which records came. `clock`: how far time has passed, Unix seconds; -inf
-    before the first call. `version` changes whenever anything did that a snapshot shows.
+    `runs`: the runs that have records. `clock`: the time up to which everything was judged, Unix
+    seconds; -inf before the first call. `ahead`: seconds added to records' own times, while the
+    wall clock is behind. `version` changes with anything that a snapshot shows.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class Monitor:
         stall: StallSettings | None = None,
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
-        """Seconds, all of them; `stopwatch` only times evaluations for the monitor's own metric.
+        """Durations are seconds; their defaults are those of `config.Settings`.
 
         `evaluation_interval`: the grid of scrapes and evaluations. `end_series_after`: how long
-        a run's series stay after it finished, crashed or was killed.
+        a run's series stay after its end. `stopwatch` times evaluations for a metric only.
         """
         self.names = names or RunNames()
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or StallSettings(), end_series_after)
-        self._rules = RuleEngine(_packaged() if rules is None else rules, evaluation_interval)
+        self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
@@ -70,15 +70,11 @@ class Monitor:
         self._throttle = EvaluationThrottle()
         self._transitions: deque[Transition] = deque(maxlen=RECENT)
         self._own = SelfCounts(self._parser, self.runs)
-        self.clock = -math.inf
+        self.clock, self.ahead = -math.inf, 0.0
         self.version = 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
-        """Take in new bytes of one file, read at `now` (Unix seconds).
-
-        `counted`: they count in the monitor's own metrics, which bytes that are read a second
-        time, after a restart, do not.
-        """
+        """Take in bytes read at `now` (Unix seconds); a restart reads some again, not `counted`."""
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.set_chunk(chunk)
@@ -95,23 +91,26 @@ class Monitor:
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
-        """Take in records read at `now`; one with its own time is judged then, or at the clock."""
+        """Take in records read at `now`; each is judged at its own time, but not before `clock`."""
         transitions: list[Transition] = []
         for record in records:
-            at = now if record.time is None else min(record.time, now)
-            transitions += self._advance(at)
-            transitions += self._take(record, at)
+            at = now if record.time is None else min(record.time + self.ahead, now)
+            try:
+                transitions += self._advance(at)
+                transitions += self._take(record, at)
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one record
+                self._parser.note_fault(record.position, fault)
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
-        """Let time pass up to `now`: stalls, `for`, staleness, evaluations due.
+        """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.
 
-        Each happens at its own time: how often this is called changes nothing.
+        Each runs at its own time, so that the result does not depend on how often this is called.
         """
         return self._complete_blocks(now) + self._advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
-        """The files have ended at `now`: complete what was open and decide what was doubtful."""
+        """End the files at `now`: complete open records and decide how each run ended."""
         transitions: list[Transition] = []
         for path in paths:
             transitions += self.observe(self._parser.finish(path), now)
@@ -120,29 +119,27 @@ class Monitor:
         return transitions + self._evaluate(max(now, self.clock))
 
     def due(self) -> float | None:
-        """When `tick` should be called at the latest, None if nothing is to come by itself."""
-        silent = self._parser.open_until()
-        earliest = min(self._due(self._schedule.due()), math.inf if silent is None else silent)
+        """When `tick` must be called at the latest (Unix seconds); None if no timer runs."""
+        earliest = min(self._due(self._schedule.due()), self._parser.open_until())
         return None if math.isinf(earliest) else earliest
 
     def _due(self, slot: float) -> float:
-        """When the next timer is due, where `slot` is the next of the grid; infinite: never."""
         return min(slot, self.runs.due(), self._rules.due(), self._throttle.due)
 
     def count_dropped(self, reason: str, count: int = 1) -> None:
-        """Count what the edge had to drop, or could not read."""
+        """Count records or files that the daemon had to drop, or could not read."""
         if count:
             self._own.dropped(reason, count)
             self._changed(max(self.clock, 0.0))
 
     def note_edge(self, points: list[Point]) -> None:
-        """What the edge exports of itself joins the next scrape, so that rules see it."""
+        """Add the daemon's own metrics to the next scrape, so that rules see them."""
         if points != self._own.edge:
             self._own.edge = points
             self._changed(max(self.clock, 0.0))
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
-        """Judge by other rules and limits from now on; alerts of the same rule go on."""
+        """Judge by other rules and stall limits from now on; alerts of the same rule go on."""
         self._rules.replace_rules(rules)
         self.runs.set_stall(stall)
         self._changed(max(self.clock, 0.0))
@@ -156,37 +153,32 @@ class Monitor:
         return self._rules.starts().keys()
 
     def counts(self) -> MonitorView:
-        """What was counted since the first start."""
+        """The monitor's own counters since its first start."""
         return self._own.view()
 
     def restore_counts(self, counts: MonitorView) -> None:
-        """Go on from what was counted before a restart."""
+        """Continue counting from the counters of before a restart."""
         self._own.restore(counts)
 
     def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Give active alerts the earlier start times that were known before a restart, by key."""
+        """Set active alerts' starts to those of before a restart (alert key: Unix seconds)."""
         self._rules.restore_starts(starts)
 
     def carry_over(self, alerts: Iterable[AlertView]) -> list[Transition]:
-        """Go on with alerts of before a restart: see `RuleEngine.carry_over`."""
+        """Continue alerts of before a restart: see `RuleEngine.carry_over`."""
         found = self._rules.carry_over(alerts, self.clock)
         self._changed(max(self.clock, 0.0))
-        return [
-            explained(self._evidence.attach(each, self._rules.asks), self._incidents, self.clock)
-            for each in found
-        ]
+        attached = (self._evidence.attach(each, self._rules.asks) for each in found)
+        return [explained(each, self._incidents, self.clock) for each in attached]
 
     def snapshot(self) -> Snapshot:
-        """Everything a reader may see, as it stands at the last feed or tick."""
+        """Everything that views show, as of the last `feed` or `tick`."""
         healths = self._rules.healths()
         return Snapshot(
             version=self.version,
             at=max(self.clock, 0.0),
             runs=tuple(
-                run.view(
-                    self.runs.health(run, healths.get(run.name, "HEALTHY")),
-                    self._detectors.run_gauges(run.name),
-                )
+                run.view(self.runs.health(run, healths), self._detectors.run_gauges(run.name))
                 for run in self.runs
             ),
             alerts=tuple(self.alerts()),
@@ -200,30 +192,39 @@ class Monitor:
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
-            return self._take_timed(block, [min(time, now) for time in block.times])
+            return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
         transitions = self._advance(now)
         run = self.runs.of(block.sample(0), now)
-        urgent = run.observe_block(block, now, timed=self._timed)
-        self.runs.touch(run)
-        return transitions + self._judge_at_once(run.name, urgent, max(now, self.clock))
+        try:
+            urgent = run.observe_block(block, now, timed=self._timed)
+        except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+            return transitions + self._take_singly(block, now, fault)
+        return transitions + self._judge_at_once(run, urgent, max(now, self.clock))
+
+    def _take_singly(self, block: SampleBlock, now: float, fault: Exception) -> list[Transition]:
+        """Take in the rows of a block that raised: a statistic may count some of them twice."""
+        self._parser.note_fault(block.sample(0).position, fault)
+        return self.observe(block.samples(), now)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
-        """Take in lines, each at its own time: as one by one, in parts in which nothing is due."""
+        """Take in lines at their own times; those between two timers together, as a speed-up."""
         transitions: list[Transition] = []
         start = 0
         while start < len(block):
-            sample = block.sample(start)
-            transitions += self._advance(times[start])
-            transitions += self._take(sample, times[start])
+            sample, at = block.sample(start), times[start]
+            transitions += self.observe((sample,), at)
+            run = self.runs.of(sample, at)
             start += 1
             stop = bisect_left(times, self._due(self._schedule.next), start)
-            run = self.runs.of(sample, times[start - 1])
             if stop > start and run.life.only_advances(block, times[stop - 1]):
-                run.observe_steps(block.part(start, stop), times[start:stop])
+                part = block.part(start, stop)
+                try:
+                    run.observe_steps(part, times[start:stop])
+                except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+                    transitions += self._take_singly(part, times[stop - 1], fault)
                 start = stop
                 self.clock = max(self.clock, times[stop - 1])
-                self.runs.touch(run)
-                self._changed(self.clock)
+                transitions += self._judge_at_once(run, None, self.clock)
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
@@ -233,19 +234,18 @@ class Monitor:
             self._incidents.take(record, max(at, self.clock))
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
-        self.runs.touch(run)
-        return self._judge_at_once(run.name, urgent, max(at, self.clock))
+        return self._judge_at_once(run, urgent, max(at, self.clock))
 
-    def _judge_at_once(self, run: str, urgent: str | None, at: float) -> list[Transition]:
+    def _judge_at_once(self, run: TrainingRun, urgent: str | None, at: float) -> list[Transition]:
+        self.runs.touch(run)
         self._changed(at)
-        if urgent is None or not self._throttle.is_at_once(run, urgent, at):
-            return []
-        return self._evaluate(at)
+        at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, at)
+        return self._evaluate(at) if at_once else []
 
     def _complete_blocks(self, now: float) -> list[Transition]:
-        """Take in the records of several lines that were complete by their silence before `now`."""
+        """Take in multi-line records that silence completed by `now`."""
         transitions: list[Transition] = []
-        while (silent := self._parser.open_until()) is not None and silent <= now:
+        while (silent := self._parser.open_until()) <= now:
             transitions += self.observe(self._parser.tick(silent), silent)
         return transitions
 
@@ -293,8 +293,3 @@ class Monitor:
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
         return [*self.runs.points(at, self._rules.healths()), *detected, self._rules.points()]
-
-
-@cache
-def _packaged() -> RuleSet[Expression]:
-    return load_rules(packaged_rules(), parse)

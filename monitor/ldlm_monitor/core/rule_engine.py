@@ -1,16 +1,25 @@
-"""Exported points in, the state of the alerts that the rules make of them out."""
+"""Evaluates the rules over the exported points, and keeps the state of their alerts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
-from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
+from ldlm_monitor.alerts import (
+    ActiveAlert,
+    AlertRule,
+    AlertStates,
+    Ending,
+    RuleSet,
+    load_rules,
+    packaged_rules,
+)
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Health
-from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression
+from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import (
     counts_samples,
     max_range,
@@ -24,34 +33,39 @@ from ldlm_monitor.promql.analysis import (
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
+# A rule of time and these can change at a run's stall limit only, for which the run has a timer.
 _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
 )
-
-
 RETENTION = 6 * 3600.0
-"""Seconds that the embedded store reaches back at least: what `query_range` and views ask for."""
+"""Seconds of samples that the store keeps at least, for `query_range` and views. A choice: they
+show the course of a night's failure; more costs memory, and a Prometheus keeps more."""
+
+
+@cache
+def packaged_set() -> RuleSet[Expression]:
+    """The packaged rules."""
+    return load_rules(packaged_rules(), parse)
 
 
 class _Question:
-    """What decides when a rule's expression must be asked again."""
+    """When a rule's expression must be evaluated again."""
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
         self.settles_after = settles_after(expr)
         by_time = uses_time(expr)
-        # What changes is known by the name of its metric.
+        # The store records changes by metric name: these expressions can change without one.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
-        # Time alone can change it; at a stall limit, runs announce when.
         self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
 
 
 class RuleEngine:
-    """Keeps what was exported, evaluates the rules over it, and the state of their alerts.
+    """Stores the scrapes, evaluates the rules over them, and keeps the state of their alerts.
 
-    `reach` is how far (seconds) the rules look back. `asks_the_time`: time alone can change
-    what some rule says.
+    `reach`: how far (seconds) the rules look back. `asks_the_time`: whether time alone can change
+    the result of a rule.
     """
 
     _healths: dict[str, Health] | None
@@ -77,16 +91,16 @@ class RuleEngine:
         return self._alerts.alerts()
 
     def due(self) -> float:
-        """The earliest time at which a `for`, a `keep_firing_for` or a `carry_over` runs out."""
+        """When the first `for`, `keep_firing_for` or `carry_over` expires (Unix seconds)."""
         return min((self._alerts.due(), *self._carried.values()))
 
     def evaluate(
         self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
     ) -> list[Transition]:
-        """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule.
+        """Store a scrape of `at` (`groups`: see `SeriesStore.append`) and evaluate every rule.
 
-        `has_ended` returns by a run's name whether it finished, crashed or was killed:
-        then its alerts end with it. One whose series stopped is not known to be over.
+        `has_ended`: whether the run of a name finished, crashed or was killed; its alerts then
+        become `ended`. An alert without data becomes `unknown`, because it may still be true.
         """
         self._store.append([*groups, *self._recorded.values()], at)
 
@@ -106,13 +120,12 @@ class RuleEngine:
     def _is_carried(
         self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float, *, has_data: bool
     ) -> bool:
-        """Whether an alert goes on from before a restart, because its rule cannot deny it yet."""
+        """Whether an alert of before a restart continues, because its rule has too little data."""
         until = self._carried.get(alert_key(rule.name, labels), at)
         looks_back = self._asked[rule.expr.text].reach > LOOKBACK
         return at < until and (looks_back or not has_data)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
-        """Whether a series exists that the alert could be about."""
         given = {name: value for name, value in labels.items() if name not in rule.labels}
         selectors = tuple(result_selectors(rule.expr.root))
         for selector in selectors:
@@ -123,7 +136,7 @@ class RuleEngine:
         return not selectors
 
     def points(self) -> list[Point]:
-        """The active alerts as they are exported."""
+        """The active alerts as points of `ldlm_alerts`."""
         return [
             Point(
                 "ldlm_alerts",
@@ -134,7 +147,7 @@ class RuleEngine:
         ]
 
     def healths(self) -> Mapping[str, Health]:
-        """By run, the health that its firing alerts mean; runs without any are left out."""
+        """Run name to the health that its firing alerts imply; runs without alerts are absent."""
         if self._healths is None:
             found: dict[str, Health] = {}
             for alert in self.active:
@@ -146,7 +159,7 @@ class RuleEngine:
     def views(
         self, position: Callable[[str, Mapping[str, str]], Position | None]
     ) -> Iterator[AlertView]:
-        """The active alerts for readers; `position` is of an alert's line, by name and labels."""
+        """The active alerts for views; `position` finds a log line by alert name and labels."""
         for active in self.active:
             yield AlertView(
                 name=active.rule.name,
@@ -160,7 +173,7 @@ class RuleEngine:
             )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
-        """Whether the rules of an alert read a series, by its name and labels."""
+        """A function of a series' name and labels: whether the alert's rules read the series."""
         read = [
             selector.matchers
             for rule in self._rules.alerts
@@ -172,22 +185,22 @@ class RuleEngine:
         )
 
     def starts(self) -> dict[str, float]:
-        """When each active alert's condition first held, by the alert's key."""
+        """Alert key to the time (Unix seconds) at which its condition first held."""
         return {alert_key(alert.rule.name, alert.labels): alert.active_at for alert in self.active}
 
     def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Give active alerts the earlier start times that were known before a restart."""
+        """Set active alerts' starts to those of before a restart, where these are earlier."""
         for alert in self.active:
             known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
             alert.active_at = min(alert.active_at, known)
 
     def carry_over(self, alerts: Iterable[AlertView], at: float) -> list[Transition]:
-        """Go on with alerts that fired before a restart and of which no log says anything now.
+        """Continue alerts that fired before a restart and whose log lines were rotated away.
 
-        What made them fire was rotated away. Each goes on with its start until its rule has
-        seen for as long as it looks back what came since `at` (Unix seconds); a rule about this
-        moment alone denies it as soon as it has a series of it again. Then it ends like any
-        other: `resolved`, or `unknown` where no series is left. Returns it as when it began.
+        Each keeps its start. It continues until its rule has data since `at` (Unix seconds) for
+        its whole range; a rule without a range (instant selectors) needs only one sample of the
+        series. Then the alert ends like any other: `resolved`, or `unknown` without a series.
+        Returns the continued alerts as firing transitions.
         """
         rules = {rule.name: rule for rule in reversed(self._rules.alerts)}
         for alert in alerts:
@@ -227,7 +240,7 @@ class RuleEngine:
         return vector
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Results are there for the rules that follow at once, and for the next scrape."""
+        """Store a recording rule's result, for the rules after it and for the next scrape."""
         del at
         points = [Point(name, sample.labels, sample.value) for sample in samples]
         if points != self._recorded.get(name):

@@ -28,15 +28,15 @@ from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.series_description import HISTOGRAM, STALE, parse_series, parse_values
 from ldlm_monitor.series.listed import ENDED, ListedSeries
 
-FOR_STATE_SERIES = "ALERTS_FOR_STATE"
-_NAME = "__name__"
+FOR_STATE_SERIES = "ALERTS_FOR_STATE"  # as in Prometheus: its value is the alert's start
+_NAME = "__name__"  # the label of Prometheus' data model that contains the metric's name
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a file: the number of expectations, and a text for each failed one.
+    """The result of a test file: the number of expectations, and a text for each failed one.
 
-    `notices`: mistakes by which a test checks less than it seems to.
+    `notices`: mistakes in the file because of which its tests check less than they seem to.
     """
 
     checked: int
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def run_rule_tests(path: Path) -> Outcome:
-    """Run every test of a file. Raises RuleError where it or its rules cannot be loaded."""
+    """Run every test of a file. Raises RuleError if the file or its rules cannot be loaded."""
     file = load_unit_tests(path)
     notices: list[str] = []
     rules = _rules(path, file, notices)
@@ -53,7 +53,7 @@ def run_rule_tests(path: Path) -> Outcome:
     for name in dict.fromkeys(t.alertname for test in file.tests for t in test.alert_rule_test):
         if name not in known:
             notices.append(f"{path}: no rule of its rule_files is called {name}")
-    interval = parse_duration(file.evaluation_interval) or 60.0
+    interval = parse_duration(file.evaluation_interval) or 60.0  # promtool takes 0 as 1m too
     failures = [
         failure for test in file.tests for failure in _TestRun(rules, test, interval).failures()
     ]
@@ -62,7 +62,7 @@ def run_rule_tests(path: Path) -> Outcome:
 
 
 def _rules(path: Path, file: UnitTestFile, notices: list[str]) -> RuleSet[Expression]:
-    """The rules of the files, groups in the order that the tests name; others with the first."""
+    """The rules of the files, sorted by `group_eval_order`; groups not in it are sorted first."""
     paths: dict[Path, None] = {}
     for pattern in file.rule_files:
         found = sorted(glob.glob(pattern, root_dir=path.parent))
@@ -98,6 +98,7 @@ class _TestRun:
         cases: list[AlertRuleTest | PromqlExprTest] = [*alerts, *test.promql_expr_test]
         last = max((parse_duration(case.eval_time) for case in cases), default=0.0)
         waiting = list(alerts)
+        # 1e-9: a quotient just below a whole number counts. 3 digits: Prometheus' milliseconds.
         for slot in range(math.floor(last / self._interval + 1e-9) + 1):
             at = round(slot * self._interval, 3)
             errors = self._evaluate(at)

@@ -1,4 +1,4 @@
-"""What the monitor counts of its own work, and exports as metrics."""
+"""The monitor's counters of its own work, and their metrics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ldlm_monitor.model.view import MonitorView
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
 
-_RECORD_TYPES = ("sample", "event", "heartbeat")
+_RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prometheus advises
 
 
 class SelfCounts:
-    """Counts since the start. `edge`: what the edge exports of itself, joined to a scrape."""
+    """Counters since the first start. `edge`: the daemon's own points, part of every scrape."""
 
     def __init__(self, parser: Parser, runs: Fleet) -> None:
         self._parser = parser
@@ -25,27 +25,27 @@ class SelfCounts:
         self.edge: list[Point] = []
 
     def dropped(self, reason: str, count: int) -> None:
-        """The edge had to drop so much, or could not read it."""
+        """Count records or files that the daemon dropped, or could not read, for `reason`."""
         self._dropped[reason] += count
 
     def evaluated(self, seconds: float) -> None:
-        """All rules were evaluated, in so many seconds."""
+        """Count one evaluation of all rules, which took `seconds`."""
         self._evaluations += 1
         self._evaluation_seconds = seconds
 
     def restore(self, counts: MonitorView) -> None:
-        """Go on from what was counted before a restart."""
+        """Continue counting from the counters of before a restart."""
         dropped = Counter(counts.dropped)
         counters = self._parser.counters
         counters.lines, counters.bytes = counts.lines, counts.bytes
         counters.parse_errors, counters.truncated = counts.parse_errors, dropped.pop("truncated", 0)
         counters.records |= counts.records
-        del dropped["label_limit"]  # counted of the runs, which are read again
+        dropped.pop("label_limit", None)  # counted anew from the runs, whose logs are read again
         self._dropped |= dropped
         self._evaluations = counts.evaluations
 
     def view(self) -> MonitorView:
-        """The counts for readers."""
+        """The counters for views."""
         counters = self._parser.counters
         labels = sum(run.values.dropped for run in self._runs)
         return MonitorView(
@@ -55,12 +55,17 @@ class SelfCounts:
             evaluations=self._evaluations,
             evaluation_seconds=self._evaluation_seconds,
             records=dict(counters.records),
-            dropped={"truncated": counters.truncated, "label_limit": labels, **self._dropped},
+            dropped={
+                "truncated": counters.truncated,
+                "label_limit": labels,
+                **self._dropped,
+                "internal_error": self._dropped["internal_error"] + counters.faults,
+            },
         )
 
 
 def core_points(monitor: MonitorView) -> Iterator[Point]:
-    """What the core knows of itself."""
+    """The points of the core's own counters."""
     yield Point("ldlm_monitor_lines_total", (), monitor.lines)
     yield Point("ldlm_monitor_bytes_total", (), monitor.bytes)
     yield Point("ldlm_monitor_parse_errors_total", (), monitor.parse_errors)
@@ -75,11 +80,12 @@ def core_points(monitor: MonitorView) -> Iterator[Point]:
 def edge_points(
     notifications: Mapping[tuple[str, str], int], behind: int, free: int | None
 ) -> Iterator[Point]:
-    """What only the edge knows: `Outbox.counts()`, the bytes not read yet, the disk's room."""
+    """Points of the daemon: `notifications` is `Outbox.counts()`, `behind` the bytes not read yet,
+    `free` the free bytes of the state folder's disk (None if unknown)."""
     yield Point("ldlm_monitor_behind_bytes", (), behind)
     if free is not None:
         yield Point("ldlm_monitor_state_free_bytes", (), free)
     for (receiver, outcome), count in notifications.items():
-        if outcome != "pending":  # it falls again, which a counter may not
+        if outcome != "pending":  # the number pending falls again, which a counter must not
             labels = make_labels(receiver=receiver, outcome=outcome)
             yield Point("ldlm_monitor_notifications_total", labels, count)

@@ -1,1 +1,1 @@
-"""Live files: discovery, reading, judging, sending."""
+"""The daemon: discovers live files, reads and judges them, and sends alerts."""

@@ -1,4 +1,4 @@
-"""Judging what files hold already: at the first start, after a restart, and as files join."""
+"""Judges the bytes that files already hold: at the first start, after a restart, in new files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.restart import Restart
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.playback.history import History, place
 from ldlm_monitor.playback.history_file import HistoryFile
 from ldlm_monitor.source.file_identity import FilePosition, Found, Known
@@ -24,21 +25,20 @@ from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import State, StateStore
 
 JOIN_BYTES = 8 * 1024 * 1024
-"""Of files that join later, judged in one turn: less than a second, in which live ones wait."""
-END_SECONDS = 2.0
-"""After the last byte: blocks of several lines that it left open are complete by then."""
+"""Bytes of new files that one turn judges: less than a second, for which live files wait."""
 
 log = logging.getLogger(__name__)
 
 
 Feed: TypeAlias = Callable[[Chunk, float, bool], list[Transition]]
-"""Judges a chunk that came at a time (Unix seconds), and whether it counts, as `Monitor.feed`."""
+"""`Monitor.feed` with arguments chunk, time (Unix seconds) and `counted`, by position."""
 
 
 class BackfillResult(NamedTuple):
-    """The transitions of what was judged, each with whether it is news.
+    """The transitions in the order of their times, each with whether it is news.
 
-    `end` (Unix seconds) is when the last byte of all came.
+    News is what a restart missed; other transitions are history. `end`: when the last byte of all
+    files arrived (Unix seconds).
     """
 
     passed: list[tuple[Transition, bool]]
@@ -46,11 +46,11 @@ class BackfillResult(NamedTuple):
 
 
 class Backfill:
-    """Plays what files hold in time order, then has them followed.
+    """Plays the bytes that files already hold in time order, then lets the follower follow them.
 
-    It is history, and sent only where it still holds. What came after the point up to which
-    a file was judged before a restart is news. `budget` is `history.place`'s; `feed`
-    judges a chunk; `reading` is how much was judged, 0 to 1, None: nothing is being played.
+    Their alerts are history, which is sent only if it still holds. Bytes after the position up to
+    which a file was judged before a restart are news. `budget`: see `history.place`. `feed` judges
+    a chunk. `reading`: the share that was judged, 0 to 1; None if nothing is being played.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Backfill:
         self.reading: float | None = None
 
     def take_contents(self) -> list[Arrival]:
-        """What was judged since the last call, to be committed with the state."""
+        """The backlog ranges judged since the last call, to be committed with the state."""
         taken, self._contents = self._contents, []
         return taken
 
     def resume(self, restart: Restart, store: StateStore, now: float) -> set[Path]:
-        """Adopt the files of a restart; names under which there is another file by now."""
+        """Adopt the files of a restart; return the names that lead to other files now."""
         if restart.state.counts is not None:
             self._monitor.restore_counts(restart.state.counts)
         restart.open(
@@ -100,7 +100,7 @@ class Backfill:
         return self._replaced
 
     def batch(self, queued: set[Path]) -> set[Path]:
-        """Those that are judged next: all files of the first runs, which belong together."""
+        """The files to judge in this turn: all of the first runs, up to `JOIN_BYTES` or more."""
         runs: dict[str, set[Path]] = {}
         for path in sorted(queued):
             runs.setdefault(self._monitor.names.origin(str(path)).run, set()).add(path)
@@ -113,18 +113,18 @@ class Backfill:
         return chosen
 
     def known(self) -> list[Known]:
-        """What is read, or was, also before a restart."""
+        """The contents that were read so far, including those of before a restart."""
         return [*self._follower.contents(), *self._known]
 
     def go_on(self, path: Path, found: Found) -> None:
-        """Follow a known file under another name, or a copy from where it was read to."""
+        """Follow a known file under its new name; a copy, from the offset already read."""
         names = self._monitor.names
         names.tie(str(path), names.origin(found.name).run)
         if found.offset is None:
             self._follower.add(path)
         else:
             self.pass_over(path, found.offset)
-        log.info("%s: goes on with %s", path, found.name)
+        log.info("%s: has the content of %s; reading continues there", path, found.name)
 
     def pass_over(self, path: Path, offset: int | None = None) -> None:
         """Follow a file from `offset` on; None: from its present end."""
@@ -132,7 +132,7 @@ class Backfill:
             status = self._disk.stat(path)
         except TimeoutError:
             self._inputs.forget(path)
-        except OSError:  # gone again: it begins anew
+        except OSError:  # gone again: if it comes back, it is a new file, read from its start
             self._follower.add(path)
         else:
             file = (status.st_dev, status.st_ino, 0)
@@ -150,7 +150,7 @@ class Backfill:
         *,
         cut_short: Callable[[], bool],
     ) -> BackfillResult | None:
-        """Judge what files hold, and follow them; None if it was `cut_short`."""
+        """Judge the bytes that files hold, then follow them; None if `cut_short` returned True."""
         floor = restart.floor if restart else math.inf
         history = place(
             paths,
@@ -174,7 +174,8 @@ class Backfill:
             self._keep(file, kept)
         for name, positions in kept.items():
             self._follower.add(Path(name), resume=positions)
-        for at in (min(history.end + END_SECONDS, now), now):
+        # First to the time at which the multi-line blocks left open by the last byte are complete.
+        for at in (min(history.end + BLOCK_SECONDS, now), now):
             passed += [(each, restart is not None) for each in self._monitor.tick(at)]
         if restart is not None:
             passed += self._carry_over(restart.state, passed)
@@ -190,7 +191,7 @@ class Backfill:
         *,
         cut_short: Callable[[], bool],
     ) -> bool:
-        """All pieces in their order, into `passed`; False: cut short."""
+        """Judge all pieces in order, appending to `passed`; return False if it was cut short."""
         observed = list(restart.observed) if restart else []
         late = {
             file.path
@@ -210,7 +211,7 @@ class Backfill:
             read += len(chunk.data)
             self.reading = min(read / total, 1.0)
             if cut_short():
-                return False  # what half a history leads to was never so
+                return False  # half a history leads to states that never were: nothing is sent
             observe_until(when, order)
             news = counted = file.is_news(chunk, order)
             rest: Chunk | None = chunk
@@ -226,20 +227,20 @@ class Backfill:
     def _carry_over(
         self, state: State, passed: Iterable[tuple[Transition, bool]]
     ) -> list[tuple[Transition, bool]]:
-        """Alerts that fired before a restart, and that nothing read again made fire."""
+        """Continue alerts that fired before a restart and did not fire when reading again."""
         fired = {each.key for each, _ in passed if each.state == "firing"}
         carried = self._monitor.carry_over(each for each in state.alerts if each.key not in fired)
         return [(each, False) for each in carried]
 
     def _restore_starts(self, state: State, passed: Iterable[tuple[Transition, bool]]) -> None:
-        """An alert that ended while nothing ran, and is active again, began anew."""
+        """Restore alerts' starts, except of those that ended meanwhile: they began anew."""
         ended = {each.key for each, news in passed if news and each.state not in _ACTIVE}
         self._monitor.restore_starts(
             {each.key: each.active_at for each in state.alerts if each.key not in ended}
         )
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
-        """For the next restart: what nobody saw arrive, and when it was written."""
+        """Note for the next restart the ranges without an arrival time, as `backlog`."""
         if file.seen is None:
             if (reached := file.position()) is not None:
                 kept.setdefault(file.path, []).append(reached)
@@ -258,7 +259,7 @@ class Backfill:
         return Path(file.path) in self._replaced or file.backlog.modified > restart.floor
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
-        """What of it was not fed yet: its mount may have stopped answering."""
+        """The part that was not fed yet: a backfill that a dead mount ended is played again."""
         played = self._played.get(chunk.path)
         rest = chunk.after(played[1]) if played and played[0] == chunk.file else chunk
         if rest is not None:
@@ -266,7 +267,7 @@ class Backfill:
         return rest
 
     def _put_off(self, history: History, kept: dict[str, list[FilePosition]]) -> None:
-        """Follow what could not be read from where it was not; other mounts' files later."""
+        """Follow unreadable files, to try again; those of silent mounts are discovered again."""
         for path, error in history.unreadable.items():
             if str(path) in kept:
                 continue
@@ -274,15 +275,15 @@ class Backfill:
                 self._inputs.forget(path)
                 history.files = [file for file in history.files if file.path != str(path)]
             elif not any(file.path == str(path) for file in history.files):
-                self._follower.add(path)  # tried again with every look, which says so
+                self._follower.add(path)  # it reports the error and tries again at every poll
         for file in history.files:
             self._played.pop(file.path, None)
 
     def _size(self, path: Path) -> int:
         try:
             return self._disk.stat(path).st_size
-        except OSError:  # placing it reports the error
+        except OSError:  # `history.place` reports the error
             return 0
 
 
-_ACTIVE = ("pending", "firing")
+_ACTIVE = ("pending", "firing")  # the states of an alert that has not ended

@@ -1,4 +1,4 @@
-"""The engine room: which threads there are, and what each is given."""
+"""Starts the daemon: builds its parts, starts their threads, and runs the pump's loop."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
+from ldlm_monitor.daemon.clock import JudgingClock
 from ldlm_monitor.daemon.dispatcher import couriers, draw_from, policy_of, receivers_of, senders
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
@@ -37,7 +38,7 @@ from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
-"""How long the end waits for a receiver's answer."""
+"""How long the end waits for each sender; after a later answer the message is sent twice."""
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +49,10 @@ def run(
     signals: Signals,
     opened: Callable[[Source, str], None] = lambda source, url: None,
 ) -> Snapshot:
-    """Follow the files until `signals` ends it; returns the last snapshot.
+    """Follow the files until `signals` ends it; return the last snapshot.
 
-    `load` reads the settings anew on SIGHUP. `opened` gets the source of a screen and the URL of
-    this daemon once it serves. Raises `UsageError` where the settings cannot be used, or where a
+    `load` reads the settings again on SIGHUP. `opened` is called with the screen's source and the
+    daemon's URL once it serves. Raises `UsageError` if the settings cannot be used, or if a
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
@@ -65,7 +66,7 @@ def run(
         policies = {each.name: policy_of(settings, each) for each in receivers}
         outbox = Outbox(state.path / "outbox.sqlite", policies, silences)
         stack.callback(outbox.close)
-        # Before what was known is read again, which may take long: what waits goes out at once.
+        # Started before the logs are read again, which may take long: waiting messages go first.
         posting = list(couriers(settings, outbox, receivers))
         _start(posting, stack)
         store = StateStore(state.path / "ledger.sqlite")
@@ -140,10 +141,14 @@ def _follow(
     *,
     load: Callable[[], Settings],
 ) -> None:
-    status_at = time.time() + settings.interval
+    clock = JudgingClock()
+    status_at = clock.now() + settings.interval
     dirty: set[Path] = set()
     while not (signals.stop or pump.ended):
-        now = time.time()
+        now = clock.now()
+        pump.monitor.ahead = clock.ahead
+        if clock.skipped:
+            pump.monitor.runs.shift(clock.skipped)
         if signals.reload:
             signals.reloaded(_reload(pump, load))
         pump.turn(dirty, now)
@@ -153,18 +158,18 @@ def _follow(
                 print(line, flush=True)
         for notice in journal.drain():
             log.warning("%s", notice)
-        dirty = waker.wait(pump.pause(time.time()))
+        dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
-        pump.turn((), time.time())
+        pump.turn((), clock.now())
 
 
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     try:
         pump.reload(load())
     except UsageError as problem:
-        log.error("%s; going on with what was loaded before", problem)
+        log.error("%s; the settings and rules loaded before stay in use", problem)
         return str(problem)
-    log.info("settings and rules are loaded anew")
+    log.info("settings and rules were reloaded")
     return ""
 
 
@@ -177,7 +182,6 @@ def _start(
 
 
 def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | None:
-    """Asks this host of runs that stall, unless the user does not want it asked."""
     if not settings.probe.enabled:
         return None
     probing = Probing(HostProbe(), lambda: waker.ring(Path()))
@@ -205,7 +209,7 @@ def _greet(
         log.error("%s", state.notice)
     log.info("metrics on %s/metrics, state in %s", url, state.path)
     for argument in pump.inputs.patterns.missing():
-        log.info("%s: nothing there yet, waiting for it", argument)
+        log.info("%s: does not exist yet, waiting for it", argument)
     if not receivers and not settings.alertmanager.urls:
         log.info("%s", how_to_configure())
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Which files are followed: those that the user named, as they appear, and what belongs to them."""
+"""Discovers the files to follow: those that match the user's patterns, and their companions."""
 
 from __future__ import annotations
 
@@ -26,25 +26,22 @@ from ldlm_monitor.source.input_patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0
-SELDOM_SECONDS = 320.0
-"""How often companions of a log are looked for, at first and later."""
+"""Between two searches for a log's companions while it starts; each later pause is four times
+longer, because companions appear near a launch, and a search lists folders."""
+SELDOM_SECONDS = 320.0  # the longest such pause, after three more: 5 * 4**3
 SCAN_SECONDS = 10.0
-"""How often all patterns are matched although no folder changed."""
+"""Between two matches of all patterns if no folder's time changed: a mount may cache the time."""
 DOUBT_SECONDS = 3.0
-"""How long a file with the name of a rotated one waits: a copy of a few GB is complete by then,
-and its original truncated."""
+"""How long a doubtful file waits: by then copytruncate has copied a few GB and truncated them."""
 REMEMBERED_PATHS = 10_000
-"""Paths that rang and are remembered."""
+"""Changed paths in memory (a few MB); forgetting them costs a needless match of the patterns."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to follow from now on; `stale`: what it holds is an earlier launch's.
-
-    `found`: which known file it is, if it is one.
-    """
+    """A file to follow; `stale`: its bytes are an earlier launch's; `found`: its known content."""
 
     path: Path
     stale: bool = False
@@ -52,14 +49,15 @@ class NewFile:
 
     @property
     def is_new(self) -> bool:
-        """Whether what it holds is to be judged."""
+        """Whether its present bytes are to be judged."""
         return not (self.stale or self.found.name)
 
 
 class Inputs:
-    """Finds files that are there now and were not followed before, each once.
+    """Finds files that exist now and were not followed before, each once.
 
-    What a file system that does not answer holds is found when it answers (`disk`).
+    Files of a mount that does not answer are found when it answers again (`disk` raises
+    `TimeoutError` until then).
     """
 
     def __init__(
@@ -81,25 +79,25 @@ class Inputs:
         self._scanned_at = -math.inf
 
     def replace(self, patterns: InputPatterns, *, companions: bool) -> None:
-        """Other patterns from now on; what is followed stays followed."""
+        """Use other patterns from now on; files that are followed stay followed."""
         self.patterns = patterns
         self._seeks_companions = companions
         self._scanned_at = -math.inf
 
     def adopt(self, paths: Iterable[Path], runs: Iterable[str]) -> None:
-        """These were followed before a restart, and are again; `runs` keep their names."""
+        """Mark `paths`, followed before a restart, as followed; `runs` keep their names."""
         self._named |= set(runs)
         for path in paths:
-            if not self._is_new(path) and path not in self._names:  # its server is silent
+            if not self._is_new(path) and path not in self._names:  # its mount does not answer
                 self._names.add(path)
                 self._followed[path] = path
 
     def folders(self) -> set[Path]:
-        """Folders in which something may appear."""
+        """Folders in which files to follow may appear."""
         return {*self.patterns.folders(), *(path.parent for path in self._followed.values())}
 
     def has_new(self, rung: Collection[Path]) -> bool:
-        """Whether something rang that never did before: it may be a file to join."""
+        """Whether a path in `rung` (changed, by the file observer) is seen for the first time."""
         fresh = {path for path in rung if path not in self._seen}
         if len(self._seen) > REMEMBERED_PATHS:
             self._seen.clear()
@@ -109,10 +107,7 @@ class Inputs:
     def joining(
         self, now: float, *, rung: bool, known: Callable[[], Iterable[Known]] = tuple
     ) -> list[NewFile]:
-        """Files to follow from now on.
-
-        `rung`: something new rang. `known`: what is read already, or was.
-        """
+        """Files to follow from now on; `rung`: `has_new` found a path; `known`: contents read."""
         fresh: list[NewFile] = []
         if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
             self._scanned_at = now
@@ -123,13 +118,13 @@ class Inputs:
         return fresh
 
     def _matching(self, now: float, known: Callable[[], Iterable[Known]]) -> Iterator[NewFile]:
-        """Files that match the patterns, and which of them are known under other names."""
+        """New files that match the patterns, with the known content that each has."""
         paths = [path for path in self.patterns.files() if path not in self._names]
         contents = KnownContents(known() if paths else (), self._disk)
         for path in paths:
             try:
                 found = contents.find(path)
-            except (OSError, InputError):  # reading it reports the error
+            except (OSError, InputError):  # the backfill reports the error
                 found = NEW
             if found.is_doubtful and now - self._doubted.setdefault(path, now) < DOUBT_SECONDS:
                 self._scanned_at = -math.inf
@@ -137,7 +132,7 @@ class Inputs:
                 yield NewFile(path, found=found)
 
     def forget(self, path: Path) -> None:
-        """Find it anew: its server fell silent before it could be read."""
+        """Let a file be found again: its mount stopped answering before it could be read."""
         self._names.discard(path)
         self._followed = {real: name for real, name in self._followed.items() if name != path}
         self._seek.clear()
@@ -170,12 +165,12 @@ class Inputs:
                 names.tie(name, run)
             if self._is_new(companion.path):
                 try:
-                    # Rows are written in the training loop only: before it, they are of another.
+                    # Rows come from the training loop: if it has not begun, another launch's did.
                     stale = is_rows(companion.path, self._disk) and not self._has_trained(log_path)
                 except TimeoutError:
                     self.forget(companion.path)
                     continue
-                except OSError:  # reading it reports the error
+                except OSError:  # the backfill reports the error
                     stale = False
                 if not stale:
                     self._call(run, companion.path, log_path)
@@ -203,13 +198,12 @@ class Inputs:
             )
 
     def _say(self, notice: str) -> None:
-        """Log it once."""
         if notice not in self._said:
             self._said.add(notice)
             log.info("%s", notice)
 
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
-        """By real path, companions and the log of each: of several, the newest launch."""
+        """Real path to companion and log; of several logs, the newest launch gets it."""
         claims: dict[Path, tuple[Companion, Path]] = {}
         around = Surroundings(self._disk)
         logs = [path for path in self._followed.values() if self._is_due(path, now)]
@@ -219,7 +213,7 @@ class Inputs:
                 found = companions(path, facts, around)
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
                 reason = None if found else undecided(path, facts, around)
-            except TimeoutError:  # what is not seen may be the better match
+            except TimeoutError:  # a file on the silent mount may be the better match: wait
                 self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
                 continue
             if reason:
@@ -227,7 +221,7 @@ class Inputs:
         return claims
 
     def _facts_of(self, path: Path) -> LaunchFacts:
-        """What a log's head says; read again while it grows, or where it is another's."""
+        """The launch facts in a log's head; read again while it grows, or if the file changed."""
         try:
             status = self._disk.stat(path)
         except TimeoutError:
@@ -241,10 +235,10 @@ class Inputs:
         return known[1]
 
     def _is_due(self, path: Path, now: float) -> bool:
-        """Whether to look for a log's companions: often at first, ever more rarely later."""
+        """Whether to search a log's companions now: see `COMPANION_SECONDS`."""
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
         run = self._run_of(path)
-        if run is not None and run.life.ended:  # once more: a short training ends before it is due
+        if run is not None and run.life.ended:  # once more: a short run ends before the next search
             self._seek[path] = (math.inf, COMPANION_SECONDS)
             return at < math.inf and path.suffix != ".jsonl"
         if (now < at < math.inf) or path.suffix == ".jsonl":
@@ -254,7 +248,6 @@ class Inputs:
         return True
 
     def _run_of(self, path: Path) -> TrainingRun | None:
-        """The run that a file belongs to, None before its first record."""
         return self._monitor.runs.get(self._monitor.names.origin(str(path)).run)
 
     def _has_trained(self, path: Path) -> bool:

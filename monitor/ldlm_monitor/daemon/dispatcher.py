@@ -1,4 +1,4 @@
-"""From transitions to people: the outbox of every receiver, and the threads that send."""
+"""Puts transitions into the outbox, prints them, and makes the receivers' sending threads."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_CHANNEL = "slack:"
-"""`slack:C0123456789` is the receiver of one more channel of the bot."""
+"""Prefix of the receiver of one more channel of the bot, such as `slack:C0123456789`."""
 
 
 class Dispatcher:
-    """Hands transitions on, each once."""
+    """Prints transitions and puts them into the outbox, each once."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Dispatcher:
         *,
         prints: bool = True,
     ) -> None:
-        """`couriers` are woken when something was queued. `prints`: each also to stdout."""
+        """`couriers`: the senders to wake. `prints`: whether transitions are also on stdout."""
         self._silences = silences
         self._in_effect: frozenset[str] = frozenset()
         self._couriers = couriers
@@ -61,7 +61,7 @@ class Dispatcher:
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
     ) -> None:
-        """Print each; with `notify`, what fires or ended goes to the receivers."""
+        """Print the transitions; with `notify`, queue those that fire or end for the receivers."""
         for transition in transitions:
             if transition.is_heartbeat:
                 continue
@@ -77,7 +77,7 @@ class Dispatcher:
     def update_silences(
         self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
     ) -> None:
-        """End acknowledgements with their alerts; send what no silence holds back any more."""
+        """End acknowledgements with their alerts; if silences changed, wake the senders."""
         if self._silences is None or not self._silences.any:
             in_effect = frozenset[str]()
         else:
@@ -91,7 +91,11 @@ class Dispatcher:
     def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
     ) -> None:
-        """Send news, and of history what still holds, unless it was sent before a restart."""
+        """Send news, and of history the alerts that still fire, unless they were sent before.
+
+        `passed`: pairs of a transition and whether it is news. `recent`: whether the run was active
+        recently enough (`pump.NEWS_SECONDS`) for alerts of its history to be sent.
+        """
         sent = set(self._outbox.firing_keys())
         before: dict[str, Transition] = {}
         over = 0
@@ -118,10 +122,10 @@ class Dispatcher:
             elif key in sent:
                 self.dispatch([past], now)
         if over:
-            log.info("alerts in what the files already held that are over: %d (see replay)", over)
+            log.info("alerts in the files' past that have ended: %d (see replay)", over)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
-        """Bring messages that were sent up to date with their incident."""
+        """Update messages that were sent to the present state of their incident."""
         if self._receivers and self._outbox.update_incidents(incidents, now):
             self._wake()
 
@@ -130,7 +134,7 @@ class Dispatcher:
             courier.wake()
 
     def _print(self, line: str) -> None:
-        """Stdout may be closed, or its disk full: the receivers get it all the same."""
+        """Print a line; if stdout is closed or its disk full, stop printing, but send on."""
         if self._prints:
             try:
                 print(line, flush=True)
@@ -140,7 +144,7 @@ class Dispatcher:
 
 
 def receivers_of(settings: Settings) -> Iterator[Receiver]:
-    """Each receiver of messages. Raises ConfigError for one that cannot be used."""
+    """The receivers of messages that are configured. Raises ConfigError for an unusable one."""
     if token := settings.slack.token():
         channels = {"slack": settings.slack.channel}
         channels |= {f"{SLACK_CHANNEL}{channel}": channel for channel in settings.slack.channels}
@@ -160,7 +164,7 @@ def receivers_of(settings: Settings) -> Iterator[Receiver]:
 
 
 def policy_of(settings: Settings, receiver: Receiver) -> StreamPolicy:
-    """A receiver's policy."""
+    """The settings of a receiver that decide which alerts it gets, and when."""
     if isinstance(receiver, WebhookSender):
         return settings.webhook
     if receiver.name.startswith(SLACK_CHANNEL):
@@ -169,7 +173,7 @@ def policy_of(settings: Settings, receiver: Receiver) -> StreamPolicy:
 
 
 def draw_from(pump: Pump, receivers: Collection[Receiver]) -> None:
-    """Receivers that accept pictures draw them from the pump's curves."""
+    """Let the receivers that accept pictures draw loss curves from the pump's snapshot."""
     for receiver in receivers:
         if isinstance(receiver, SlackBot):
             receiver.draw = picture_of(lambda: pump.snapshot.curves)
@@ -178,7 +182,7 @@ def draw_from(pump: Pump, receivers: Collection[Receiver]) -> None:
 def couriers(
     settings: Settings, outbox: Outbox, receivers: Sequence[Receiver]
 ) -> Iterator[Courier]:
-    """One a receiver. They need nothing but the outbox: what waits in it goes out at once."""
+    """One courier per receiver. They need only the outbox, so they start before the pump."""
     for receiver in receivers:
         is_for_people = isinstance(policy_of(settings, receiver), Policy)
         pace = settings.post_interval_seconds if is_for_people else 0.0
@@ -188,11 +192,11 @@ def couriers(
 def senders(
     settings: Settings, pump: Pump, outbox: Outbox, url: str
 ) -> Iterator[AlertmanagerSender | HeartbeatSender]:
-    """One for each Alertmanager, which gets the firing alerts, and the dead man's switch."""
+    """A sender for each Alertmanager, and one for the dead man's switch, as configured."""
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
-        log.info("%s gets what fires", client.name)
+        log.info("%s gets the firing alerts", client.name)
         yield AlertmanagerSender(
             client,
             lambda: pump.snapshot,

@@ -17,7 +17,7 @@ from ldlm_monitor.serve.metrics import target, write_target
 
 _T = TypeVar("_T")
 PORTS_TRIED = 20
-"""More monitors than these on one host name their ports."""
+"""Ports tried from the default on. A choice: more monitors on one host need a `listen` each."""
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +45,9 @@ def listen(settings: Settings, gate: Gate, bind: Callable[[str, int], Server]) -
 def bound(
     address: tuple[str, int], flag: str, bind: Callable[[str, int], _T], *, is_explicit: bool
 ) -> _T:
-    """What `bind` makes of the address, or of the first free port after a default one.
+    """The result of `bind` for the address; if it is a default one, for the first free port.
 
-    Raises `UsageError` if no port can be bound; `flag` sets the address.
+    Raises `UsageError` if no port can be bound; it names `flag`, which sets the address.
     """
     host, first = address
     for port in range(first, first + (1 if is_explicit else PORTS_TRIED)):
@@ -65,7 +65,7 @@ def bound(
 
 
 def names_for(settings: Settings, host: str) -> HostNames | None:
-    """The host names that requests may use if it listens on `host`; None: any.
+    """The host names that requests may use if the server listens on `host`; None allows any.
 
     Beyond loopback the monitor cannot find out its own names: DNS and services define them.
     """
@@ -75,7 +75,7 @@ def names_for(settings: Settings, host: str) -> HostNames | None:
 
 
 def write_file_sd(settings: Settings, port: int, gate: Gate) -> Callable[[], None]:
-    """Write the file of service discovery, if one is configured; returns how to remove it."""
+    """Write the file of service discovery, if configured; return a function that removes it."""
     if settings.file_sd is None:
         return lambda: None
     address = target(settings.listen_address[0], port, socket.gethostname())

@@ -1,4 +1,4 @@
-"""The answers of the daemon in this process: its snapshot, its logs, its silences."""
+"""Answers the queries of views from this process: its snapshot, logs and silences."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.text.sanitize import redact, sanitized
 
 SHOWN = 4000
-"""Bytes of a record that a view gets: a screen shows fewer at once."""
+"""Bytes of a record that a view gets. A choice: a line of more than 20 screen rows is cut."""
 _WORSE: dict[Level, tuple[Level, ...]] = {
     "error": ("error",),
     "warning": ("error", "warning"),
     "info": ("error", "warning", "info"),
 }
+"""The levels of the lines that a filter by a level lets through."""
 
 
 class LocalSource:
-    """`queries.Source` without a network between. `snapshot` gives the last picture.
+    """`queries.Source` within the daemon's process.
 
-    `clock` gives Unix seconds; `opened` opens a file for looking into it; `reading` is that of
-    `queries.Source`.
+    `snapshot` returns the last snapshot, `clock` Unix seconds, `opened` a log's reader; `reading`
+    as in `queries.Source`. `name`: the inputs, as a screen shows them.
     """
 
     def __init__(
@@ -64,14 +65,14 @@ class LocalSource:
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A curve between two steps."""
+        """A run's curve from step `start` to `end`, in at most `points` points; None if unknown."""
         curve = self.snapshot().curves.get(run, {}).get(quantity)
         return None if curve is None else part_of(curve, start, end, min(points, MAX_POINTS))
 
     def log(self, query: LogQuery) -> LogSlice:
-        """Records of a followed file. Raises `InputError`, also for any other file."""
+        """Records of a followed file. Raises `InputError` for other or unreadable files."""
         followed = (path for run in self.snapshot().runs for path in run.files)
-        # A client saw the paths without their secrets.
+        # Clients get paths with secrets redacted, and ask for them in that form.
         path = next((path for path in followed if query.path in (path, redact(path))), None)
         if path is None:
             raise InputError(
@@ -81,7 +82,7 @@ class LocalSource:
             log = self._opened(path)
         except OSError as error:
             raise InputError(
-                f"cannot be read ({error.strerror})", where=query.path, remedy="see that it is here"
+                f"cannot be read ({error.strerror})", where=query.path, remedy="see if it exists"
             ) from error
         try:
             return _answer(log, query)
@@ -89,11 +90,11 @@ class LocalSource:
             log.close()
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
-        """Silences and acknowledgements."""
+        """The silences and acknowledgements in effect, as the API lists them."""
         return self._silences.listing(self._clock())
 
     def send(self, what: Withholding, document: dict[str, Any]) -> None:
-        """Hold back messages. Raises `UsageError` if the alert is over."""
+        """Add a silence or an acknowledgement. Raises `UsageError` if its alert has ended."""
         body, now = json.dumps(document).encode(), self._clock()
         if what == "silences":
             self._silences.take_silence(body, now)
@@ -155,9 +156,9 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
 def _numbered(
     log: LogReader, lines: list[RawLine], number: int | None, *, filtered: bool, back: bool = False
 ) -> list[LogLine]:
-    """With their numbers, where `number`, that of the first line, is known.
+    """The lines with line numbers; `number` is the first line's, None if it is unknown.
 
-    `back`: they come the last one first, and `number` is that of the line behind.
+    `back`: `lines` are in reverse order, and `number` is that of the line after them.
     """
     shown = []
     for raw in lines:
@@ -169,14 +170,15 @@ def _numbered(
     return shown[::-1] if back else shown
 
 
+# Nine or ten digits: Unix seconds of 1973 to 2286. A wall clock: as loggers print it, without zone.
 _ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
 _WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
 _LOOKED_AT = 400
-"""Bytes of a record in which its time is looked for."""
+"""Bytes of a record in which its time is searched: beyond a prefix, a time is part of the text."""
 
 
 def _leading_time(text: bytes) -> float | None:
-    """The time of a JSON row, or one that names no zone: then it is this machine's."""
+    """The time (Unix seconds) of a JSON row, or a clock time, taken for this machine's zone."""
     start = text[:_LOOKED_AT]
     if start.startswith(b"{"):
         row = _ROW_TIME.search(start)

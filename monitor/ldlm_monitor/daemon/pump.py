@@ -1,4 +1,4 @@
-"""The turn of the pump: what is new is read, judged, and sent."""
+"""The pump: each turn reads new bytes, judges them, and queues their alerts for sending."""
 
 from __future__ import annotations
 
@@ -36,31 +36,28 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.sanitize import plain
 
 POLL_SECONDS = 1.0
-"""Every file is looked at this often, whatever the doorbell said."""
+"""Between two polls of all files: network mounts send no events, and alerts are due in a second."""
 RELOADED = ("rules", "files", "companions", "stall")
-"""Settings that a reload takes up."""
+"""Settings that a reload changes; the others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
-"""Between two looks at the outbox, the backlog and the free disk for the monitor's own metrics:
-as often as rules are evaluated by default."""
+"""Between two reads of the daemon's own metrics: as often as rules are evaluated by default."""
 COMMIT_SECONDS = 10.0
-"""How often the state is kept where nothing changed that must be kept at once: what is lost of
-it is judged again, and which bytes came when is noted in every turn."""
-SNAPSHOT_SECONDS = 0.25
+"""Between two commits without a transition: a restart after a kill judges so much again."""
+SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""An alert found in history is sent only if its run was active within this time."""
+"""An alert in history is sent only if its run was active within this time: others are known."""
 
 log = logging.getLogger(__name__)
 
 
 class Pump:
-    """Reads what is new, judges it, and sends it.
+    """Reads new bytes, judges them, and queues alerts; one call of `turn` is one round.
 
-    `turn` is the whole of it; the threads around it only decide when it is called. `snapshot` is
-    replaced whole, for readers in other threads. `ended`: standard input was all there was to
-    follow, and it is closed. `turns` counts the turns that have ended. `probing` inspects this
-    host where a run stalls; None: nothing does. `folder` is the state folder, whose free space is
-    watched; None: it is not. `recorder` keeps what is judged. `stopping` returns whether it has to
-    end. `prints`: a line for each transition.
+    `snapshot` is replaced whole, so that other threads may read it. `caught_up`: the files' first
+    content was judged. `ended`: standard input was the only input, and it is closed. `turns`: how
+    many turns have ended. `probing` inspects this host if a run stalls; `folder`: the state
+    folder, for its free space; `recorder` records the input; each may be None. `stopping`:
+    whether the daemon has to end. `prints`: whether transitions are printed.
     """
 
     def __init__(
@@ -120,7 +117,7 @@ class Pump:
 
     @property
     def reading(self) -> float | None:
-        """How much of what the files held at first was judged, 0 to 1; None: all of it."""
+        """The share of the files' first content that was judged, 0 to 1; None if all was."""
         return self._backfill.reading if self.caught_up else self._backfill.reading or 0.0
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
@@ -136,8 +133,9 @@ class Pump:
         transitions += self._read(None if everything else dirty, now)
         self._note_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
-        self.dispatcher.dispatch(transitions, now)
-        self.dispatcher.update_silences(transitions, self.monitor.active, now)
+        wall = now - self.monitor.ahead  # which senders go by
+        self.dispatcher.dispatch(transitions, wall)
+        self.dispatcher.update_silences(transitions, self.monitor.active, wall)
         if transitions or self.follower.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.follower.journal.drain():
@@ -153,7 +151,7 @@ class Pump:
         self.turns += 1
 
     def reload(self, settings: Settings) -> None:
-        """Go on with other rules, limits and inputs. Raises `UsageError`, and changes nothing."""
+        """Use other rules, limits and inputs. If it raises `UsageError`, nothing has changed."""
         rules = rules_of(settings)
         patterns = resolve(settings.files, base=Path(), disk=self._disk)
         taken = {name: getattr(settings, name) for name in RELOADED}
@@ -163,7 +161,7 @@ class Pump:
         self._looked_at = self._commit_at = -math.inf
 
     def pause(self, now: float) -> float:
-        """Seconds that the pump may wait if nothing rings; none while a backlog is read."""
+        """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
         if self._queued or self.follower.has_backlog:
             return 0.0
         times = (self.monitor.due(), self.follower.next_peek())
@@ -171,14 +169,14 @@ class Pump:
         return max(until - now, 0.0)
 
     def close(self) -> None:
-        """Keep how far was read, unless a turn or the first reading was cut short."""
+        """Commit the state, unless a turn or the first reading was cut short; close the files."""
         if self.caught_up and self._is_whole:
             self._commit(self.monitor.clock)
         self.follower.close()
         self._calls.close()
 
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
-        """Judge what is new, of these files or (None) of all."""
+        """Read and judge new bytes of the files `dirty`; of all files if it is None."""
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
@@ -196,7 +194,7 @@ class Pump:
         return transitions
 
     def _observe_host(self, now: float) -> list[Transition]:
-        """Judge what the host reports of runs that stall; it is noted before, like bytes."""
+        """Judge the host's records of stalled runs; like bytes, they are stored before."""
         if self._probing is None:
             return []
         transitions: list[Transition] = []
@@ -211,24 +209,24 @@ class Pump:
                 verdict = self.monitor.runs.verdict(found.run)
                 if verdict is not None and verdict != before:  # too late for the alert's own line
                     log.warning("%s: %s", plain(found.run), plain(verdict))
-        except Exception:  # whatever is wrong with us, the logs go on being watched
+        except Exception:  # a bug of ours costs this host's records, not the watching of the logs
             self.monitor.count_dropped("internal_error")
-            log.exception("a bug of ours: what this host reports is passed over")
+            log.exception("a bug of ours: the findings on this host are dropped")
         return transitions
 
     def _feed(self, chunk: Chunk, now: float, counted: bool = True) -> list[Transition]:
-        """Judge a chunk. A fault of ours costs that chunk, reported and counted, not the night."""
+        """Judge a chunk. A bug of ours costs that chunk, which is logged and counted."""
         if self._recorder is not None:
             self._recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
             return self.monitor.feed(chunk, now, counted=counted)
-        except Exception:  # whatever is wrong with us, the other files go on being watched
+        except Exception:  # a bug of ours must not end the watching of the other files
             self.monitor.count_dropped("internal_error")
-            log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
+            log.exception("%s, line %d: a bug of ours; dropped", chunk.path, chunk.line)
             return []
 
     def _note_edge(self, now: float, *, everything: bool) -> None:
-        """What the monitor exports of itself is judged too: whether it reads and delivers."""
+        """Give the rules the daemon's own metrics: whether it can read and deliver."""
         if everything:
             hindered = len(self._unreadable) + len(self.follower.journal.silent)
             self.monitor.count_dropped("unreadable", hindered)
@@ -239,7 +237,7 @@ class Pump:
             self.monitor.note_edge(list(points))
 
     def _join(self, now: float, *, rung: bool) -> bool:
-        """Start following files that are there now and were not before; False: cut short."""
+        """Judge and follow files that are new, or were followed before; False if cut short."""
         restart, self._restart = self._restart, None
         again: set[Path] = set()
         if restart is not None:
@@ -266,11 +264,11 @@ class Pump:
             return False
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
-        self.dispatcher.dispatch_history(found.passed, now, recent=recent)
+        self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
         return True
 
     def _commit(self, now: float) -> None:
-        """Keep the state. What it says was judged is in the outbox by now."""
+        """Commit the state; the alerts of all that it calls judged are in the outbox already."""
         self._commit_at = now + COMMIT_SECONDS
         positions = self.follower.positions()
         standing = (self.monitor.version, self._store.read_log.last, positions)
@@ -288,10 +286,10 @@ class Pump:
         self._store.commit(state, self._backfill.take_contents())
 
     def _picture(self, now: float) -> None:
-        """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""
+        """Take a new snapshot if anything changed, with at most a twentieth of the time."""
         if self.monitor.version == self.snapshot.version or now < self._picture_at:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
-        self.dispatcher.update_incidents(self.snapshot.incidents, now)
+        self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)
         self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))

@@ -1,4 +1,4 @@
-"""What a restart reads again: the files that were followed, and when their bytes came."""
+"""What a restart reads again: the files that were followed, and their bytes' arrival times."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""A clock that was set back by more is another clock: the times of the read log mean nothing
-on it. NTP steps a clock by less, once it runs."""
+"""If the clock was set back by more, the read log's times are not used; NTP sets it by less."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Restart:
-    """The state of the daemon before, and the files of its positions once they are opened.
+    """The state of the daemon before; `open` finds the files of its positions.
 
-    `files` are read again; `waiting` are positions, by name, whose files cannot be read now;
-    of these names, `missing` lead nowhere. `observed` no file holds. `contents` are those
-    that were read, wherever they are by now.
+    `arrivals`, `observed`: the read log. `files`: those to read again. `waiting`: name to
+    positions whose files cannot be read now; `missing`: those of these names that do not exist.
+    `contents`: what was read before, to recognise it under other names.
     """
 
     state: State
@@ -45,7 +44,7 @@ class Restart:
 
     @property
     def floor(self) -> float:
-        """Up to then (Unix seconds) everything was seen."""
+        """The time (Unix seconds) up to which the daemon had read all bytes."""
         seen = [*(each.at for each in self.arrivals), *(each.at for each in self.observed)]
         return max([self.state.clock, *seen])
 
@@ -59,7 +58,7 @@ class Restart:
         budget: int | None,
         disk: Disk,
     ) -> None:
-        """Look for the files, and take up which run they belong to; say what is gone."""
+        """Find the files, tie them to their runs, and log how many bytes cannot be read again."""
         for path, run in self.state.runs.items():
             if names.origin(path).run != run:
                 names.tie(path, run)
@@ -84,7 +83,7 @@ class Restart:
                 if isinstance(error, FileNotFoundError | NotADirectoryError):
                     self.missing.add(position.path)
         _count_lost(store, self._present(), journal)
-        # An old one before the new, as in the daemon's life.
+        # Rotated files, which have no name, come first: they are older than those of the name.
         self.files.sort(key=_age)
 
     def _seen(
@@ -94,11 +93,10 @@ class Restart:
         own: dict[tuple[str, FileId], list[Arrival]],
         store: StateStore,
     ) -> Seen:
-        """What was kept of a file."""
-        # Else another content begins in the same file.
+        # Another offset: the file was truncated, and another content begins in it.
         is_same = found.offset == position.offset
         before = position.file if is_same else found.file
-        if before != found.file:  # a copy, or the device has another number
+        if before != found.file:  # a copy, or the device's number changed with a mount
             store.read_log.rename(position.path, before, found.file)
         kept = position if is_same else FilePosition.at_start(found.path, found.file)
         arrivals = own.get((found.path, before), [])
@@ -106,17 +104,17 @@ class Restart:
 
     @property
     def paths(self) -> set[Path]:
-        """The names that are followed again: their files are there, or are waited for."""
+        """The names that are followed again, whether or not their files can be read now."""
         return {Path(name) for name in (*self.waiting, *(file.path for file in self.files))}
 
     @property
     def unnamed(self) -> set[Path]:
-        """Names of which only files that they led to before are known."""
+        """Names whose known files were all replaced: each may lead to a new file now."""
         named = {file.path for file in self.files if file.backlog.has_name}
         return self.paths - {Path(name) for name in (*named, *self.waiting)}
 
     def positions(self) -> dict[str, list[FilePosition]]:
-        """By name, where reading stands now, and the files are given back."""
+        """Name to the positions up to which its files were read now; closes the files."""
         found = {str(path): [*self.waiting.get(str(path), ())] for path in self.paths}
         for file in self.files:
             if (position := file.position()) is not None:
@@ -125,7 +123,7 @@ class Restart:
         return found
 
     def _present(self) -> set[str]:
-        """The keys of the files that are there, or may come back."""
+        """The keys of the files that exist, or may be readable later."""
         waiting = {
             file_key(each.path, each.file)
             for path, positions in self.waiting.items()
@@ -136,22 +134,23 @@ class Restart:
 
 
 def recall(store: StateStore, now: float) -> Restart | None:
-    """What was kept; None: nothing, or nothing of use."""
+    """The state of the daemon before; None on a first start."""
     state = store.load()
     if state is None:
         return None
     arrivals, observed = store.read_log.arrivals(), store.read_log.observed()
-    if state.clock > now + SKEW_SECONDS:
+    found = Restart(state, arrivals, observed)
+    if not found.floor <= now + SKEW_SECONDS:  # not a number: a damaged one
         log.warning(
-            "the clock was set back since the last run: what was read is placed in time by what"
-            " the logs say"
+            "the clock was set back since the monitor last ran: times of bytes read before are"
+            " estimated from the logs"
         )
-        state.clock, arrivals, observed = now, [], []
-    return Restart(state, arrivals, observed)
+        state.clock, found.arrivals, found.observed = now, [], []
+    return found
 
 
 def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -> None:
-    """Count what was read before and cannot be read again, and say so in one line."""
+    """Count the bytes that were read before and cannot be read again, and log them in one line."""
     lost = {path: count for path, count in store.read_log.forget_others(present).items() if count}
     if lost:
         journal.lost_bytes += sum(lost.values())
@@ -161,8 +160,8 @@ def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -
             "gone",
             first,
             f"{byte_size(sum(lost.values()))} of this file{more}, read before the restart,"
-            " were rotated away or emptied since, and are not judged again; alerts that were"
-            " active go on",
+            " were rotated away or emptied since, and are not judged again; active alerts"
+            " continue",
         )
 
 
@@ -171,7 +170,7 @@ def _age(file: HistoryFile) -> tuple[bool, bool]:
 
 
 def _begun_since(kept: list[FilePosition], arrivals: list[Arrival]) -> list[FilePosition]:
-    """The beginnings of files that were begun after the last commit."""
+    """Start positions of files that the daemon first read after its last commit."""
     known = {position.key for position in kept}
     begun = {(each.path, each.file) for each in arrivals if each.file[:2] not in known}
     return [FilePosition.at_start(path, file) for path, file in sorted(begun)]

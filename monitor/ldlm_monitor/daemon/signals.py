@@ -1,4 +1,7 @@
-"""What signals ask of the daemon: to end, or to reload. It imports nothing that takes time."""
+"""Signals and requests that end or reload the daemon.
+
+Handlers are set first of all at a start, so this module imports nothing that takes time.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,14 @@ from types import FrameType
 from ldlm_monitor.model.errors import INTERRUPTED
 
 RELOAD_SECONDS = 10.0
-"""How long who asks over HTTP waits for the outcome."""
+"""How long an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
 
 
 class Signals:
-    """What signals ask of the pump's thread: to end, or to reload.
+    """Requests to the pump's thread, which polls `stop` and `reload`.
 
-    A reload may also be asked for over HTTP, by a thread that waits for its outcome.
-    `has_screen`: a screen has the terminal. The daemon sets `wake`, which
-    makes it look here at once.
+    SIGTERM and SIGINT end the daemon, SIGHUP reloads it; HTTP threads ask by `ask_reload`.
+    `has_screen`: a screen has the terminal. `wake`, set by the daemon, ends the pump's wait.
     """
 
     def __init__(self, *, has_screen: bool = False) -> None:
@@ -33,12 +35,12 @@ class Signals:
             signal.signal(number, self._heed)
 
     def end(self) -> None:
-        """The daemon is to end."""
+        """Ask the daemon to end."""
         self.stop = True
         self.wake()
 
     def ask_reload(self) -> str:
-        """Reload, from another thread; what went wrong, or an empty text."""
+        """Ask for a reload and wait for it; returns the problem, or "" if it succeeded."""
         outcome: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._outcomes.append(outcome)
         self.reload = True
@@ -49,7 +51,7 @@ class Signals:
             return "the monitor is busy; it will reload as soon as it can"
 
     def reloaded(self, problem: str) -> None:
-        """Pass the outcome to all who wait for it."""
+        """Return the outcome to all waiting calls of `ask_reload`."""
         self.reload = False
         while self._outcomes:
             self._outcomes.pop().put(problem)
@@ -63,10 +65,10 @@ class Signals:
             self.end()
 
     def _terminal_is_gone(self) -> bool:
-        """A screen whose terminal was closed ends; a daemon never had one."""
+        """Whether a screen's terminal was closed; its SIGHUP then means the end."""
         if not self.has_screen or os.isatty(2):
             return False
-        # What the screen still draws would fail, and its writer hold up the end.
+        # Writes of the screen to the closed terminal would fail and delay the end.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nowhere, descriptor)

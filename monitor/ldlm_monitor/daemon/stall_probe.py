@@ -1,8 +1,8 @@
-"""When a run's host is asked why no step comes, and when the answer is judged.
+"""Decides when this host is inspected for a run without steps, and when the findings are judged.
 
-A run is looked at some seconds before it counts as stalled, so that the alert can say
-what is the matter; if a step comes after all, nothing is sent. The asking happens in a
-thread of its own, which may never come back.
+The host is inspected some seconds before a run counts as stalled, so that the alert can name the
+reason; if a step comes after all, the findings are dropped. The inspection has a thread of its
+own, because a system call on a dead mount may never return.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.text.sanitize import plain
 
 LOOK_SECONDS = 5.0
-"""What a look may take."""
+"""The time of one look: two reads of each process a second apart, RAS (at most 3 s), stacks."""
 LEAD_SECONDS = 6.0
-"""How long before a run counts as stalled it is looked at."""
+"""How long before its stall limit a run is looked at: a look, and a second for the turns."""
 WATCH_SECONDS = 30.0
-"""How often the processes of runs that go on are noted."""
+"""Between two notes of active runs' processes: each costs a scan of /proc, and a process that
+dies before its first note is not known."""
 BEAT_SECONDS = 10.0
-"""How often the heartbeats of runs that go on are read."""
+"""Between two reads of active runs' heartbeats: a third of the shortest default stall limit."""
 AGAIN_SECONDS = 300.0
-"""A run that stays stalled is looked at again after this, then after twice as long, ..."""
+"""A stalled run is looked at again after this, then after twice as long: its alert was sent."""
 EARLY_SECONDS = 60.0
-"""Least time between two looks at a run before its limit: one whose pauses often come near it is
-not inspected at each of them."""
+"""Least time between two looks before the limit: some runs' pauses come near it at every step."""
 FRESH_SECONDS = 20.0
-"""A finding that is older when it is judged is looked for again: processes change meanwhile."""
+"""Older findings are looked for again, as processes change; longer than a look and its lead."""
 OLD_SECONDS = 3600.0
-OLD_PAUSE_SECONDS = 60.0
-"""Runs that stand still for so long are looked at this often, some of them: most of them were
-given up long ago, and a folder may hold a thousand."""
+"""Runs without a step for longer are looked at last: most were given up long ago."""
+OLD_PAUSE_SECONDS = 60.0  # between two looks at such runs: a folder may have the logs of a thousand
 MAX_CASES = 32
+"""Runs in one look: more than one host trains at a time, few enough for `LOOK_SECONDS`."""
 _TURN_SECONDS = 0.5
+"""Between two turns that go through all runs; the pump may turn more often, on file events."""
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class Found:
 
 @dataclass(slots=True)
 class _StallStanding:
-    """What was done about a run. `since`: its last step as it was then."""
+    """The looks at a run since its last step, which came at `since` (Unix seconds)."""
 
     since: float
     looks: int = 0
@@ -78,10 +79,7 @@ class _Asked:
 
 
 class Probing:
-    """Decides which runs are looked at; `turn` is called with the time, by one thread.
-
-    `ring` is called when an answer has come.
-    """
+    """Decides which runs to look at; not thread-safe. `ring` is called when findings are ready."""
 
     def __init__(self, host: HostProbe, ring: Callable[[], None]) -> None:
         self._host = host
@@ -96,7 +94,7 @@ class Probing:
         self._watched_at = self._noted_at = self._turned_at = self._old_at = -math.inf
 
     def turn(self, monitor: Monitor, now: float) -> Iterator[Found]:
-        """What is to be judged before time goes on to `now`."""
+        """The records to judge before the monitor's time advances to `now` (Unix seconds)."""
         answered = self._take_answer(now)
         if not answered and now - self._turned_at < _TURN_SECONDS and not self._holds:
             return
@@ -120,7 +118,7 @@ class Probing:
         self._ask(monitor, suspects, now)
 
     def close(self, patience: float = 0.0) -> None:
-        """End the thread if it listens; waited for `patience` seconds."""
+        """Ask the thread to end, and wait up to `patience` seconds for it."""
         if self._worker is not None:
             self._worker.close(patience)
 
@@ -151,21 +149,22 @@ class Probing:
         self._asked = None
         try:
             answers = asked.answer.result()
-        except Exception:  # a fault of ours costs the evidence, not the alert
+        except Exception:  # a bug of ours costs the evidence, not the alert
             log.exception("a bug of ours: a stalled run could not be looked at")
             return True
         for run, events in answers.items():
             standing = self._standings.get(run)
-            # A rank's own heartbeat is of later than the last step that the monitor knows.
+            # A heartbeat a second or more after the last logged step: the run goes on and only
+            # its rows stopped, so it does not use up the early look of `EARLY_SECONDS`.
             beats = [each.time for each in events if isinstance(each, Heartbeat)]
             if beats and max(beats) > asked.since[run] + 1.0:
-                self._early_at.pop(run, None)  # its rows stopped, so it is looked at in time
+                self._early_at.pop(run, None)
             if standing is not None and standing.since == asked.since[run] and events:
                 standing.found = events
         return True
 
     def _ask(self, monitor: Monitor, suspects: Sequence[ProbeCandidate], now: float) -> None:
-        """One thing at a time: runs to look at come before those to watch."""
+        """Start one inspection, if none is under way; looks at stalled runs come first."""
         if self._asked is not None or self._watching is not None:
             return
         if wanted := self._wanted(suspects, now):
@@ -174,13 +173,14 @@ class Probing:
                 standing.looks += each.state == "stalled"
                 standing.looked_at, standing.ended_at = now, each.ended_at
                 self._early_at[each.run] = now
+            # Half a second less, so that the answer is here before the warning of `_take_answer`.
             answer = self._post(lambda: self._host.look(wanted, LOOK_SECONDS - 0.5))
             self._asked = _Asked(answer, now, {each.run: each.last_progress_at for each in wanted})
         else:
             self._watch(monitor, now)
 
     def _watch(self, monitor: Monitor, now: float) -> None:
-        """Read the heartbeats of the runs that go on, and at times note their processes."""
+        """Read the heartbeats of active runs and, every `WATCH_SECONDS`, note their processes."""
         runs = monitor.runs.training()
         note = bool(runs - self._noted) or (bool(runs) and now - self._noted_at >= WATCH_SECONDS)
         if not note and now - self._watched_at < BEAT_SECONDS:
@@ -194,7 +194,7 @@ class Probing:
             self._watching = self._post(lambda: self._host.watch(cases, note=note))
 
     def _new_heartbeats(self, now: float) -> Iterator[Found]:
-        """Heartbeats that are new; their folder is logged once."""
+        """The heartbeats with a new step or phase; each file is logged once."""
         if self._watching is None or not self._watching.done():
             return
         answer, self._watching = self._watching, None
@@ -207,7 +207,7 @@ class Probing:
             self._beats |= {each.position.path: each for each in fresh}
             if joined:
                 more = f" and {len(joined) - 1} more" if len(joined) > 1 else ""
-                beside = "following too, beside the rows of"
+                beside = "following too, as heartbeats of"
                 log.info("%s%s: %s %s", plain(joined[0]), more, beside, plain(run))
             if fresh:
                 yield Found(run, now, fresh)
@@ -217,7 +217,7 @@ class Probing:
         return known is None or (known.step, known.phase) != (beat.step, beat.phase)
 
     def _wanted(self, suspects: Sequence[ProbeCandidate], now: float) -> list[ProbeCandidate]:
-        """The runs to look at now: those that stopped of late before those that did long ago."""
+        """The runs to look at now; runs that stopped less than `OLD_SECONDS` ago come first."""
         wanted = [each for each in suspects if self._wants_look(each, now)]
         late = [each for each in wanted if now - each.last_progress_at < OLD_SECONDS]
         if late:
@@ -233,6 +233,7 @@ class Probing:
             recent = now - suspect.ended_at < WATCH_SECONDS
             return recent and suspect.state != "finished" and standing.ended_at is None
         if suspect.state == "stalled":
+            # 2**6: the longest pause is about five hours, a few looks a night.
             pause = AGAIN_SECONDS * 2 ** min(standing.looks - 1, 6) if standing.looks else 0.0
             pause = max(pause, FRESH_SECONDS)
             return now - standing.looked_at >= pause

@@ -1,4 +1,4 @@
-"""Memory and checkpoints, and all detectors of one run and of all runs."""
+"""The detectors of memory and checkpoints; all detectors of one run, and of all runs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ from ldlm_monitor.model.points import (
 )
 
 MEMORY_WINDOW = 400
+"""Logged steps, 100 in each quarter. A choice: more find a leak later, fewer compare noise."""
 QUARTERS = 4
 """A leak grows in each quarter of the window; one growth of a cache falls into one of them."""
 WARM_UP = 100
-"""Logged steps in which the caching allocator and the optimizer's state reach their size."""
+"""First logged steps, which are ignored: in them the caching allocator and the optimizer's state
+reach their size."""
 
 
 class MemoryDetector:
     """`memory_growth_ratio`: how steadily the memory of one rank grows.
 
-    The smallest growth from one quarter of the last 400 logged steps to the next, by
-    their medians, relative to the first quarter's: above 0 only if each quarter lies above
-    the one before. A cache that fills up, or a step to a new level, grows in one of them.
+    With the medians of the four quarters of the last 400 logged steps: the smallest growth from
+    one to the next, over the first. It is above 0 only if each median is above the one before.
+    A cache that fills up, or a step to a new level, grows in one quarter.
     """
 
     def __init__(self) -> None:
@@ -44,14 +46,14 @@ class MemoryDetector:
         self._skipped = 0
 
     def update(self, values: Values) -> None:
-        """The next values in bytes."""
+        """Add the next values, in bytes."""
         values = finite(values)
         warm_up = min(WARM_UP - self._skipped, len(values))
         self._skipped += warm_up
         self._window.extend(values[warm_up:])
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if len(self._window) == MEMORY_WINDOW:
             length = MEMORY_WINDOW // QUARTERS
             starts = range(0, MEMORY_WINDOW, length)
@@ -62,13 +64,14 @@ class MemoryDetector:
 
 
 LEAST_CHECKPOINTS = 4
-"""Checkpoints, so three intervals, before one is late: the last save of an epoch is early."""
+"""Checkpoints before one can be late. They have three intervals, of which an epoch's last save
+shortens one."""
 
 
 class CheckpointDetector:
     """`checkpoint_age_ratio`: steps since the last checkpoint over the longest interval before.
 
-    Counted in steps, so that no pause of the run makes a checkpoint late.
+    Both are counted in steps, so that no pause of the run makes a checkpoint late.
     """
 
     def __init__(self) -> None:
@@ -81,7 +84,7 @@ class CheckpointDetector:
         self._ratio = (step - saved[-1]) / max(intervals) if known else None
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._ratio is not None:
             yield "checkpoint_age_ratio", self._ratio
 
@@ -94,18 +97,15 @@ Detector: TypeAlias = (
     | MemoryDetector
     | LossScaleDetector
 )
-"""Of one quantity of one rank."""
-_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {
+"""A detector of one quantity of one rank."""
+_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {  # created for each rank that logs it
     "loss": (LossDetector, ConstantDetector),
     "grad_norm": (GradientDetector, OverflowDetector),
     "memory_allocated_bytes": (MemoryDetector,),
     "loss_scale": (LossScaleDetector,),
 }
 _PACES = (
-    "step_seconds",
-    "samples_per_second",
-    "tokens_per_second",
-    "steps_per_second",
+    *("step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"),
     DERIVED_STEP_SECONDS,
 )
 """Quantities that give the pace, the best first; rates are converted to seconds."""
@@ -114,7 +114,7 @@ _PACES = (
 class Detectors:
     """Turns the measurements of a run into gauges. `run` is the run's name.
 
-    `points` are the gauges after the last `update`; the same object until the next.
+    `points` are the gauges after the last `update`; the list is replaced by the next one.
     """
 
     def __init__(self, run: str) -> None:
@@ -190,7 +190,7 @@ class DetectorsByRun:
         detectors.update(measured)
 
     def points(self, runs: Iterable[str]) -> list[list[Point]]:
-        """The gauges of these runs, a list each; the same object until the next `update`."""
+        """The gauges of these runs, a list each, which the next `update` of a run replaces."""
         return [self._detectors[run].points for run in runs if run in self._detectors]
 
     def run_gauges(self, run: str) -> dict[str, float]:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from ldlm_monitor.detect.window import RecentValues, Values, finite, median, positive, spread
 
 NORM_WINDOW = 500
-"""Logged steps compared: long against a spike, short against the decay of the norm."""
+"""Logged steps compared, a choice: long against a spike, short against the decay of the norm."""
 NORM_RECENT = 5
-"""Norms whose median must rise: one bad batch changes one of them."""
+"""Last norms whose median is compared, a choice: one bad batch does not move it."""
 NORM_LEAST = 20
-"""Fewer values give no usable median absolute deviation."""
+"""Norms needed before them, a choice: fewer give no usable median absolute deviation."""
 FINEST = 0.05
-"""Least noise: clipped norms vary by less than 5 %, which would make any change an outlier."""
+"""Least noise of a logarithm: clipped norms vary by less than 5 %, which would make any change an
+outlier."""
 
 
 class GradientDetector:
@@ -36,7 +37,7 @@ class GradientDetector:
         self._window.extend([math.log(value) for value in positive(values)])
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         logarithms = self._window.values
         if len(logarithms) >= NORM_LEAST + NORM_RECENT:
             before, recent = logarithms[:-NORM_RECENT], logarithms[-NORM_RECENT:]
@@ -46,24 +47,26 @@ class GradientDetector:
             yield "grad_norm_ratio", math.exp(median(recent) - middle)
 
 
-SCALE_WINDOW = 500
+SCALE_WINDOW = NORM_WINDOW
+"""Logged steps compared: less than the 2000 after which a GradScaler doubles its scale."""
 SCALE_LEAST = 20
-"""Scales before the last one that its ratio needs."""
+"""Scales needed before the last one, a choice: the median of fewer follows each halving."""
 SKIPPED_STEPS = 100
-"""Steps that the share of skipped ones is of: a percent each."""
+"""Steps over which the share of skipped ones is computed: each is one percent."""
 FIRST_OVERFLOWS = 4
-"""GradScaler starts at 2**16 and halves: four times reach 2**12. A model that needs more halvings
-at once is worth an alert."""
+"""Overflows in a row at the start: a GradScaler starts at 2**16, and four halvings reach 2**12. A
+model that needs more at once is worth an alert."""
 LATER_OVERFLOWS = 2
-"""A scale that was doubled is halved once or twice."""
+"""Overflows in a row later: a scale that was doubled is halved once or twice."""
 CALIBRATION = 200
-"""In its first steps a dynamic loss scale decreases from its start by skipping steps."""
+"""First steps without a gauge, a choice: in them a dynamic loss scale decreases from its start, by
+skipping steps."""
 
 
 class LossScaleDetector:
-    """`loss_scale_ratio`: the loss scale over its median in the up to 500 logged steps before.
+    """`loss_scale_ratio`: the loss scale over its median in the up to 499 logged steps before.
 
-    A dynamic scale halves at an overflow and doubles every some thousand steps.
+    A dynamic scale halves at an overflow, and doubles after 2000 steps without one.
     """
 
     def __init__(self) -> None:
@@ -74,7 +77,7 @@ class LossScaleDetector:
         self._window.extend(finite(values))
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         scales = self._window.values
         if len(scales) > SCALE_LEAST and (usual := median(scales[:-1])) > 0:
             yield "loss_scale_ratio", scales[-1] / usual
@@ -84,8 +87,8 @@ class OverflowDetector:
     """`grad_norm_overflow_steps`: non-finite norms that a dynamic loss scale explains.
 
     A dynamic loss scale starts too high: up to the first 4 norms may overflow, and the trainer
-    skips those steps (torch.amp.GradScaler begins at 2**16). After such a start, one or two in
-    a row are a scale that was raised again. Longer rows are not explained.
+    skips those steps (torch.amp.GradScaler begins at 2**16). After such a start, one or two
+    overflows in a row follow when the scale is raised again. Longer rows are not explained.
     """
 
     def __init__(self) -> None:
@@ -108,13 +111,13 @@ class OverflowDetector:
                 self._explained -= self._may_follow
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._explained:
             yield "grad_norm_overflow_steps", self._explained
 
 
 class SkippedSteps:
-    """`skipped_steps_ratio`: skipped among the last 100 steps, after the first 200."""
+    """`skipped_steps_ratio`: the share of skipped steps in the last 100, after the first 200."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque()
@@ -129,7 +132,7 @@ class SkippedSteps:
             self._seen.popleft()
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._seen and self._seen[0][0] >= CALIBRATION:
             skipped = self._seen[-1][1] - self._seen[0][1]
             yield "skipped_steps_ratio", min(skipped / SKIPPED_STEPS, 1.0)

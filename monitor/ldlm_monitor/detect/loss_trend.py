@@ -10,29 +10,36 @@ from operator import eq
 from ldlm_monitor.detect.window import Groups, RecentValues, Values, finite, median, spread
 
 LOSS_WINDOW = 500
-"""Logged steps that a value is compared with: long against a spike, short against learning."""
+"""Logged steps that a value is compared with, a choice: long against a spike, short against
+learning."""
 RECENT = 20
-"""The last logged steps, which are compared with those before. A trade, not measured: one bad
-batch does not move their median, and a change is seen twenty steps later."""
+"""Last logged steps, which are compared with those before. A choice: one bad batch does not move
+their median, and a change is seen twenty steps later."""
 LEAST = 30
-"""Logged steps before the recent ones that a comparison needs: fewer give no usable spread."""
+"""Logged steps needed before the recent ones, a choice: fewer give no usable spread."""
 HALVES = 50
-"""Logged steps whose halves are compared: a rise within them is visible on the screen."""
+"""Logged steps whose halves are compared, a choice: a rise within them is visible on the screen."""
 GROUP = 40
+"""Logged steps of a group: Mann-Kendall's test assumes independent values, and neighbouring losses
+are correlated, but medians of 40 hardly are."""
 TREND_GROUPS = 25
-"""1000 logged steps as medians of 40: single values are autocorrelated, which the test excludes."""
+"""Groups of the test, so 1000 logged steps. A choice: more find a plateau later, fewer miss it."""
 LEVEL = 100
-"""Consecutive steps whose median is a level: a spike does not move it."""
+"""Consecutive steps whose median is a level, a choice: a spike does not move it."""
 PEAK_LEAST = 0.5
-"""Healthy losses below it (those of reinforcement learning begin at 0) can grow by factors."""
+"""Peaks are compared with losses from this one on: lower healthy losses (those of reinforcement
+learning begin at 0) can grow by factors."""
 PEAK_SURE = 5.0
-"""A first loss this high is a cross-entropy before learning, which is stable."""
+"""A first loss this high is compared with at once: it is a cross-entropy before learning, which
+does not rise by chance."""
 PEAK_KNOWN = 5
-"""A lower loss needs this number of values before it."""
+"""Values needed before a lower loss is compared with, a choice: the first losses jump."""
 FINEST = 0.01
 """Least noise as a share of the loss: logs are rounded to 3 or 4 digits."""
 JUMP = 0.15
-"""Least spike as a share of the loss: smaller ones are not worth an alert at any noise."""
+"""Least spike as a share of the loss, a choice: smaller ones are not worth an alert."""
+SPIKE_SIGMA = 4
+"""Least spike in s: normal noise passes it in one value of 30,000."""
 
 
 class LossDetector:
@@ -42,12 +49,13 @@ class LossDetector:
 
     - `loss_zscore`: (last - m) / s.
     - `loss_spike_ratio`: how far the loss was above m, twice in a row within the last 20
-      steps, as a multiple of max(highest - m, 4 s, 0.15 |m|) of those before. One bad batch
-      is no spike, nor is a value that noise reached before.
+      steps, as a multiple of max(highest - m, 4 s, 0.15 |m|) of the steps before. One bad
+      batch is no spike, nor is a value that noise reached before.
     - `loss_peak_ratio`: within the last 20 steps, the highest value over the highest of all
-      before it. It finds a divergence before there is a past to compare with.
-    - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps over, and in s
-      above, the lowest median of 100 consecutive steps. A divergence stays where a spike passes.
+      before it. It finds a divergence in the first steps, before m and s are known.
+    - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
+      median of 100 consecutive steps, as their ratio and as their difference over the s of
+      those 100. A divergence raises them for good, a spike does not.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
     - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of
       40 steps (Mann 1945, Kendall 1975); `loss_slope_ratio`: their Theil-Sen slope
@@ -71,7 +79,7 @@ class LossDetector:
         values = finite(values)
         if not values:
             return
-        # The highest value is that of all steps before the recent ones.
+        # `_highest` is the highest value of all steps before the recent ones.
         older = [*self._window.values[-RECENT:], *values][:-RECENT]
         self._highest = max(self._highest, max(older, default=-math.inf))
         self._window.extend(values)
@@ -82,7 +90,7 @@ class LossDetector:
                 self._lowest, self._noise = level, _noise(hundred, level)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         values = self._window.values
         if not values:
             return
@@ -93,7 +101,7 @@ class LossDetector:
             middle = median(before)
             noise = _noise(before, middle)
             yield "loss_zscore", (values[-1] - middle) / noise
-            usual = max(max(before) - middle, 4 * noise, JUMP * abs(middle))
+            usual = max(max(before) - middle, SPIKE_SIGMA * noise, JUMP * abs(middle))
             twice = max(min(pair) for pair in pairwise(recent))
             yield "loss_spike_ratio", max(0.0, (twice - middle) / usual)
         yield from self._rise(recent)
@@ -148,25 +156,27 @@ def relative_slope(values: Values) -> float:
 
 
 def _noise(values: Values, middle: float) -> float:
+    # An ulp, because it is a divisor.
     return max(spread(values, middle), FINEST * abs(middle), math.ulp(1.0))
 
 
 LEAST_EQUAL = 20
-"""Fewer equal values in a row are chance in a log with 3 digits."""
-UNKNOWN_EQUAL = 200
-"""Equal values needed until `KNOWN_CHANGES` changes show how often this run repeats a value."""
+"""Least equal values in a row: fewer are chance in a log with 3 digits."""
 KNOWN_CHANGES = 20
+"""Changes after which the share of repeated values is used, a choice: of fewer it is uncertain."""
+UNKNOWN_EQUAL = 200
+"""Equal values needed before: as many as a run needs of whose values 90 % repeat."""
 CHANCE = 1e-9
-"""How unlikely a row of equal values must be: less than one false alarm in 10**9 logged steps."""
+"""Probability of the row by chance: less than one false alarm in 10**9 logged steps."""
 ROW_FACTOR = 3
-"""How many times longer than any earlier row it must be."""
+"""How many times longer than any earlier row it must be, a choice: rows grow late in training."""
 
 
 class ConstantDetector:
     """How long the loss has been one value, against how long that happens by chance.
 
-    `loss_constant_ratio` = equal values in a row / needed, with p the share of values
-    that equalled the one before, in all that went before this row:
+    `loss_constant_ratio` = equal values in a row / needed, with p the share of values before
+    this row that equalled their predecessor:
 
         needed = max(20, 3 * longest row so far, ln(1e-9) / ln(p))
 
@@ -198,7 +208,7 @@ class ConstantDetector:
             self._row += sum(1 for _ in row)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         if self._row and math.isfinite(self._value):
             yield "loss_constant_ratio", self._row / self._needed()
 

@@ -11,12 +11,12 @@ from ldlm_monitor.detect.window import Groups, RecentValues, Values, median, pos
 
 LEARNED = 100
 """Values from which a level and its noise are learned: the MAD of 100 has an error of 12 %."""
-DRIFT = 1.25
-LIMIT = 12.0
-CLIP = 3.0
-"""See `ChangePoint` for what these three trade."""
+# Choices, in units of the noise s. `ChangePoint` gives the delays and false alarms that follow.
+DRIFT = 1.25  # smaller finds smaller shifts, but sums up noise
+LIMIT = 12.0  # smaller reports sooner, but more false alarms
+CLIP = 3.0  # smaller limits an outlier, but delays large shifts
 LEAST_NOISE = 0.02
-"""Least noise: a pace that is steadier than 2 % changes by more when anything is wrong."""
+"""Least noise of a logarithm: a steadier pace than 2 % changes by more when anything is wrong."""
 
 
 class ChangePoint:
@@ -29,8 +29,8 @@ class ChangePoint:
 
     report a change above 12. A shift by 3 s or more is found after 7 values, one by 2 s
     after 16, by 1.85 s after 20. Normal noise passes 12 once in about e^30 values
-    (Siegmund 1985); an outlier counts 1.75, so it takes seven in a row. After a change the
-    level is learned anew from the 100 values that follow.
+    (Siegmund 1985); an outlier adds at most 1.75, so that seven in a row are needed. After a
+    change the level is learned anew from the 100 values that follow.
 
     `ratio` is the level after the last change over that before it, 1 without a change.
     """
@@ -83,13 +83,13 @@ class _Excursion:
 
 
 PACE_WINDOW = 1000
-"""Logged steps: a new pace becomes the usual one after half of them."""
+"""Logged steps compared, a choice: a new pace becomes the usual one after half of them."""
 PACE_RECENT = 10
-"""Their median is not moved by four slow steps, such as an evaluation's."""
+"""Last logged steps, whose median four slow ones do not move, such as those at an evaluation."""
 PACE_LEAST = 50
-"""Steps before the recent ones: the first ones compile kernels and fill caches."""
+"""Steps needed before the recent ones, a choice: the first compile kernels and fill caches."""
 VARIATION = 50
-"""Steps that the variation is of."""
+"""Steps over which the variation is computed: the deviation of 50 has an error of 10 %."""
 
 
 class ThroughputDetector:
@@ -98,7 +98,7 @@ class ThroughputDetector:
     - `throughput_ratio`: the usual seconds, the median of up to 990 logged steps before
       the last 10, over the median of those 10. Below 1 the run is slower than it was. A
       new pace becomes the usual one when it has held for half of the window.
-    - `throughput_variation_ratio`: standard deviation over mean of the last 50.
+    - `throughput_variation_ratio`: standard deviation over mean of the last 50 steps.
     - `step_time_change_ratio`: `ChangePoint.ratio`.
     """
 
@@ -113,7 +113,7 @@ class ThroughputDetector:
         self._change.update(seconds)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without their prefix, and values."""
+        """The gauges: each name without `ldlm_detect_`, and its value."""
         seconds = self._window.values
         if len(seconds) >= PACE_LEAST + PACE_RECENT:
             usual, recent = median(seconds[:-PACE_RECENT]), median(seconds[-PACE_RECENT:])
@@ -127,9 +127,9 @@ class ThroughputDetector:
 
 
 RANK_RECENT = 20
-"""Steps of each rank: a median of them ignores a rank's turn at logging or saving."""
+"""Last steps of each rank, a choice: their median ignores steps in which a rank logs or saves."""
 LEAST_RANKS = 2
-"""Ranks without which there is no other to compare with."""
+"""Ranks that a comparison needs."""
 
 
 class RankDetector:
@@ -137,9 +137,9 @@ class RankDetector:
 
     - `rank_lag_steps`: the furthest rank's step less this rank's, as last logged.
     - `rank_slowdown_ratio`: the median of the last 20 `step_seconds` that this rank
-      reported, over the median of the ranks' medians. Ranks that wait for each other update
-      the same time, so `busy_seconds` counts instead where ranks report it: how long each
-      worked before it waited.
+      reported, over the median of the ranks' medians. Ranks that wait for each other report
+      equal times, so `busy_seconds` is used instead if ranks report it: how long each worked
+      before it waited.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class RankDetector:
         window.extend(positive(seconds))
 
     def measures(self) -> Iterator[tuple[int, str, float]]:
-        """Rank, name without its prefix, and value."""
+        """The gauges: rank, name without `ldlm_detect_`, and value."""
         if len(self._steps) >= LEAST_RANKS:
             furthest = max(self._steps.values())
             for rank, step in self._steps.items():

@@ -7,10 +7,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-Values: TypeAlias = Sequence[float]
+Values: TypeAlias = Sequence[float]  # of one quantity, oldest first
 
 MAD_SIGMA = 1.4826
-"""Median absolute deviations of a normal distribution in one standard deviation."""
+"""The standard deviation of a normal distribution over its median absolute deviation."""
 
 
 class RecentValues:
@@ -28,8 +28,7 @@ class RecentValues:
         """Add the newest values, oldest first."""
         self.count += len(values)
         self.values.extend(values[-self.size :])
-        if len(self.values) > self.size:
-            del self.values[: len(self.values) - self.size]
+        del self.values[: -self.size]
 
 
 class Groups:
@@ -40,7 +39,7 @@ class Groups:
         self._rest = array("d")
 
     def extend(self, values: Values) -> Iterator[Values]:
-        """Add values; yields the groups that they complete. The caller must exhaust it."""
+        """Add values; yields the groups that they complete. Callers must exhaust the iterator."""
         joined = self._rest + array("d", values)
         for start in range(0, len(joined) - self.size + 1, self.size):
             yield joined[start : start + self.size]
@@ -55,12 +54,12 @@ def median(values: Values) -> float:
 
 
 def spread(values: Values, center: float) -> float:
-    """The standard deviation by the median absolute deviation from `center`."""
+    """The standard deviation, estimated by the median absolute deviation from `center`."""
     return MAD_SIGMA * median([abs(value - center) for value in values])
 
 
 def finite(values: Values) -> Values:
-    """Those that are neither NaN nor infinite."""
+    """The values that are neither NaN nor infinite."""
     # The sum is finite only if all values are, which is nearly always so.
     if math.isfinite(sum(values)):
         return values
@@ -68,5 +67,5 @@ def finite(values: Values) -> Values:
 
 
 def positive(values: Values) -> list[float]:
-    """Those that are finite and above 0."""
+    """The values that are finite and above 0."""
     return [value for value in values if 0 < value < math.inf]

@@ -1,4 +1,4 @@
-"""One failure, one incident: with the rank and the line of its root cause.
+"""Each failure becomes one incident, with the rank and the line of its root cause.
 
 `Incidents` processes events and alerts of all runs in order, and returns `view.IncidentView`.
 """

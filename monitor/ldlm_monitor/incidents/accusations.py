@@ -1,4 +1,4 @@
-"""Accused ranks (tier 3): ranks that other lines report as missing, or as calling otherwise."""
+"""Accused ranks (tier 3): other lines report them as missing, or as making a different call."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
 from ldlm_monitor.text.format import names_of
 
 _FEW: Final = 8
-"""At most one of 8 ranks is accused by a mark that all ranks have in a common hang: a node has 8
-GPUs, so that a single rank of one node still is."""
+"""At most one rank in 8 is accused by a sign that all ranks show in a common hang. With 8, one rank
+of a node of 8 GPUs can still be accused."""
 _REPORTS: Final = (
     ("monitored_barrier_failed", "the barrier timed out waiting for", "did not reach the barrier"),
     ("ras_status", "NCCL's own status lacks", "missing or dead by NCCL's status"),
     ("fr_dump", "the flight record lacks", "did not join the collective"),
     ("stack_dump", "the stacks show outside of the collective:", "not in the collective"),
 )
-"""Event kind, text before the accused ranks, and what they are accused of."""
+"""Event kind, text before the accused ranks, and the fault of which they are accused."""
 _NEVER_JOINED: Final = ("never_joined", "finished_not_joined")
+"""Values of `class` in torch's desync report that accuse the listed ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """The ranks that one source holds at fault: `why` is its reason, and that of no other.
-
-    `message` is the fault, without the rank.
-    """
+    """The ranks that one source accuses: `why` is its reason, `message` the fault without rank."""
 
     kind: str
     ranks: frozenset[int]
@@ -45,7 +43,7 @@ def accused(
 ) -> RootCause | None:
     """The rank that the most direct source accuses; a second source confirms it.
 
-    `silent`: the ranks that did not report the collective, where that is known.
+    `silent`: the ranks that did not report the collective; empty if unknown.
     """
     found = [each for each in _accusations(evidence, run, collective) if each.ranks]
     if not found:
@@ -114,7 +112,7 @@ def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:
 
 
 def _minority(calls: dict[int, tuple[str, str]]) -> frozenset[int]:
-    """The ranks of the rarest call, where it is clearly the rarer one."""
+    """The ranks of the rarest call, if they are fewer than half; otherwise none."""
     counts = Counter(calls.values())
     if len(counts) < 2:
         return frozenset()
@@ -125,7 +123,7 @@ def _minority(calls: dict[int, tuple[str, str]]) -> frozenset[int]:
 
 
 def _parameters(evidence: Evidence) -> Iterator[Accusation]:
-    """DDP compares with process 0: where most others differ from it, it is the odd one."""
+    """DDP compares with process 0; if most others differ from it, process 0 is at fault."""
     folds = list(evidence.of_kind("ddp_param_mismatch"))
     reporters = {rank for fold in folds for rank in fold.ranks}
     if not folds or not reporters:
@@ -148,7 +146,7 @@ def _parameters(evidence: Evidence) -> Iterator[Accusation]:
 
 
 def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
-    """Of one collective some ranks made another call: as fingerprints, but from the timeouts."""
+    """Ranks whose timeout reports another call than most, for the same collective."""
     if collective is None:
         return
     odd = _minority(collective.calls)
@@ -160,7 +158,7 @@ def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
 
 
 def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accusation]:
-    """torch's desync report names ranks of the group."""
+    """torch's desync report lists ranks of the group that did not join."""
     for fold in sorted(evidence.of_kind("nccl_desync_report"), key=lambda each: each.first.order):
         fields = fold.first.fields
         if fields.get("class") not in _NEVER_JOINED:
@@ -173,7 +171,7 @@ def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accus
 
 
 def _hung(evidence: Evidence) -> Iterator[Accusation]:
-    """nvidia-resiliency-ext: the rank that it reports first hung first."""
+    """nvidia-resiliency-ext reports ranks that hang; the first one reported hung first."""
     clues = [
         clue
         for fold in evidence.of_kind("nvrx_rank_hang")

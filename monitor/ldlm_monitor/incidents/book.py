@@ -1,13 +1,14 @@
 """The incidents of all runs: what opens one, what belongs to it, what ends it.
 
 One failure of a run is one incident, however many lines, ranks and files report it. An
-incident that may be a caught exception is stored, but not shown: it shows with the first
-critical event, the death of a process, a serious alert, or the end of the run, and is dropped
-where steps follow.
+incident that may be a caught exception is stored, but not shown. A critical event, the death
+of a process, a serious alert or the end of the run makes it show; if steps follow before
+that, it is dropped.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +18,7 @@ from ldlm_monitor.incidents.incident import OPENERS, Incident, alert_clue, is_ea
 from ldlm_monitor.incidents.outside_causes import BEFORE_SECONDS
 from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import IncidentView
 
@@ -24,20 +26,18 @@ QUIET_SECONDS: Final = 1260.0
 """Twice torch's longest default heartbeat timeout (600 s) and a minute: later events are of another
 failure."""
 WENT_ON_SECONDS: Final = 10.0
+"""A step this long after a failure shows that the job survived it. A choice: other files may log
+their last steps later, and lines without a time get that of their neighbours."""
 DEAD_SECONDS: Final = 60.0
-"""Steps this long after a failure, or after the death of a process, show that the job survived it.
-
-Other files may log their last steps later, and lines without a time get that of their neighbours.
-"""
+"""The same if a process died: the others may log steps until torchrun ends them, within 30 s."""
 ATTACH_SECONDS: Final = 60.0
-"""An alert at most this long after an incident is about it: rules wait (`for`) up to a minute."""
-KEPT: Final = 20
-KEPT_EARLY: Final = 256
-"""Past incidents of a run, and events before one, that are kept: older ones scroll out of views."""
-_NUMERICS: Final = "numerics"
-_HOST: Final = "host"
-_STARTS: Final = frozenset({"run_started", "run_resumed"})
-_OVER: Final = frozenset({"finished", "crashed", "killed"})
+"""An alert that fires this soon after an incident's last event belongs to it. A choice: the `for`
+of the default rules on failures is shorter."""
+KEPT: Final = 20  # past incidents of a run, a choice: views show the newest
+KEPT_EARLY: Final = 256  # events before an incident, a choice: a flood must not fill the memory
+_NUMERICS: Final = "numerics"  # families of events (`parse/data/events`)
+_HOST: Final = "host"  # the family of kernel logs
+_STARTS: Final = frozenset({"run_started", "run_resumed"})  # kinds that begin an attempt
 
 
 class _RunIncidents:
@@ -124,7 +124,7 @@ class Incidents:
             self._add_host_faults(run, incident)
 
     def _add_host_faults(self, run: _RunIncidents, incident: Incident) -> None:
-        """A kernel log has a run of its own; its faults of this run's machines belong here."""
+        """Add faults of this run's machines from kernel logs, which have runs of their own."""
         for owner, clue in self._machines:
             if owner != run.name and clue.seen >= incident.opened - BEFORE_SECONDS:
                 incident.add_host_fault(clue)
@@ -135,7 +135,7 @@ class Incidents:
         return None if incident is None else incident.cause(self._facts_of(name), at)
 
     def failed_rank(self, name: str, at: float) -> int | None:
-        """The rank that a run's open incident names as the first to fail."""
+        """The rank that a run's open incident names as the first to fail; None if unknown."""
         incident = self._open_incident(name)
         return incident.judgement(self._facts_of(name), at).verdict.rank if incident else None
 
@@ -199,7 +199,7 @@ class Incidents:
     def _open_for(
         self, run: _RunIncidents, event: Event, seen: float, numeric: bool
     ) -> Incident | None:
-        """The incident that an event belongs to; None where it would be a new one."""
+        """The incident that an event belongs to; None if it would be a new one."""
         failure = run.failure
         if failure is not None and self._is_over(failure, event, seen):
             self._retire(run, failure, self._facts_of(run.name), seen)
@@ -220,10 +220,10 @@ class Incidents:
         """Whether a new event belongs to another failure."""
         began = clue_of(event, seen).effective
         if incident.state == "recovered":
-            # A run can survive a machine's fault for some minutes.
+            # A run can survive a machine's fault for some minutes (`BEFORE_SECONDS`).
             folds = incident.evidence.of_tier(Tier.HARDWARE)
             broken = [clue.seen for fold in folds for clue in fold.clues]
-            return not fails(event) or max(broken, default=-1e18) < began - BEFORE_SECONDS
+            return not fails(event) or max(broken, default=-math.inf) < began - BEFORE_SECONDS
         return began > incident.updated + QUIET_SECONDS and not incident.firing
 
     def _open(self, run: _RunIncidents, numeric: bool, seen: float) -> Incident:
@@ -257,10 +257,10 @@ class Incidents:
         return self._open(run, numeric, at)
 
     def _settle(self, run: _RunIncidents, incident: Incident, at: float, facts: RunFacts) -> None:
-        over = facts.ended_at if facts.state in _OVER else None
+        over = facts.ended_at if facts.state in ENDED_STATES else None
         # The clocks of a run's files differ by up to a second.
         if over is not None and over < incident.opened - 1.0:
-            # The launcher restarted the job without logging it: a process of it died, too.
+            # The end of an earlier attempt: no line reports the restart. A death ends this one.
             over = incident.updated if incident.deadly else None
         if over is not None and incident.state == "open":
             incident.run_ended = over
@@ -270,7 +270,7 @@ class Incidents:
             self._go_on(run, incident, facts)
 
     def _go_on(self, run: _RunIncidents, incident: Incident, facts: RunFacts) -> None:
-        """The run took steps again, so that the program survived the failure."""
+        """Recover or drop an incident: the run took steps again, so that it survived."""
         if incident is run.numerics and incident.firing:
             return
         if not incident.shows:

@@ -1,7 +1,8 @@
-"""What an incident keeps of an event, and how near to the first cause its kind can stand.
+"""The part of an event that an incident keeps, and the tier of root cause that it can be.
 
-Tiers and effective times follow the project's failure taxonomy, section 4: who waited for a
-collective reports a hang that began before its line; who names another rank is no cause.
+Tiers and effective times follow the project's failure taxonomy, section 4: a rank that waited
+for a collective reports a hang that began before its line; a rank that accuses another one is
+no cause.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from typing import Final
 from ldlm_monitor.model.records import Event, FieldValue, Position
 
 MAX_MESSAGE: Final = 500
-"""Characters kept of a message: an incident keeps up to 2048 of them."""
+"""Characters kept of a message, a choice: an incident keeps up to 2048 messages."""
 MAX_RANKS: Final = 65536
-"""More than any training has; a forged log may contain more."""
+"""Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
 
 class Tier(IntEnum):
     """How a root cause is identified, the best evidence first."""
 
-    EXTERNAL = 0
-    HARDWARE = 1
-    LOCAL = 2
-    NAMED = 3
-    NETWORK = 4
-    SILENCE = 5
-    UNATTRIBUTED = 6
+    EXTERNAL = 0  # the scheduler or a person ended the job
+    HARDWARE = 1  # a machine reports a fault
+    LOCAL = 2  # a process reports an error of its own
+    NAMED = 3  # other lines accuse a rank
+    NETWORK = 4  # a link is broken
+    SILENCE = 5  # a rank did not report what all others did
+    UNATTRIBUTED = 6  # no evidence
 
 
 @dataclass(frozen=True, slots=True)
 class Clue:
-    """One event, bounded. `seen`: when it was processed, `effective`: when it began (Unix s).
+    """One event in bounded size. `seen`: when it was processed; `effective`: when it began.
 
-    `rank` is global, None where the line has none. `host` is a machine's name or address in
-    the line, `node` the number or name in the file's name or in a prefix.
+    Both are Unix seconds. `rank` is global, None if the line has none. `host` is a machine's
+    name or address in the line, `node` the number or name in the file's name or in a prefix.
     """
 
     kind: str
@@ -58,13 +59,12 @@ class Clue:
 
 
 TIMEOUTS: Final = frozenset(
-    {
-        *("nccl_collective_timeout", "nccl_blocking_wait_timeout", "nccl2_backend_timeout"),
-        *("nccl_work_failure_status", "gloo_timeout", "tcpstore_wait_timeout"),
-    }
+    {"nccl_collective_timeout", "nccl_blocking_wait_timeout", "nccl2_backend_timeout"}
+    | {"nccl_work_failure_status", "gloo_timeout", "tcpstore_wait_timeout"}
 )
 """Logged after a wait of the timeout's length: the cause is older than the line."""
 
+# Kinds of events that can be a cause, by tier (taxonomy, section 4).
 _CAUSES: Final = {
     Tier.EXTERNAL: ("slurm_cancelled", "elastic_agent_signaled"),
     Tier.HARDWARE: (
@@ -99,32 +99,26 @@ _BY_TEXT: Final = {
     # The only line of a process that left by sys.exit() while a process group lived.
     "cxx_terminate": (Tier.LOCAL, "without an active exception"),
 }
-"""Kinds that are a cause where their message has this text, and otherwise a consequence."""
-_CAUSE_ROLES: Final = frozenset({"root", "evidence"})
+"""Kind -> tier and text: an event is a cause if it contains the text, otherwise a consequence."""
+_CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # values of `role` that a cause can have
 _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
-"""Warnings, since they are intended; they end a run all the same."""
-FAILING: Final = frozenset({"root", "evidence", "victim", "death"})
-SERIOUS: Final = frozenset({"error", "critical"})
-_SECONDS_BEFORE: Final = (
-    ("ran_ms", 1e-3),
-    ("stuck_seconds", 1.0),
-    ("timeout_ms", 1e-3),
-    ("seconds", 1.0),
-)
-"""Fields with the time between the begin and the line, and their unit in seconds."""
+"""Kinds that are of a failure even as warnings: they are intended, but end the run."""
+FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # values in a failure
+SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure
+_SECONDS_BEFORE: Final = {"ran_ms": 1e-3, "stuck_seconds": 1.0, "timeout_ms": 1e-3, "seconds": 1.0}
+"""Fields with the time from an event's begin to its line, the most exact first; unit in seconds."""
 _LASTED: Final = TIMEOUTS | {
     *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
     *("monitored_barrier_failed", "host_blocked_task"),
 }
+"""Kinds that are logged at the end of a wait, so that they began before their line."""
 _LONGEST_SECONDS: Final = 86400.0
-"""A forged duration must not move a cause before the run; no collective timeout is a day."""
+"""Longest such wait: no collective's timeout is a day. Forged ones may be longer than the run."""
 _LOST_PEER: Final = frozenset(
-    {
-        *("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"),
-        *("BrokenPipeError", "EOFError"),
-    }
+    {"ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"}
+    | {"BrokenPipeError", "EOFError"}
 )
-"""Raised because another process had gone."""
+"""Exceptions that are raised because another process had gone."""
 _OF_A_PEER: Final = (
     "Connection closed by peer",
     "Watchdog caught collective",
@@ -135,7 +129,9 @@ _OF_A_PEER: Final = (
     "DistStoreError: ",
     "gloo/transport/",
 )
-"""In a traceback: the exception was raised because another rank had gone."""
+"""Texts in the traceback of an exception that was raised because another rank had gone."""
+_MAX_NAME: Final = 200
+"""Characters kept of a machine's name, a choice: real ones are shorter, forged ones may not be."""
 # Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {
@@ -153,7 +149,7 @@ _KEPT: Final = frozenset(
 
 
 def fails(event: Event) -> bool:
-    """Whether an event is one of a failure: it opens an incident where none is open."""
+    """Whether an event is one of a failure, so that it opens an incident if none is open."""
     intended = event.kind in _ENDS_RUN and event.severity != "info"
     return (intended or event.severity in SERIOUS) and event.fields.get("role") in FAILING
 
@@ -179,7 +175,7 @@ def clue_of(event: Event, seen: float) -> Clue:
 
 
 def tier_of(clue: Clue) -> Tier | None:
-    """The tier in which a clue can be the cause; None: in none."""
+    """The tier in which a clue can be the cause; None if it cannot be one."""
     tier = _TIERS.get(clue.kind)
     if clue.kind in ("elastic_agent_signaled", "elastic_sigterm_peer") or _is_interrupt(clue):
         return Tier.EXTERNAL if _is_signalled(clue) else None
@@ -188,7 +184,7 @@ def tier_of(clue: Clue) -> Tier | None:
         text = clue.message if clue.kind != "nccl_ib_async_event" else clue.fields.get("event")
         if needed in str(text):
             return kind_tier
-        # A pod that was not killed for its memory was evicted.
+        # Pods are killed for their memory (`_BY_TEXT`) or evicted.
         return Tier.EXTERNAL if clue.kind == "k8s_pod_killed" else None
     if tier is Tier.NAMED and clue.role in ("context", "death"):
         return tier if named_ranks(clue) else None
@@ -205,7 +201,7 @@ def named_ranks(clue: Clue) -> list[int]:
 
 
 def rank_in(value: object) -> int | None:
-    """The value of a field as a rank; None where it cannot be one."""
+    """The value of a field as a rank; None if it cannot be one."""
     number = whole(value)
     return number if number is not None and 0 <= number < MAX_RANKS else None
 
@@ -218,13 +214,14 @@ def ranks_in(value: FieldValue) -> list[int]:
     ranks: list[int] = []
     for part in parts:
         first, _, last = str(part).strip().partition("-")
+        # At most 12 digits, two ranks below a million: a forged line may have a million digits.
         if first.isdecimal() and (not last or last.isdecimal()) and len(first + last) < 13:
             ranks += range(int(first), min(int(last or first) + 1, MAX_RANKS))
     return ranks[:MAX_RANKS]
 
 
 def _role(event: Event) -> str:
-    """The event's role; an exception that a lost peer caused is a victim's."""
+    """The event's role; the role of an exception that a lost peer caused is `victim`."""
     role = str(event.fields.get("role", "context"))
     if role != "root" or event.kind != "python_exception":
         return role
@@ -242,7 +239,7 @@ def _rank(event: Event) -> int | None:
 def _lasted(event: Event) -> float:
     if event.kind not in _LASTED:
         return 0.0
-    for name, unit in _SECONDS_BEFORE:
+    for name, unit in _SECONDS_BEFORE.items():
         value = event.fields.get(name)
         if isinstance(value, int | float):
             return min(max(float(value) * unit, 0.0), _LONGEST_SECONDS)
@@ -255,16 +252,16 @@ def _is_interrupt(clue: Clue) -> bool:
 
 
 def _is_signalled(clue: Clue) -> bool:
-    """Whether a person or the scheduler stopped the launcher: any failure sends workers SIGTERM."""
+    """Whether a person or the scheduler stopped the launcher, not the SIGTERM after a failure."""
     if clue.kind == "elastic_sigterm_peer":
         return clue.fields.get("signal") == "SIGINT"
     return clue.severity != "info"
 
 
 def _text(value: FieldValue) -> str | None:
-    return value[:200] if isinstance(value, str) and value else None
+    return value[:_MAX_NAME] if isinstance(value, str) and value else None
 
 
 def whole(value: object) -> int | None:
-    """The value of a field as an integer; None where it is none."""
+    """The value of a field as an integer; None if it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,9 +1,9 @@
 """Communication: which collective hangs, which link is broken (tier 4), who is silent (tier 5).
 
-A sequence number counts within one process group; the status line that follows a timeout has
-the group (torch 2.3 on). `[Rank r]` in a message is the rank within the group (taxonomy,
-section 3.1). Silence counts only where lines of the silent rank would have been read: it
-logged earlier in the job, or its neighbours' lines are in the same file (taxonomy, section 4.4).
+A sequence number counts the collectives of one process group; the status line that follows a
+timeout has the group (from torch 2.3 on). `[Rank r]` in a message is the rank within the group
+(taxonomy, section 3.1). Silence counts only if lines of the silent rank would have been read: it
+logged earlier in the job, or its neighbours' lines are in one file (taxonomy, section 4.4).
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from ldlm_monitor.incidents.roster import RootCause, RunFacts
 from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import names_of
 
-_DEFAULT_GROUPS = ("", "0")
+_DEFAULT_GROUPS = ("", "0")  # torch's id of the default process group; older versions log none
 
 
 @dataclass(slots=True)
 class Collective:
-    """One operation of one group. `calls`: by rank what it called (operation, size)."""
+    """One operation of one process group, with the ranks that reported a wait for it.
+
+    `began`: when the first wait began (Unix seconds). `calls`: operation and size that each
+    global rank called. `pg_ranks`: the rank within the group of each global rank.
+    """
 
     seq: int
     group: str
@@ -36,7 +40,7 @@ class Collective:
 
     @property
     def op(self) -> str:
-        """What most ranks called."""
+        """The operation that most ranks called."""
         return Counter(op for op, _ in self.calls.values()).most_common(1)[0][0]
 
     @property
@@ -45,7 +49,7 @@ class Collective:
         return self.name == "default_pg" or (not self.name and self.group in _DEFAULT_GROUPS)
 
     def members(self, everyone: set[int]) -> set[int]:
-        """The global ranks of the group as far as they can be derived; empty: they cannot."""
+        """The global ranks of the group; empty if they cannot be derived."""
         if self.is_of_all:
             return everyone | set(self.calls)
         stride = self._stride()
@@ -56,7 +60,7 @@ class Collective:
         return {start + step * index for index in range(last + 1)} | set(self.calls)
 
     def global_rank(self, pg_rank: int) -> int:
-        """The global rank of a rank of the group; the same number where that is unknown."""
+        """The global rank of a rank of the group; the same number if it is unknown."""
         for rank, known in self.pg_ranks.items():
             if known == pg_rank:
                 return rank
@@ -64,7 +68,7 @@ class Collective:
         return pg_rank if stride is None else stride[0] + stride[1] * pg_rank
 
     def _stride(self) -> tuple[int, int] | None:
-        """First global rank and step of a group whose ranks are evenly spaced."""
+        """First global rank and step of a group; None if its ranks are not evenly spaced."""
         pairs = sorted((pg_rank, rank) for rank, pg_rank in self.pg_ranks.items())
         if len(pairs) < 2 or pairs[0][0] == pairs[-1][0]:
             return None
@@ -80,6 +84,7 @@ def first_collective(evidence: Evidence) -> Collective | None:
     groups = _by_group(evidence)
     if not groups:
         return None
+    # Ranks enqueue a collective at different times: within a second, more calls decide.
     return min(groups, key=lambda each: (round(each.began), -len(each.calls), each.seq, each.group))
 
 
@@ -104,11 +109,12 @@ def _by_group(evidence: Evidence) -> list[Collective]:
 
 
 SHARE: Final = 4
-"""At most a quarter of the ranks is held at fault: more silent ones have logs that are not read."""
+"""At most one rank in 4 is held at fault for being silent or behind, a choice: if more ranks are
+silent, their logs are probably not read."""
 
 
 def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | None) -> set[int]:
-    """Ranks that should have reported the wait and did not; empty where that is undecidable."""
+    """Ranks that should have reported the wait and did not; empty if that is undecidable."""
     facts = evidence.roster.facts
     everyone = set(facts) | set(run.logged_ranks) | set(range(min(run.world_size or 0, MAX_RANKS)))
     waiting = evidence.roster.waiting
@@ -129,12 +135,9 @@ def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | Non
 
 
 def silence(
-    evidence: Evidence,
-    run: RunFacts,
-    collective: Collective | None,
-    silent: set[int],
+    evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
 ) -> RootCause | None:
-    """The silent rank, with the signs beyond its silence that it hung."""
+    """The silent rank as the cause, with other signs that it hung."""
     if not silent:
         return None
     waiting = evidence.roster.waiting
@@ -159,9 +162,9 @@ def silence(
 
 
 def behind(run: RunFacts) -> RootCause | None:
-    """The few ranks of a stalled run whose own step is behind all others."""
+    """The few ranks of a stalled run whose own step is behind that of all others."""
     steps = run.rank_steps
-    if len(steps) < 3:
+    if len(steps) < 3:  # of two ranks, neither is the exception
         return None
     last = max(steps.values())
     late = {rank for rank, step in steps.items() if step < last}
@@ -178,7 +181,7 @@ def behind(run: RunFacts) -> RootCause | None:
 
 
 def _signs(evidence: Evidence, silent: set[int], waiting: set[int]) -> Iterable[str]:
-    """Signs beyond silence that a rank hung: it had to be killed, it wrote no record."""
+    """Signs beyond silence that a rank hung: it had to be killed, or wrote no flight record."""
     facts = [evidence.roster.of(rank) for rank in sorted(silent)]
     ended = [evidence.roster.of(rank).exitcode for rank in waiting - silent]
     by_themselves = any(code not in (None, -15, 0) for code in ended)
@@ -202,15 +205,13 @@ def _others(count: int) -> str:
 
 
 _NAMES_A_PEER: Final = (
-    "nccl_peer_closed",
-    "nccl_connect_failed",
-    "nccl_async_error",
-    "nccl_api_error",
+    *("nccl_peer_closed", "nccl_connect_failed", "nccl_async_error", "nccl_api_error"),
 )
+"""Kinds whose line has the address of the peer that was lost."""
 
 
 def broken_link(evidence: Evidence) -> RootCause | None:
-    """The end that is on most of the broken links; a single link names neither of its ends."""
+    """The machine at an end of most broken links; a single link accuses neither of its ends."""
     clues = [clue for fold in evidence.of_tier(Tier.NETWORK) for clue in fold.clues]
     if not clues:
         return None
@@ -234,7 +235,7 @@ def broken_link(evidence: Evidence) -> RootCause | None:
 
 
 def lost_peer(evidence: Evidence) -> RootCause | None:
-    """The machine that several others report as gone, and that reports no lost peer itself."""
+    """The machine that most others report as lost, if it reports no lost peer itself."""
     clues = [
         clue
         for kind in _NAMES_A_PEER
@@ -246,6 +247,7 @@ def lost_peer(evidence: Evidence) -> RootCause | None:
     votes = Counter(far for _, _, far in links)
     here = {near for _, near, _ in links}
     gone = sorted((-count, far) for far, count in votes.items() if far not in here)
+    # One report is too few, and two machines with equally many are undecided.
     if not gone or gone[0][0] > -2 or (len(gone) > 1 and gone[1][0] == gone[0][0]):
         return None
     count, host = -gone[0][0], gone[0][1]
@@ -263,7 +265,7 @@ def _near(clue: Clue) -> str:
 
 
 def _far(clue: Clue) -> str:
-    """`10.4.0.11<41232>` without its port, which differs for each connection."""
+    """The peer of a connection, such as 10.4.0.11<41232>, without its port."""
     peer = str(clue.fields.get("peer") or clue.fields.get("last_error") or "")
     head, bracket, _ = peer.partition("<")
     return head.rpartition(" ")[2] if bracket else ""

@@ -27,28 +27,27 @@ from ldlm_monitor.incidents.clues import (
 from ldlm_monitor.incidents.roster import Claim, Death, Roster
 from ldlm_monitor.model.records import Event
 
-MAX_FOLDS: Final = 256
-KEPT_CLUES: Final = 8
-_KEPT_WAITS: Final = 4
-_KEPT_KINDS: Final = 8
-_MAX_DEATHS: Final = 4096
-_MAX_PAIRS: Final = 65536
-"""Bounds against a flood of lines: 256 kinds of line with 8 early examples each, 4 waits a rank
-(the first one counts), and as many deaths and pairs as the largest jobs have ranks."""
+# Bounds against a flood of lines, all choices: more than real failures have.
+MAX_FOLDS: Final = 256  # different messages of an incident
+KEPT_CLUES: Final = 8  # earliest events of a message
+_KEPT_WAITS: Final = 4  # earliest waits of a rank, of which the first decides
+_KEPT_KINDS: Final = 8  # kinds of events by which a rank reported a wait
+_MAX_DEATHS: Final = 4096  # deaths of processes: a node of 8 ranks reports 8 for each restart
+_MAX_PAIRS: Final = 65536  # (rank, collective) and (file, pid): ranks of the largest jobs
 _TEXT: Final = 160
-"""Characters of a message that must agree: what follows is mostly addresses and stacks."""
-_TABLE: Final = "elastic_failure_table"
+"""Leading characters by which messages are compared, a choice: addresses and stacks follow."""
+_TABLE: Final = "elastic_failure_table"  # kinds of events from torchelastic
 _DEATH: Final = "elastic_worker_failed"
-_NO_DIGITS: Final = str.maketrans("", "", digits)
+_NO_DIGITS: Final = str.maketrans("", "", digits)  # steps, pids and addresses differ
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
-FoldKey = tuple[str, ...]
+FoldKey = tuple[str, ...]  # kind, role, process group, sequence number and message
 
 
 @dataclass(slots=True)
 class Fold:
-    """Events with the same message: their number, their ranks, and the earliest few."""
+    """Events whose messages differ by digits only: their number, ranks, and the earliest few."""
 
     kind: str
     role: str
@@ -68,7 +67,7 @@ class Fold:
 
     @property
     def first(self) -> Clue:
-        """The earliest."""
+        """The earliest event."""
         return self.clues[0]
 
 
@@ -85,7 +84,11 @@ class Wait:
 
 
 class Evidence:
-    """The evidence of one incident."""
+    """The evidence of one incident.
+
+    `forced`: file and pid of processes that had to be killed. `groups`: id and name of the
+    process group, by rank and sequence number. `records`: the number of events.
+    """
 
     def __init__(self) -> None:
         self.folds: dict[FoldKey, Fold] = {}
@@ -101,8 +104,8 @@ class Evidence:
     def take(self, event: Event, seen: float) -> None:
         """Add an event that was processed at `seen`."""
         clue = clue_of(event, seen)
-        if rank_in(event.rank) is not None and event.rank is not None:
-            self.roster.note_line(event.rank, event.position.path)
+        if (rank := rank_in(event.rank)) is not None:
+            self.roster.note_line(rank, event.position.path)
         self.add(clue)
         if event.kind == _TABLE:
             self._read_table(event, clue)
@@ -130,7 +133,7 @@ class Evidence:
 
     @property
     def first_timeout(self) -> float | None:
-        """When the first rank reported a timeout; what is later is no cause."""
+        """When the first rank reported a timeout; later events are no cause."""
         seen = [fold.first.seen for fold in self.folds.values() if fold.kind in TIMEOUTS]
         return min(seen, default=None)
 
@@ -152,7 +155,7 @@ class Evidence:
         return fold
 
     def _rank_of(self, clue: Clue) -> int | None:
-        """The global rank; torch up to 2.2 logs none, and the rank in the default group is used."""
+        """The global rank. torch up to 2.2 logs none: then the rank in the group is used."""
         pg_rank = rank_in(clue.fields.get("pg_rank"))
         if clue.rank is None and pg_rank is not None and not clue.fields.get("pg_guid"):
             self.assumes_default_group = True
@@ -208,8 +211,7 @@ class Evidence:
         """Read the processes of a node, how each ended, and which one the launcher blames."""
         rows = event.fields.get("failures")
         for row in rows if isinstance(rows, list) else ():
-            rank = rank_in(row.get("rank")) if isinstance(row, dict) else None
-            if isinstance(row, dict) and rank is not None:
+            if isinstance(row, dict) and (rank := rank_in(row.get("rank"))) is not None:
                 self._read_row(row, rank, clue)
 
     def _read_row(self, row: Mapping[str, object], rank: int, clue: Clue) -> None:
@@ -248,7 +250,7 @@ class Evidence:
 def _death(clue: Clue) -> Death:
     code = whole(clue.fields.get("exitcode"))
     if code is not None and 128 < code < 160:
-        code = 128 - code  # how a shell reports a signal
+        code = 128 - code  # a shell reports a signal, 1 to 31, as 128 more
     if code is None:
         code = _SIGNALS.get(str(clue.fields.get("signal")))
     return Death(clue, code, whole(clue.fields.get("local_rank")))
@@ -261,6 +263,6 @@ _SIGNALS: Final = {
 
 
 def _is_exception(message: str) -> bool:
-    """Whether this is the last line of a traceback, which an error file contains."""
+    """Whether the text is the last line of a traceback, as in an error file of torchelastic."""
     name = message.partition(":")[0].rpartition(".")[2]
     return name.isidentifier() and name.endswith(("Error", "Exception")) and name[:1].isupper()

@@ -18,13 +18,14 @@ OPENERS: Final = {
     "NonFiniteLoss": "nonfinite_metric",
     "NonFiniteGradient": "nonfinite_metric",
 }
-"""Alerts on values that no line of a failure reports, and the kind of their incident."""
+"""Alert -> kind of the incident that it opens even if no line reports a failure."""
 _EARLY_KINDS: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
-_NOWHERE: Final = Position("", 0, 0)
+"""Kinds that are no failure, but may be logged before the first line of one."""
+_NOWHERE: Final = Position("", 0, 0)  # of an alert that has no line
 
 
 def is_early(event: Event) -> bool:
-    """Whether an event is no failure, but may be its cause or precede its first line."""
+    """Whether an event is no failure, but may be the cause of one or precede its first line."""
     if event.kind in _EARLY_KINDS:
         return True
     if event.severity == "info":
@@ -33,7 +34,7 @@ def is_early(event: Event) -> bool:
 
 
 def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
-    """An alert as a clue: it is evaluated from values, or from missing ones."""
+    """An alert as a clue of `kind`, for failures that no line reports."""
     summary = transition.annotations.get("summary", transition.alert)
     run, rank = transition.labels.get("run", ""), transition.labels.get("rank", "")
     return Clue(
@@ -44,24 +45,26 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
         effective=transition.active_at,
         message=summary.removeprefix(f"{run}: ")[:MAX_MESSAGE],
         position=transition.position or _NOWHERE,
+        # 9 digits: `int` need not read a forged label.
         rank=rank_in(int(rank)) if rank.isdecimal() and len(rank) < 10 else None,
         fields={"reported_by": "alert", "text": (transition.line or "")[:MAX_MESSAGE]},
     )
 
 
 SETTLED_SECONDS: Final = 5.0
-"""Ranks report a timeout within seconds of each other: watchdogs poll every second or less."""
-State = Literal["open", "recovered", "ended"]
+"""Wait for reports of further ranks, a choice: watchdogs poll at least every second, so that ranks
+report a timeout within seconds of each other."""
+State = Literal["open", "recovered", "ended"]  # recovered: steps follow the failure
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
-"""Logged every second while a survivor lives, so that they do not extend the incident."""
+"""Kinds logged every second while a rank survives; they do not extend the incident."""
 
 
 class Incident:
     """A failure of one run. Times are Unix seconds at which events were processed.
 
-    `opened`, `updated`: its first and last event of a failure. `step`: the last one before it.
-    `shows`: views show it. `deadly`: a process died of it. `firing`: the keys of the firing
-    alerts about it.
+    `opened`, `updated`: its first and last event of a failure. `step`: the run's last step
+    before it. `shows`: whether views show it. `deadly`: whether a process died of it. `firing`:
+    the keys of the firing alerts about it.
     """
 
     def __init__(self, run: str, number: int, opened: float) -> None:
@@ -115,26 +118,26 @@ class Incident:
             self.evidence.add(clue)
 
     def attach(self, alert: str, key: str, severity: str) -> None:
-        """Add a firing alert about it."""
+        """Add a firing alert about the incident."""
         self.alerts[alert] = None
         self.firing.add(key)
         if severity in ("error", "critical"):
             self.shows = True
 
     def recover(self, at: float) -> None:
-        """The run took steps again at `at`."""
+        """Mark the incident as recovered: the run took steps again at `at`."""
         self.state, self.ended, self.ended_reason = "recovered", at, "recovered"
 
     def end(self, at: float, reason: str) -> None:
-        """End it, unless it is over already."""
+        """End the incident, unless it is over already."""
         if self.state == "open":
             self.state, self.ended, self.ended_reason = "ended", at, reason
 
     def judgement(self, run: RunFacts, at: float) -> Judgement:
-        """The root cause; analysed again only where something changed."""
+        """The root cause, analysed again only if the evidence or the run changed."""
         settled = self._is_settled(at)
-        known = (self.evidence.records, settled, len(run.logged_ranks), run.world_size)
-        key = (*known, self.stall is not None)
+        ranks = (len(run.logged_ranks), run.world_size)
+        key = (self.evidence.records, settled, *ranks, self.stall is not None)
         if self._judged is None or self._judged[0] != key:
             self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]
@@ -148,7 +151,7 @@ class Incident:
         return f"{shown.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
 
     def view(self, run: RunFacts, at: float) -> IncidentView:
-        """The incident for people and programs; built again only where something changed."""
+        """The incident for people and programs, built again only if something in it changed."""
         judgement = self.judgement(run, at)
         state_now = self._current_state()
         key = (id(judgement), state_now, self.updated, self.step, len(self.alerts))
@@ -184,7 +187,7 @@ class Incident:
         )
 
     def _current_state(self) -> tuple[State, float | None, str]:
-        """State, end and its reason; an incident whose run is dead has ended."""
+        """State, end and its reason; an open incident ends with its run."""
         if self.state != "open":
             return self.state, self.ended, self.ended_reason
         if self.run_ended is not None:

@@ -20,8 +20,8 @@ from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import names_of
 
 _TOGETHER_SECONDS: Final = 2.0
-"""The order of two errors this close is undecided: output is buffered and clocks differ."""
-# Exit codes by what `faulthandler` prints. "Aborted" is missing: any library may abort.
+"""The order of errors this close is undecided, a choice: output is buffered and clocks differ."""
+# Texts of `faulthandler` -> exit codes. "Aborted" is missing: any library may abort.
 _DIES_OF: Final = {
     "Segmentation fault": -11,
     "SIGSEGV": -11,
@@ -43,13 +43,14 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
     if better := _killed_instead(evidence, clue, exits):
         return by_exit(evidence, [better], run)
     same = _sharing(evidence, fold, clue)
+    # An error that at least half of the ranks log is no rank's own.
     if len(same) > 1 and 2 * len(same) >= evidence.roster.size(run):
         return _after_numbers(evidence, everywhere(clue, same))
     return _after_numbers(evidence, _on_rank(evidence, clue, exits))
 
 
 def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
-    """An exception in the step whose numbers were not finite is caused by them."""
+    """The verdict, or the non-finite numbers if it is an exception in the same step as they."""
     folds = [fold for fold in evidence.of_kind("nonfinite_metric") if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue
@@ -66,7 +67,7 @@ def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
 
 
 def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
-    """The first clue of a process's own failure; what came after a timeout is its consequence."""
+    """The first clue of a process's own failure; errors after a timeout are its consequences."""
     late = evidence.first_timeout
     best: tuple[Fold | None, Clue | None] = (None, None)
     for fold in evidence.of_tier(Tier.LOCAL):
@@ -82,13 +83,13 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
 
 
 def _rated(clue: Clue) -> tuple[object, ...]:
-    """Sort key by time; a table repeats errors, and numbers matter only alone."""
+    """Sort key by time, in which repeated errors come later, and non-finite numbers last."""
     repeated = clue.fields.get("reported_by") is not None
     return (clue.kind == "nonfinite_metric", repeated, clue.rank is None, *clue.order)
 
 
 def _only_waited(evidence: Evidence, clue: Clue) -> bool:
-    """Whether the rank had reported a lost peer before, which causes its own error."""
+    """Whether the rank reported a lost peer before, so that its own error follows from that."""
     facts = evidence.roster.of(clue.rank or 0)
     if not facts.waited:
         return False
@@ -103,13 +104,13 @@ def _only_waited(evidence: Evidence, clue: Clue) -> bool:
 
 
 def _with_rank(clue: Clue) -> Clue:
-    """The clue with the rank that its line reports on, where that is not the one that prints it."""
+    """The clue with the rank that its line is about, if another process printed it."""
     rank = rank_in(clue.fields.get("reported_rank"))
     return replace(clue, rank=rank) if rank is not None else clue
 
 
 def _killed_instead(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Exit | None:
-    """A rank that died without a message, where only the launcher has the cause of other errors."""
+    """The only process that died silently, if no launcher blames the rank of the exception."""
     if clue.kind != "python_exception":
         return None
     blamed = {claim.rank for claim in evidence.claims}
@@ -121,7 +122,7 @@ def _killed_instead(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Exit |
 
 
 def _sharing(evidence: Evidence, fold: Fold, clue: Clue) -> set[int]:
-    """The ranks that logged the same error, in any fold of that text."""
+    """The ranks that logged the same error, in any fold with its message."""
     same = set(fold.ranks)
     for other in evidence.of_tier(Tier.LOCAL):
         if other.kind == clue.kind and other.first.message == clue.message:
@@ -167,7 +168,8 @@ def _rivals(evidence: Evidence, clue: Clue) -> set[int]:
 
 
 def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) -> RootCause:
-    """An error without a rank: it is that of the one process whose exit code fits it."""
+    """An error without a rank, which belongs to the only process whose exit code fits."""
+    # -6: uncaught C++ exceptions end in SIGABRT.
     code = _DIES_OF.get(str(clue.fields.get("what")), -6 if clue.kind == "cxx_terminate" else None)
     fits = [
         each
@@ -179,16 +181,13 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) 
     if len(fits) > 1 and 2 * len(fits) >= evidence.roster.size(run) and code is not None:
         return everywhere(clue, {each.rank for each in fits if each.rank is not None})
     if len(fits) == 1:
-        rank = fits[0].rank
         doubtful = code is None and any(
             None in {other.rank for other in fold.clues} and fold.role == "victim"
             for fold in evidence.folds.values()
             if fold.kind != "elastic_sigterm_peer"
         )
         if not doubtful:
-            return replace(
-                _on_rank(evidence, replace(clue, rank=rank), exits), clue=replace(clue, rank=rank)
-            )
+            return _on_rank(evidence, replace(clue, rank=fits[0].rank), exits)
     alone = evidence.roster.size(run) < 2 and not evidence.roster.facts
     why = "the first error in the log" + ("" if alone else "; the line has no rank")
     return RootCause.of_clue(Tier.LOCAL, clue, "confirmed" if alone else "probable", (why,))

@@ -1,5 +1,5 @@
-"""Causes reported from outside of a process: who stopped the job (tier 0), which machine broke
-(tier 1), and how launchers saw processes end (tier 2)."""
+"""Causes reported from outside of a process: who stopped the job (tier 0), which machine failed
+(tier 1), and with which exit codes processes ended (tier 2)."""
 
 from __future__ import annotations
 
@@ -16,34 +16,25 @@ BEFORE_SECONDS: Final = 300.0
 """A machine's fault at most this long before a hang can be its cause: an Xid or an OOM kill ends a
 process at once, and a disk that blocks is reported after 120 s (`hung_task_timeout_secs`)."""
 _SLACK_SECONDS: Final = 5.0
-"""Lines of several processes about one moment differ by this at most: buffers and clocks."""
+"""Largest difference of several processes' lines about one moment, a choice: buffers and clocks."""
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
-"""Reasons with which Slurm cancels a step because one of its tasks failed."""
+"""Beginnings of the reasons with which Slurm cancels a step because one of its tasks failed."""
 _COLLATERAL: Final = (None, -15, -2)
 """Exits by SIGTERM and SIGINT, which launchers send to the processes that are left."""
 
+# Kinds of faults that a machine reports.
 _GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})
 _MEMORY: Final = frozenset({"host_oom_kill", "slurm_oom_kill", "k8s_pod_killed"})
 _STORAGE: Final = frozenset({"host_storage_error", "host_blocked_task", "elastic_unkillable"})
 _SHOWS: Final = (
-    (
-        _GPU,
-        frozenset(
-            {"cuda_error", "cuda_lib_error", "nccl_cuda_failure", "cuda_device_assert"}
-            | {"fatal_python_error"}
-        ),
-    ),
-    (_MEMORY, frozenset({"dataloader_worker_killed", "cpu_oom"})),
-    (frozenset({"host_segfault"}), frozenset({"fatal_python_error", "dataloader_worker_killed"})),
-    (
-        _STORAGE,
-        frozenset(
-            {"io_error", "dataloader_timeout", "no_space_left", "dataloader_worker_exception"}
-        ),
-    ),
+    (_GPU, ("cuda_error", "cuda_lib_error", "nccl_cuda_failure", "cuda_device_assert")),
+    (_GPU, ("fatal_python_error",)),
+    (_MEMORY, ("dataloader_worker_killed", "cpu_oom")),
+    (frozenset({"host_segfault"}), ("fatal_python_error", "dataloader_worker_killed")),
+    (_STORAGE, ("io_error", "dataloader_timeout", "no_space_left", "dataloader_worker_exception")),
 )
-"""What a machine's fault looks like from within the process."""
-# Exit codes that a machine's fault causes.
+"""Kinds of a machine's faults, and the kinds of errors that processes log because of them."""
+# Exit codes that a machine's fault causes: SIGKILL, SIGSEGV.
 _EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
 
 
@@ -69,8 +60,8 @@ def external(evidence: Evidence) -> RootCause | None:
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
-    """Whether the job had failed already; a launcher that cleans up gives no reason."""
-    # A reason outweighs errors that are about as early; without one a second decides.
+    """Whether the job had failed before; then its launcher stops the rest, giving no reason."""
+    # With a reason, errors just before it do not count; without one, even those just after do.
     until = clue.seen - _SLACK_SECONDS if given else clue.seen + 1.0
     own = [
         fold.first.seen
@@ -86,8 +77,8 @@ def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
 def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     """A GPU, the kernel or storage of one machine; `local` is the best cause within a process.
 
-    A process with an error of its own that the machine's fault does not explain is the nearer
-    cause: a kernel log contains faults of other jobs.
+    A process's own error that the machine's fault does not explain is preferred as the cause: a
+    kernel log contains faults of other jobs, too.
     """
     waits = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
     since = min(waits, default=float("-inf")) - BEFORE_SECONDS
@@ -112,14 +103,14 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
 
 
 def _same_moment(clues: list[Clue], first: Clue) -> list[Clue]:
-    """The lines in which a machine reports one fault; the one with the process is preferred."""
+    """The lines that report the same fault as `first`, in order."""
     until = first.seen + _SLACK_SECONDS
     same = [clue for clue in clues if clue.kind == first.kind and clue.seen <= until]
     return sorted(same, key=lambda each: each.order)
 
 
 def shows(fault: Clue, local: Clue) -> bool:
-    """Whether a process's own error is what a machine's fault looks like from within."""
+    """Whether a process's own error is one that a machine's fault causes."""
     code = local.fields.get("exitcode")
     if any(fault.kind in kinds and code == signal for kinds, signal in _EXITS):
         return True
@@ -132,6 +123,7 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     if rank is not None:
         return [f"process {clue.pid} is rank {rank} by the launcher's table"], {rank}
     if local is not None and local.rank is not None:
+        # 120 characters, a choice: the message is only a reason among others.
         return [f"rank {local.rank} shows it: {local.message[:120]}"], {local.rank}
     signals = [signal for kinds, signal in _EXITS if clue.kind in kinds]
     killed = {
@@ -147,19 +139,20 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
 
 
 LATE_SECONDS: Final = 1.0
-"""An error or a death this long after the first timeout is its consequence: watchdogs abort at
-once."""
+"""An error or a death this long after the first timeout is its consequence, a choice: watchdogs
+abort at once, and clocks differ."""
 _OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
 """SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE: no launcher or lost peer raises them in a process."""
 _CAUSED_EXITS: Final = frozenset({None, 0, -15, -2})
-"""Those of `_COLLATERAL`, and the exit without an error."""
+"""The exit codes of `_COLLATERAL`, and 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended by itself: neither its launcher nor a lost peer ended it.
+    """The end of a process that neither its launcher nor a lost peer ended.
 
-    `silent`: it printed no error. `collected`: had it printed one, it would be in this file.
+    `silent`: it printed no error. `collected`: its file has lines of ranks, so that an error
+    would have been read.
     """
 
     rank: int | None
@@ -170,7 +163,7 @@ class Exit:
 
     @property
     def deadly(self) -> bool:
-        """Whether a signal ended it that another rank's failure does not cause."""
+        """Whether it died of a signal that another rank's failure does not cause."""
         return self.code in _OWN_SIGNALS
 
 
@@ -220,7 +213,7 @@ def exit_text(code: int | None) -> str:
 
 
 def by_exit(evidence: Evidence, exits: list[Exit], run: RunFacts) -> RootCause | None:
-    """The cause by exit codes alone: a process that was killed prints nothing."""
+    """The cause by exit codes alone, since a process that was killed prints nothing."""
     deadly = [each for each in exits if each.deadly]
     chosen = deadly or [each for each in exits if each.silent or each.rank is None]
     if not chosen:

@@ -1,4 +1,4 @@
-"""The first cause: the best tier that has one wins (taxonomy, section 4.4)."""
+"""Chooses the root cause: the best tier that has one decides (taxonomy, section 4.4)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ldlm_monitor.incidents.roster import Claim, RankFacts, RootCause, RunFacts
 from ldlm_monitor.model.view import ClaimView
 from ldlm_monitor.text.format import compressed, names_of
 
+# Kinds that follow from most causes, so that they identify none: first any, then those of a death.
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
-# Kinds that follow from most causes, so that they identify none.
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The root cause, the collective that hangs, and the launchers' own root causes."""
+    """The root cause, the collective that hangs, its silent ranks, and the launchers' claims."""
 
     verdict: RootCause
     collective: Collective | None
@@ -75,7 +75,7 @@ def _unattributed(
     *,
     settled: bool,
 ) -> RootCause:
-    """No line has the cause: the event of most ranks, and what is unknown."""
+    """The verdict without a cause: the event that most ranks logged, and the open questions."""
     fold = _loudest(evidence)
     clue = fold.first if fold is not None else stall
     return RootCause(
@@ -107,12 +107,12 @@ def _doubts(
         lost = (
             f"every rank with lines here ({compressed(waiting)}) waited for, or lost, another one"
         )
-        return (f"{lost}: the begin is in a log that is not followed, or in none",)
-    return ("no line has the cause",)
+        return (f"{lost}: the first failure is in a log that is not followed, or in none",)
+    return ("no line reports the cause",)
 
 
 def _loudest(evidence: Evidence) -> Fold | None:
-    """The most specific event kind, then the one of most ranks."""
+    """The fold of the most specific kind; of several, the one of most ranks."""
     folds = [fold for fold in evidence.folds.values() if fold.role in ("victim", "death", "root")]
     folds = folds or list(evidence.folds.values())
 
@@ -145,7 +145,7 @@ def _compare(evidence: Evidence, claim: Claim, verdict: RootCause) -> ClaimView:
 def _against(facts: RankFacts, claim: Claim, verdict: RootCause) -> str:
     """The evidence against the claim about the rank that a launcher blames."""
     if facts.waited:
-        kinds = ", ".join(sorted(facts.waited)[:3])
+        kinds = ", ".join(sorted(facts.waited)[:3])  # examples suffice
         return f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"
     if claim.exitcode == -15:
         return f"rank {claim.rank} was terminated by its launcher"

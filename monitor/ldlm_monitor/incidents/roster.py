@@ -1,4 +1,4 @@
-"""What an incident is analysed with: ranks, processes, machines, the run, the root cause."""
+"""The data of an incident's analysis: ranks, processes, machines, the run, the root cause."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class RankFacts:
     """One rank in one incident.
 
     `waited`: event kinds by which it reported waiting for, or losing, another rank.
-    `has_error`: it printed an error. `exitcode` is negative for a signal. `failed`: its first
-    own error.
+    `has_error`: it printed an error. `failed`: its first own error. `dumped`: it wrote a flight
+    record. `exitcode` is negative for a signal.
     """
 
     waited: set[str] = field(default_factory=set)
@@ -84,7 +84,7 @@ class Roster:
         return {rank for rank, facts in self.facts.items() if facts.waited}
 
     def size(self, run: RunFacts) -> int:
-        """Number of ranks of the job, as far as it is known."""
+        """Number of known ranks of the job, at least 1."""
         return max(len(self.facts), len(run.logged_ranks), run.world_size or 1)
 
     def of(self, rank: int) -> RankFacts:
@@ -92,7 +92,7 @@ class Roster:
         return self.facts.setdefault(rank, RankFacts())
 
     def note_line(self, rank: int, path: str) -> None:
-        """A rank has a line in a file, so that lines of its neighbours would be there too."""
+        """Store that a file has a line of a rank, so that it would have its neighbours' too."""
         low, high = self._rank_span.get(path, (rank, rank))
         self._rank_span[path] = (min(low, rank), max(high, rank))
 
@@ -101,7 +101,7 @@ class Roster:
         return path in self._rank_span
 
     def is_collected(self, rank: int) -> bool:
-        """Whether lines of a rank would be in a file: those of ranks on both sides of it are."""
+        """Whether some file has lines of ranks on both sides of this one, so would have its own."""
         return any(low <= rank <= high for low, high in self._rank_span.values())
 
     def enter(self, path: str, rank: int, local_rank: int | None, pid: int | None) -> None:
@@ -115,7 +115,7 @@ class Roster:
             facts.local_rank = local_rank
 
     def by_pid(self, pid: int | None, path: str | None = None) -> int | None:
-        """The rank of a process, in the file of its launcher, or where one number is unique."""
+        """The rank of a process by its launcher's file, otherwise by its pid if that is unique."""
         if pid is None:
             return None
         if path is not None and (path, pid) in self._by_pid:
@@ -126,7 +126,8 @@ class Roster:
     def of_death(self, death: Death) -> int | None:
         """The global rank of a death; None if neither its pid nor its local rank shows it.
 
-        On the first node local ranks are the global ones."""
+        On the first node local ranks equal the global ones.
+        """
         clue, path = death.clue, death.clue.position.path
         if clue.rank is not None:
             return clue.rank
@@ -157,10 +158,7 @@ def _short(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """The first cause. `ranks` are all that share it; `rank` is set where it is one.
-
-    `why` are reasons for people, the best one first.
-    """
+    """The root cause. `ranks` are all that share it; `why` are the reasons, the best one first."""
 
     tier: Tier
     kind: str
@@ -190,7 +188,7 @@ class RootCause:
 
     @property
     def rank(self) -> int | None:
-        """The rank, where it is a single one."""
+        """The rank, if it is a single one; otherwise None."""
         return next(iter(self.ranks)) if len(self.ranks) == 1 else None
 
 

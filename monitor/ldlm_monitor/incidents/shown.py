@@ -1,4 +1,4 @@
-"""An incident for people: title, reasons, counts, the few lines that matter, what to do."""
+"""The parts of an incident that views show: title, cause, symptoms, excerpt of lines, advice."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from ldlm_monitor.incidents.roster import RootCause
 from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, SymptomView
 from ldlm_monitor.text.format import compressed, names_of
 
-SYMPTOMS: Final = 40
-EXCERPT: Final = 6
-_TEXT: Final = 300
-_TITLE: Final = 120
-"""Bounds of an incident as views print it: kinds of symptoms, lines, and characters of a line and
-of the cause in a title."""
+# Limits for views, all choices: an incident with its excerpt fits on one screen.
+SYMPTOMS: Final = 40  # kinds of symptoms
+EXCERPT: Final = 6  # lines of the excerpt
+_TEXT: Final = 300  # characters of a line
+_TITLE: Final = 120  # characters of the cause in a title
 
 
 def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
-    """The first cause."""
+    """The root cause as views show it."""
     clue, rank = verdict.clue, verdict.rank
     facts = evidence.roster.facts.get(rank) if rank is not None else None
     return RootView(
@@ -45,7 +44,7 @@ def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
 
 
 def cause_text(verdict: RootCause, evidence: Evidence) -> str:
-    """Cause and ranks as one phrase."""
+    """Cause, ranks and machine as one phrase."""
     message = _shortened(verdict.message or verdict.kind)
     if not message.endswith(".."):
         message = message.removesuffix(".")
@@ -66,7 +65,6 @@ def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> st
 
 
 def _effects(verdict: RootCause, evidence: Evidence) -> Iterator[str]:
-    """Effects on ranks other than those of the cause."""
     timed: set[int] = set()
     lost: set[int] = set()
     for rank, facts in evidence.roster.facts.items():
@@ -90,7 +88,7 @@ def _place(verdict: RootCause, evidence: Evidence) -> str:
 
 
 def collective_view(collective: Collective, silent: frozenset[int]) -> CollectiveView:
-    """The collective that hangs."""
+    """The collective that hangs as views show it."""
     timeout = collective.timeout_ms
     return CollectiveView(
         op=collective.op,
@@ -104,7 +102,7 @@ def collective_view(collective: Collective, silent: frozenset[int]) -> Collectiv
 
 
 def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
-    """Folded events in the order of their first lines; consequences by kind, causes by text."""
+    """The most frequent events by their first lines: causes merged by text, others by kind."""
     merged: dict[tuple[str, str, str], list[Fold]] = {}
     for fold in _by_time(evidence):
         text = fold.first.message if fold.role in ("root", "evidence") else ""
@@ -127,7 +125,10 @@ def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
 
 
 def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
-    """The lines of the cause, then the first lines of its consequences."""
+    """The lines of the cause, then the first timeout, lost peer and death, as far as there are.
+
+    Up to 3 more lines are from 2 ranks that share the cause: the rest are mostly the same.
+    """
     clues: list[Clue] = [verdict.clue] if verdict.clue is not None else []
     clues += [
         clue
@@ -163,7 +164,7 @@ def _line(clue: Clue) -> str:
 
 
 def action(verdict: RootCause) -> str:
-    """What to do about a cause of that kind; empty where the data have no advice."""
+    """The advice of `data/actions.yml` for a cause; empty if the file has none."""
     actions = _actions()
     if verdict.tier is Tier.UNATTRIBUTED and verdict.kind == "elastic_worker_failed":
         return actions["unattributed"]
@@ -174,7 +175,7 @@ def action(verdict: RootCause) -> str:
 
 @cache
 def _actions() -> dict[str, str]:
-    import yaml
+    import yaml  # here, since most runs show no incident, and it delays the start
 
     text = files(__package__).joinpath("data/actions.yml").read_text(encoding="utf-8")
     loaded = yaml.safe_load(text)

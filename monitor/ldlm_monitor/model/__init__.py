@@ -1,1 +1,1 @@
-"""Every type that crosses a wall between rooms."""
+"""The types that the other rooms (subpackages) pass to each other."""

@@ -1,4 +1,4 @@
-"""Alerts as rules give them and all views and receivers take them."""
+"""Alerts and their transitions: what rules produce, and what views and receivers are given."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,8 @@ from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
 
 State: TypeAlias = Literal["pending", "firing", "resolved", "ended", "unknown"]
-"""What a transition leads to; how an alert ended is part of it (contract section 4)."""
+"""The state after a transition. A firing alert ends because its condition is false (`resolved`),
+its run is over (`ended`), or its series are gone (`unknown`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,11 @@ class VectorSample:
 
 ExprT = TypeVar("ExprT")
 Query: TypeAlias = Callable[[ExprT, float], list[VectorSample]]
-"""Gives the instant vector of an expression at a time; a scalar is one sample without labels."""
+"""Returns an expression's instant vector at a time (Unix seconds); a scalar has no labels."""
 
 
 def alert_key(name: str, labels: Mapping[str, str]) -> str:
-    """Names one instance of an alert, whatever happens to it."""
+    """The identity of one alert instance, the same in all its states: `name{label=value,...}`."""
     inner = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
     return f"{name}{{{inner}}}"
 
@@ -34,12 +35,11 @@ def alert_key(name: str, labels: Mapping[str, str]) -> str:
 class Transition:
     """An alert went from one state to another.
 
-    `time` is None where the log has no times. `active_at` is when the
-    expression first held. `reason` is a phrase such as `no data`. `position` is
-    the line that made the expression hold, where one line did; `line` is its
-    text and `step` the training step it is about. `cause` names the first cause of the
-    incident that the alert belongs to (what, rank, host, how sure), where it is known, and
-    `incident` is that incident's id (`IncidentView.id`).
+    Times are Unix seconds; `time` is None if the log has no times. `active_at` is when the
+    expression first held. `reason` is a phrase such as `no data`. If a single log line made
+    the expression hold, `position`, `line` and `step` are its place, text and training step.
+    If the alert belongs to an incident, `incident` is its id (`IncidentView.id`) and `cause`
+    its first cause as text (kind, rank, host, confidence).
     """
 
     time: float | None
@@ -59,10 +59,10 @@ class Transition:
 
     @property
     def key(self) -> str:
-        """Names the alert instance: the same for all its transitions."""
+        """The identity of the alert instance, the same for all its transitions."""
         return alert_key(self.alert, self.labels)
 
     @property
     def is_heartbeat(self) -> bool:
-        """It fires only to show that alerting works: for a dead man's switch, not for people."""
+        """Whether the alert fires only to prove that alerting works (for a dead man's switch)."""
         return self.labels.get("severity") == "none"

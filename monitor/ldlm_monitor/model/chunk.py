@@ -1,4 +1,4 @@
-"""What a source hands to the parser: bytes of one file, and where they stand."""
+"""What a source hands to the parser: bytes of one file with their path, offset and line."""
 
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -6,7 +6,7 @@ from typing import TypeAlias
 from ldlm_monitor.model.frames import Form, count_frames
 
 FileId: TypeAlias = tuple[int, int, int]
-"""(device, inode, generation): a new file under an old name is another file."""
+"""(device, inode, generation); the generation rises when an inode's content begins anew."""
 
 
 @dataclass(slots=True)
@@ -15,11 +15,11 @@ class Chunk:
 
     `data` holds whole records (each ended by `\\n`, `\\r\\n` or `\\r`) unless
     `final` or `peek`. `offset` (bytes) and `line` (1-based, counting `\\n`) are
-    those of its first byte. `final`: nothing more of this file will follow, so
-    an unfinished last record is all there is. `peek`: an unfinished last record
-    as it stands after a silence of `age` seconds; the same bytes come again, whole, later.
-    `timed`: it is fed with the time of its writing; else that time only gives an order.
-    `framed`: the form of its binary frames, which are its records, and which `line` counts.
+    those of the first byte of `data`. `final`: the file has ended, so an unfinished
+    last record is parsed as it is. `peek`: `data` is an unfinished record that has not
+    grown for `age` seconds; a later chunk holds the same bytes again, completed. `timed`: the
+    time that the chunk is fed with is when it was written, not only an order of chunks.
+    `framed`: the form if `data` has binary frames; `line` then counts frames.
     """
 
     path: str
@@ -36,7 +36,7 @@ class Chunk:
 
     @property
     def newlines(self) -> int:
-        """How many `\\n` are in `data`, or frames; counted once, on demand."""
+        """The number of `\\n` (or of frames, if `framed`) in `data`; counted once, on demand."""
         if self._newlines < 0:
             self._newlines = self._count(self.data)
         return self._newlines
@@ -47,7 +47,7 @@ class Chunk:
         return data.count(b"\n")
 
     def after(self, offset: int) -> "Chunk | None":
-        """The part from `offset` on, which is a record's first byte; None if nothing is left."""
+        """The part from byte `offset` of the file on, a record's start; None if nothing is left."""
         passed = self.data[: max(offset - self.offset, 0)]
         if not passed:
             return self
@@ -59,7 +59,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of bytes: the run, and node and rank where the file's name has them."""
+    """The run that wrote a file, with node and rank if the file's name contains them."""
 
     run: str
     node: str | None = None
@@ -68,10 +68,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ClockMark:
-    """Where a step stands in a file: byte `offset`, and the bar's elapsed seconds if it has them.
+    """A step that a file reports at byte `offset`; `elapsed` is its progress bar's seconds if any.
 
-    `inner`: a bar of a pause within the training, such as an evaluation; it has a clock and
-    steps of its own.
+    `inner`: the bar counts the steps and seconds of a pause of the training (an evaluation).
     """
 
     offset: int

@@ -4,11 +4,11 @@ LdlmError
 ├── UsageError          a command, a flag or an input is wrong            exit 2
 │   ├── ConfigError     ldlm-monitor.toml or an LDLM_* variable
 │   ├── InputError      a log that is missing or cannot be read
-│   ├── RuleError       a rule file, or an expression that is wrong
-│   │   └── UnsupportedError  PromQL that we do not evaluate
-│   ├── FormatError     a format or event definition
-│   ├── RemoteError     a monitor elsewhere that does not answer, or not as expected
-│   └── TruthError      what is known of logs, for a backtest
+│   ├── RuleError       a rule file or an expression is wrong
+│   │   └── UnsupportedError  valid PromQL that is not implemented here
+│   ├── FormatError     a format or event definition is wrong
+│   ├── RemoteError     a remote monitor does not answer, or sends an unexpected answer
+│   └── TruthError      a backtest's truth file (the known faults of logs) is wrong
 └── DeliveryError       a receiver did not accept a notification
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
 _LONGEST = 200
-"""Characters of a complaint."""
+"""Characters of a complaint: a choice; pydantic's messages fit, and the error stays one line."""
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
-    """Key and complaint of the first thing that pydantic refused; the value is not repeated."""
+    """Dotted key and message of the first complaint, without the value, which may be a secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -41,10 +41,10 @@ class LdlmError(Exception):
 
 
 class UsageError(LdlmError):
-    """Something the user can mend.
+    """A mistake in the user's input, which the user can correct.
 
-    `what` is wrong, `where` it stands (file and key, flag, path), and `remedy`
-    says how to mend it. The three make one line on stderr.
+    `what` says the mistake, `where` its place (file and key, flag, or path), and `remedy`
+    how to correct it. `str()` joins the three to one line for stderr.
     """
 
     exit_code = 2
@@ -69,11 +69,11 @@ class InputError(UsageError):
 
 
 class RuleError(UsageError):
-    """A rule file or an expression that cannot be loaded, or that the data forbid."""
+    """A rule file or expression that cannot be loaded, or that fails on the data it selects."""
 
 
 class UnsupportedError(RuleError):
-    """An expression that Prometheus may well evaluate, but that we refuse by name."""
+    """A valid PromQL expression with a part that is not implemented here; the message names it."""
 
 
 class FormatError(UsageError):
@@ -81,18 +81,18 @@ class FormatError(UsageError):
 
 
 class TruthError(UsageError):
-    """A truth file that is malformed, or names other logs than those given."""
+    """A backtest's truth file that is malformed, or names logs that were not given."""
 
 
 class RemoteError(UsageError):
-    """A monitor elsewhere that does not answer, or not as one of this version."""
+    """A remote monitor that does not answer, or whose answer this version cannot read."""
 
 
 class DeliveryError(LdlmError):
     """A receiver did not accept a notification.
 
-    `retry_after` is the receiver's own wish in seconds (None: ours to choose);
-    `permanent` means that trying again cannot help; `unsure`, that it may have arrived.
+    `retry_after` is the delay in seconds that the receiver asked for (None: it gave none);
+    `permanent`: retrying cannot help; `unsure`: the notification may have arrived.
     """
 
     def __init__(

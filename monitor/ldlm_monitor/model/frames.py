@@ -1,16 +1,16 @@
-"""Files of frames instead of lines: which form one has, and where each frame ends.
+"""Files of binary frames instead of lines: a file's form, and the bounds of its frames.
 
 TFRecord, the form of TensorBoard's event files: `length` (u64, little-endian), the masked
 CRC-32C of these eight bytes (u32), `length` bytes, and their masked CRC-32C (u32):
-tensorflow/core/lib/io/record_writer.h. A length whose checksum is right can be used; where
-it is wrong, the next frame is searched for, byte by byte.
+tensorflow/core/lib/io/record_writer.h. If the checksum of a length is wrong, the next frame
+is searched for byte by byte.
 
 W&B's transaction log (`run-ID.wandb`): `:W&B`, a magic number (u16, little-endian) and a
 version; then records in fragments, which fill blocks of 32 KiB. A fragment is the CRC-32 of
 its kind and content (u32), the content's length (u16), its kind (whole, or first, middle or
-last part of a record) and the content; none crosses the end of a block, which is padded where
-no header fits (wandb's core/pkg/leveldb; LevelDB's doc/log_format.md, but for the checksum).
-Blocks count from the file's start, so it matters where bytes stand.
+last part of a record) and the content. No fragment crosses the end of a block; a rest too
+short for a header is padding (wandb's core/pkg/leveldb; LevelDB's doc/log_format.md, apart
+from the checksum). Blocks are counted from the file's start, so reading needs the offset.
 """
 
 from __future__ import annotations
@@ -22,27 +22,26 @@ from typing import Literal, NamedTuple, TypeAlias
 from zlib import crc32
 
 Form: TypeAlias = Literal["", "tfrecord", "wandb"]
-"""How a file is cut; "": in lines."""
+"""How a file is divided into records; "" means lines."""
 
 HEAD_BYTES = 12
-"""Bytes of a TFRecord frame before its content; they suffice to recognise either form."""
-_FOOTER_BYTES = 4
-_UPPER_LENGTH = b"\0\0\0\0"
-"""Bytes 4 to 8 of a length below 4 GiB, which no text has."""
-_LENGTH = struct.Struct("<QI")
+"""Bytes of a TFRecord frame before its content (u64 and u32); enough to recognise both forms."""
+_FOOTER_BYTES = 4  # the checksum of the content (u32)
+_UPPER_LENGTH = b"\0\0\0\0"  # bytes 4 to 8 of any length below 4 GiB; text has no NUL bytes
+_LENGTH = struct.Struct("<QI")  # length and its checksum
 _CHECKSUM = struct.Struct("<I")
-_MASK_DELTA = 0xA282EAD8
+_MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
 
-_WANDB_HEADER = b":W&B\xe1\xbe\x00"
-_BLOCK_BYTES = 32 * 1024
+_WANDB_HEADER = b":W&B\xe1\xbe\x00"  # the name, the magic number 0xBEE1, version 0
+_BLOCK_BYTES = 32 * 1024  # LevelDB's kBlockSize
 _MAX_RECORD_BYTES = 1024 * 1024
-"""A longer record of W&B is skipped."""
-_FRAGMENT = struct.Struct("<IHB")
-_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+"""A choice that bounds memory: a longer W&B record (such as a huge summary) is skipped."""
+_FRAGMENT = struct.Struct("<IHB")  # checksum, content's length, kind
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4  # kinds of a fragment (LevelDB's log_format.h)
 
 
 class Fragment(NamedTuple):
-    """The indices of a frame's content, of the bytes that its checksum covers, and of that."""
+    """Indices: content `begin` to `end`; checksum at `checksum`, over `checked` to `end`."""
 
     begin: int
     end: int
@@ -51,7 +50,7 @@ class Fragment(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Bytes `start` to `end` of a buffer: a frame, or what is between two and unreadable."""
+    """Bytes `start` to `end` of a buffer: a frame, or (without fragments) unreadable bytes."""
 
     start: int
     end: int
@@ -60,11 +59,11 @@ class Frame(NamedTuple):
 
     @property
     def found(self) -> bool:
-        """Whether it is a frame."""
+        """Whether the bytes are a frame; false for unreadable bytes between frames."""
         return bool(self.fragments)
 
     def payload(self, data: bytes) -> bytes | None:
-        """Its content; None if a checksum shows that it is damaged, or if it is no frame."""
+        """The content of the frame; None if a checksum is wrong or the bytes are no frame."""
         for part in self.fragments:
             (checksum,) = _CHECKSUM.unpack_from(data, part.checksum)
             if self.crc(data[part.checked : part.end]) != checksum:
@@ -74,7 +73,7 @@ class Frame(NamedTuple):
 
 
 def form_of(head: bytes) -> Form | None:
-    """The form of a file that begins with `head`; None if there is too little to decide."""
+    """The form of a file that begins with `head`; None if `head` is too short to decide."""
     if head[4:8] == _UPPER_LENGTH[: max(len(head) - 4, 0)]:
         unwritten = not head[:HEAD_BYTES].strip(b"\0")
         if unwritten or len(head) < HEAD_BYTES:
@@ -86,22 +85,22 @@ def form_of(head: bytes) -> Form | None:
 
 
 def frames(form: Form, data: bytes, offset: int = 0, *, ended: bool = True) -> Iterator[Frame]:
-    """The frames of a buffer that are whole, and what is between them.
+    """The complete frames of a buffer, and the unreadable bytes between them, in order.
 
-    `offset`: where the buffer begins in the file, which is at its start or after a frame.
-    `ended`: nothing follows, so that a broken part at the end is returned as well; otherwise
-    it is kept back as far as a frame may begin in it.
+    `offset`: the buffer's first byte in the file: 0, or the end of a frame. `ended`: the file
+    has ended, so unreadable bytes at the end are returned too; if false, the last bytes, in
+    which a frame may begin, are not returned.
     """
     return _transactions(data, offset) if form == "wandb" else _tfrecords(data, ended=ended)
 
 
 def count_frames(form: Form, data: bytes, offset: int) -> int:
-    """How many frames a buffer holds."""
+    """The number of complete frames in a buffer that begins at byte `offset` of its file."""
     return sum(frame.found for frame in frames(form, data, offset))
 
 
 def frame_bytes(data: bytes, start: int) -> int | None:
-    """The length of the whole TFRecord frame at `start`; None if there is none."""
+    """Size in bytes of the TFRecord frame whose header is at `start`; None if there is none."""
     length, checksum = _LENGTH.unpack_from(data, start)
     if masked_crc(data[start : start + 8]) != checksum:
         return None
@@ -109,14 +108,14 @@ def frame_bytes(data: bytes, start: int) -> int | None:
 
 
 def masked_crc(data: bytes) -> int:
-    """The CRC-32C of some bytes, rotated and moved as TFRecord does."""
+    """TFRecord's checksum: the CRC-32C of `data`, rotated by 15 bits, plus a constant."""
     crc = _crc32c()(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 @lru_cache(maxsize=1)
 def _crc32c() -> Callable[[bytes], int]:
-    """Loaded when the first such file is read."""
+    """google_crc32c's function; imported on first use, as most monitors read no TFRecords."""
     from google_crc32c import value
 
     crc: Callable[[bytes], int] = value
@@ -171,14 +170,15 @@ def _transactions(data: bytes, offset: int) -> Iterator[Frame]:
         if end > len(data):
             return
         begins = kind in (_WHOLE, _FIRST)
-        if known and begins and fragments:  # its predecessor has no end
+        if known and begins and fragments:  # the record before has no last fragment
             yield Frame(start, at)
             start, fragments = at, []
         if not known or not (begins or fragments):
             yield Frame(start, end)
             start, fragments = end, []
         else:
-            fragments.append(Fragment(begin, end, begin - 1, at))  # the kind is checked too
+            # The checksum covers the kind, the byte before the content.
+            fragments.append(Fragment(begin, end, begin - 1, at))
             if kind in (_WHOLE, _LAST):
                 yield Frame(start, end, crc32, tuple(fragments))
                 start, fragments = end, []

@@ -1,4 +1,4 @@
-"""Conditions on labels, as Alertmanager has them, and as it writes them."""
+"""Label matchers with Alertmanager's semantics, and the parser of its notation for them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MAX_VALUE = 1024
-"""Characters of a matcher's value."""
+"""Characters of a matcher's value: a choice; silences are kept, so a client must not fill disks."""
 MAX_NAME = 128
+"""Characters of a label's name or of a person's, bounded for the same reason."""
 
 _PATTERN_MEMORY = 1 << 20
-"""Bytes that one compiled pattern may take."""
+"""Bytes that one compiled pattern may take: RE2's default is 8 MiB, and `_compiled` keeps 1024."""
 _WRITTEN = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -24,7 +25,7 @@ Value = Annotated[str, Field(max_length=MAX_VALUE)]
 
 
 class LabelMatcher(BaseModel):
-    """One condition on one label; a label that is missing counts as empty."""
+    """A condition on one label's value; a missing label has the value ""."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
@@ -40,7 +41,7 @@ class LabelMatcher(BaseModel):
         return self
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether the label's whole value is (or matches) ours; the opposite unless `isEqual`."""
+        """Whether the label's value equals ours, or matches it whole; negated unless `is_equal`."""
         value = labels.get(self.name, "")
         if self.is_regex:
             found = _compiled(self.value).fullmatch(value.encode("utf-8", "replace")) is not None
@@ -50,9 +51,9 @@ class LabelMatcher(BaseModel):
 
 
 def parse_matcher(text: str) -> LabelMatcher:
-    r"""A matcher as `severity="critical"`, `alertname=~"Nccl.*"`, `run!=a` or `run!~"a|b"`.
+    r"""Parses `severity="critical"`, `alertname=~"Nccl.*"`, `run!=a` or `run!~"a|b"`.
 
-    In quotes, `\"`, `\\` and `\n` stand for themselves. Raises ValueError.
+    In quotes, `\"`, `\\` and `\n` are escapes; other backslashes stay. Raises ValueError.
     """
     written = _WRITTEN.fullmatch(text)
     if written is None:
@@ -66,12 +67,12 @@ def parse_matcher(text: str) -> LabelMatcher:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """Only what is escaped for the quotes; a regular expression keeps its own backslashes."""
+    """Other escapes stay as they are: they belong to the regular expression."""
     return {"n": "\n", '"': '"', "\\": "\\"}.get(escape[1], escape[0])
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises ValueError where it is no regular expression of RE2."""
+    """Raises ValueError if `pattern` is no regular expression that RE2 accepts."""
     import re2
 
     try:
@@ -82,7 +83,7 @@ def check_pattern(pattern: str) -> None:
         raise ValueError(f"is no regular expression of RE2: {said}") from None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # a choice: more patterns than the silences and rules of a fleet have
 def _compiled(pattern: str) -> Any:
     import re2
 

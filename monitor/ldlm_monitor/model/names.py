@@ -1,13 +1,14 @@
-"""Every public name, in one place (contract sections 2 to 4)."""
+"""The public names: users' rules and dashboards rely on them, so a rename breaks theirs."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 SEVERITIES = ("info", "warning", "error", "critical")
-"""In rising order; the index is `ldlm_run_health`."""
+"""In rising order; the index of a run's worst is its value of `ldlm_run_health`."""
 
 _ENDED = ("finished", "crashed", "killed")
 RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *_ENDED)
+"""Values of the label `state` of `ldlm_run_state`."""
 ENDED_STATES = frozenset(_ENDED)
 
 CANONICAL_VALUES = frozenset(
@@ -19,13 +20,14 @@ CANONICAL_VALUES = frozenset(
         "eval_loss", "progress", "total_steps",
     }
 )  # fmt: skip
+"""The quantities' names in records; trainers' own keys are translated to them by `parse/`."""
 CANONICAL_PREFIXES = ("loss_", "accuracy_")
-"""`loss_<component>` and `accuracy_<component>`."""
+"""Beginnings of the names that end in a component: `loss_<component>`, `accuracy_<component>`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """An exported metric: `labels` beside `run` (and `rank` where a rank reported it)."""
+    """An exported metric; series also have the labels `run`, and `rank` if a rank reported it."""
 
     name: str
     help: str
@@ -33,10 +35,11 @@ class Metric:
 
     @property
     def kind(self) -> Literal["gauge", "counter"]:
-        """By its name, as Prometheus' guidelines have it."""
+        """The metric's type, by Prometheus' naming guidelines: a counter's name ends in _total."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
+# Each metric's name, HELP text, and labels beside `run` and `rank`.
 _TRAIN = (
     ("ldlm_train_loss", "Training loss, the last value reported."),
     ("ldlm_train_component_loss", "Loss of one component, the last value reported.", "component"),
@@ -45,7 +48,7 @@ _TRAIN = (
     ("ldlm_train_learning_rate", "Learning rate."),
     ("ldlm_train_accuracy_ratio", "Accuracy, 0 to 1.", "component"),
     ("ldlm_train_loss_scale", "Loss scale of mixed-precision training."),
-    ("ldlm_train_step", "Step, as the best source counts it."),
+    ("ldlm_train_step", "Step: from the callback, else JSONL, log lines, progress bar."),
     ("ldlm_train_epoch", "Epoch."),
     ("ldlm_train_progress_ratio", "Share of all steps that is done, 0 to 1."),
     ("ldlm_train_eta_seconds", "Time to the last step at the present pace."),
@@ -53,11 +56,11 @@ _TRAIN = (
     ("ldlm_train_tokens_total", "Tokens trained on."),
     (
         "ldlm_train_samples_per_second",
-        "Samples a second: of all ranks, or of the rank that is named.",
+        "Samples a second: of all ranks together, or of one rank if labelled with a rank.",
     ),
     (
         "ldlm_train_tokens_per_second",
-        "Tokens a second: of all ranks, or of the rank that is named.",
+        "Tokens a second: of all ranks together, or of one rank if labelled with a rank.",
     ),
     ("ldlm_train_step_seconds", "Duration of a step."),
     ("ldlm_train_mfu_ratio", "Model FLOPs utilisation, 0 to 1."),
@@ -69,11 +72,11 @@ _TRAIN = (
     ("ldlm_train_last_progress_timestamp_seconds", "When the step last advanced, in Unix time."),
     (
         "ldlm_train_stall_limit_seconds",
-        "How long a pause is still normal for this run in its present phase.",
+        "Longest pause between steps that is normal for the run in its present phase.",
     ),
     ("ldlm_events_total", "Typed events.", "kind", "severity"),
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
-    ("ldlm_run_info", "One row a run.", "framework", "world_size"),
+    ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
 )
@@ -91,34 +94,37 @@ _MONITOR = (
     ),
     ("ldlm_monitor_dropped_total", "What was dropped, and why.", "reason"),
     ("ldlm_monitor_behind_bytes", "Bytes written to the logs and not read yet."),
-    ("ldlm_monitor_state_free_bytes", "Free bytes of the disk of the state."),
+    ("ldlm_monitor_state_free_bytes", "Free bytes on the disk of the state folder."),
     ("ldlm_monitor_evaluation_seconds", "Duration of the last evaluation."),
 )
 DETECT_PREFIX = "ldlm_detect_"
 _DETECT = (
-    ("loss_zscore", "The last loss above the median of those before, in robust deviations."),
-    ("loss_spike_ratio", "A loss high twice in a row, over the highest of those before."),
+    ("loss_zscore", "The last loss above the median of the losses before, in robust deviations."),
+    ("loss_spike_ratio", "Height of two high losses in a row over the usual range before."),
     ("loss_peak_ratio", "The highest recent loss over the highest before it."),
     ("loss_rise_ratio", "The recent level of the loss over its lowest level."),
-    ("loss_rise_zscore", "The same rise in robust deviations of single losses."),
-    ("loss_trend_ratio", "Mean loss of the last 25 logged steps over that of the 25 before."),
+    ("loss_rise_zscore", "The rise of loss_rise_ratio, in robust deviations of single losses."),
+    ("loss_trend_ratio", "Mean loss of the last 25 logged steps over the mean of the 25 before."),
     ("loss_trend_zscore", "Mann-Kendall Z of the last 1000 logged losses."),
     ("loss_slope_ratio", "Theil-Sen change of the loss over the last 1000 logged steps."),
-    ("loss_constant_ratio", "Equal losses in a row over how many are no coincidence."),
+    ("loss_constant_ratio", "Equal losses in a row over the number that chance could explain."),
     ("grad_norm_zscore", "The last gradient norm in robust deviations of its logarithm."),
     ("grad_norm_ratio", "The recent gradient norm over its own median."),
-    ("grad_norm_overflow_steps", "Non-finite norms that a loss scale being tried explains."),
+    ("grad_norm_overflow_steps", "Non-finite norms explained by a dynamic loss scale's search."),
     ("throughput_ratio", "The present pace over the usual one."),
     ("throughput_variation_ratio", "Deviation over mean of the last 50 step times."),
-    ("step_time_change_ratio", "The step time after the last lasting change over before."),
-    ("rank_lag_steps", "Steps that a rank is behind the furthest."),
+    ("step_time_change_ratio", "Step time after the last lasting change over step time before it."),
+    ("rank_lag_steps", "Steps that a rank is behind the rank that is furthest."),
     ("rank_slowdown_ratio", "A rank's own step time over that of the median rank."),
-    ("memory_growth_ratio", "The least growth of memory from one quarter to the next."),
+    (
+        "memory_growth_ratio",
+        "Least growth of memory between quarters of the last 400 logged steps.",
+    ),
     ("loss_scale_ratio", "The loss scale over its own median."),
     ("skipped_steps_ratio", "Skipped steps among the last 100."),
     ("checkpoint_age_ratio", "Steps since the last checkpoint over the longest interval."),
 )
-"""Formulas and sources stand with the detectors."""
+"""Gauges of the detectors; classes in `detect/` have their formulas and sources."""
 METRICS = {
     name: Metric(name, meaning, tuple(labels))
     for name, meaning, *labels in (
@@ -128,6 +134,7 @@ METRICS = {
     )
 }
 
+# The first prefix of a detector's gauge that fits gives the metric; "" fits the rest (pace, ranks).
 _SEEN_IN = (
     ("loss_scale_", "ldlm_train_loss_scale"),
     ("loss_", "ldlm_train_loss"),
@@ -147,7 +154,7 @@ DETECTED_IN = {
     shown: tuple(DETECT_PREFIX + name for name, _ in _DETECT if _seen_in(name) == shown)
     for _, shown in _SEEN_IN
 }
-"""By metric, the detectors' gauges that its lines show."""
+"""By metric, the gauges computed from it: an alert on these cites the metric's log line."""
 
 _ALERTS = {
     "critical": (
@@ -165,4 +172,4 @@ _ALERTS = {
     "none": ("Watchdog",),
 }  # fmt: skip
 ALERTS = {name: severity for severity, names in _ALERTS.items() for name in names}
-"""The default pack, with severities."""
+"""The alerts of `rules/default.yml`, with their severities."""

@@ -1,4 +1,4 @@
-"""Numbers under names and labels: what is exported, stored and asked for."""
+"""Labelled numbers (points and series), and the protocol of a store that PromQL reads."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Literal, Protocol, TypeAlias
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
-
 MAX_LABEL_LENGTH = 128
-"""Characters of a label's value; what log text adds beyond is cut."""
+"""Characters of a label's value, the rest is cut: a choice; log text must not inflate a scrape."""
 
 
 def make_labels(**pairs: str | None) -> Labels:
-    """Labels of the pairs that have a value, sorted by name, values bounded in length."""
+    """Sorted labels of the pairs with a value, each value cut to `MAX_LABEL_LENGTH`."""
     return tuple(sorted((name, value[:MAX_LABEL_LENGTH]) for name, value in pairs.items() if value))
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One exported value: `name` stands in `names.METRICS`, `labels` are sorted."""
+    """One exported value; `name` is a key of `names.METRICS`."""
 
     name: str
     labels: Labels
@@ -34,8 +33,8 @@ class Series:
     """Samples of one series in time order.
 
     `labels` include `__name__`; `times` are Unix seconds, strictly increasing.
-    `ended` is when the series was marked stale (None: it goes on): from then on
-    an instant selector does not look back at its samples any more.
+    `ended` is when the series was marked stale (None: not stale): from then on an
+    instant selector does not return its last sample.
     """
 
     labels: Labels
@@ -64,8 +63,8 @@ class Storage(Protocol):
     ) -> Iterable[tuple[Labels, float, float]]:
         """Labels, time and value of the last sample in (since, until] of each series.
 
-        A series that ended after that sample, at `until` or before, is left out. Most of what
-        rules ask: a storage may know it without listing the other samples.
+        A series that was marked stale between that sample and `until` is left out. Most
+        selectors of rules need only this, so a store may answer it without listing samples.
         """
         for series in self.select(matchers, since, until):
             last = series.times[-1] if len(series.times) else since
@@ -75,35 +74,28 @@ class Storage(Protocol):
 
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"
-"""Seconds a step from the times of steps, for runs that report no pace."""
+"""Quantity: seconds per step computed from the steps' times, for runs that report no pace."""
 
 BUSY_SECONDS = "busy_seconds"
-"""Seconds of a step before a rank waits for others, as the rank reports."""
+"""Quantity: seconds of a step that a rank worked before it waited for others; ranks report it."""
 
 MEASURED = frozenset(
     {
-        "loss",
-        "grad_norm",
-        "memory_allocated_bytes",
-        "loss_scale",
-        "step_seconds",
-        BUSY_SECONDS,
-        "samples_per_second",
-        "tokens_per_second",
-        "steps_per_second",
+        "loss", "grad_norm", "memory_allocated_bytes", "loss_scale", "step_seconds", BUSY_SECONDS,
+        "samples_per_second", "tokens_per_second", "steps_per_second",
     }
-)
-"""The quantities whose every value is handed on."""
+)  # fmt: skip
+"""The quantities that detectors read: of these every value is kept, of others the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came since the last time.
+    """A run's new values since its detectors read it last.
 
-    `values`: by quantity and rank, one value a logged step, in order; NaN and infinities
-    too. `step`: where the run is. `rank_steps`: by rank, the last logged step.
-    `skipped_steps`: in all. `checkpoints`: at which steps the last ones were saved.
-    `resumed`: the run went back to an earlier step.
+    `values`: by quantity and rank, one value per logged step, in order, NaN and infinities
+    included. `step`: the run's last step. `rank_steps`: each rank's last logged step.
+    `skipped_steps`: the total of the run. `checkpoints`: the steps at which the last
+    checkpoints were saved. `resumed`: the run went back to an earlier step.
     """
 
     values: Mapping[tuple[str, int | None], array[float]]

@@ -1,4 +1,4 @@
-"""What the screen asks for, of the daemon in its own process or of one elsewhere: one protocol."""
+"""What the screen asks a monitor for: one protocol for the own process and for a remote daemon."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 
 Level: TypeAlias = Literal["error", "warning", "info"]
 Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]
+"""A count or byte offset of a request, bounded below 2**63: file offsets are signed 64 bits."""
 MAX_LINES = 1000
-"""Records of a log in one answer, on each side."""
+"""Records of a log in one answer, on each side of `at`: a choice, many screens, below 10 MB."""
 MAX_POINTS = 4096
+"""Buckets of a curve in one answer: a choice, more than the columns of any terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    r"""One record of a log as it may be shown: no secrets, escapes or control characters.
+    r"""One record of a log, safe to show: without secrets, escapes and control characters.
 
-    It begins at byte `offset` and ends before `end`. `line` is 1-based and counts `\n`,
-    None where nobody counted; what a `\r` ends is a record of its own on the same line.
-    `rank`, `time` (Unix seconds) and `level` are what stands in front of its text. `is_open`:
-    it has no end yet, and may go on.
+    The record is bytes `offset` to `end` (exclusive). `line` is 1-based and counts `\n`, or
+    None if it was not counted; text ended by `\r` is a record of its own on the same line.
+    `rank`, `time` (Unix seconds) and `level` come from the prefix of the text. `is_open`: the
+    record has no line end yet and may grow.
     """
 
     offset: int
@@ -42,9 +44,9 @@ class LogLine:
 class LogSlice:
     """Some consecutive records of a followed file of `size` bytes.
 
-    `start` and `end` are the bytes that were looked at: with a filter they are more than
-    the `lines` hold. `found` is where the text that was searched for stands, None: nowhere
-    between where the search began and `end`, from where it may go on.
+    Bytes `start` to `end` were read; a filter may leave `lines` with fewer. `found` is the
+    offset of the record with the text of `LogQuery.find`. With a search and None, bytes up to
+    `end` do not contain the text, and a next search may begin there.
     """
 
     path: str
@@ -57,14 +59,14 @@ class LogSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    """Which records of a log: up to `before` of them before byte `at`, and `after` from it on.
+    """Asks for up to `before` records before byte `at` of a log, and up to `after` from it on.
 
-    `at` None is the end of the file. `at_line` is the number of the line at `at` where that is
-    known; with `at` None it is the line that is wanted. `rank` and `level` (and what is worse)
-    let through only such records. Records that a terminal would have overwritten, as all but
-    the last of a progress bar, are left out unless `bars`; that at `at` itself is there where
-    one looks both ways. `find` searches from `at` on (`backwards`: before it) and
-    then answers around what was found; letters of either case count the same.
+    `at` None is the end of the file, or the start of line `at_line` if that is given. With both,
+    `at_line` is the number of the line at `at`, which then is not counted. `rank` keeps the
+    records of one rank, `level` those of this level or a worse one. States of a progress bar
+    that a terminal would have overwritten are left out unless `bars`; the record at `at` stays
+    if both `before` and `after` are asked for. `find` searches from `at` on (`backwards`:
+    before it), ignoring case; the answer is then around the record that was found.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -82,45 +84,46 @@ class LogQuery:
 
 
 Withholding: TypeAlias = Literal["acks", "silences"]
+"""The two ways to hold back an alert's messages, as the API's paths name them."""
 
 
 class Source(Protocol):
-    """Five questions and a command. Each may block, and raises `RemoteError` or `UsageError`.
+    """A monitor as the screen sees it. Calls may block, and raise `RemoteError` or `UsageError`.
 
-    `name` says where the picture comes from; `problem` what keeps it from being fresh.
+    `name` names the monitor; `problem` says why its snapshot is not fresh, "" if it is.
     """
 
     name: str
     problem: str
 
     def reading(self) -> float | None:
-        """How much of what was there at first has been read, 0 to 1; None: all, or not known."""
+        """The part of the logs' first content that has been read, 0 to 1; None: all, or unknown."""
 
     def snapshot(self) -> Snapshot:
-        """The last picture; the same object where nothing changed."""
+        """The last snapshot; the same object as before if nothing changed."""
 
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A curve between two steps in at most `points` buckets; None: there is none."""
+        """A quantity from step `start` to `end` in at most `points` buckets; None if not logged."""
 
     def log(self, query: LogQuery) -> LogSlice:
-        """Records of a followed file."""
+        """Reads records of a followed file."""
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
-        """The `silences` and `acks` that are kept, as the API spells them."""
+        """The current `silences` and `acks` (acknowledgements), as the HTTP API writes them."""
 
     def send(self, what: Withholding, document: dict[str, Any]) -> None:
-        """Hold back messages: an acknowledgement or a silence, as the API spells it."""
+        """Adds an acknowledgement or a silence; `document` has the HTTP API's form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """How far something is played back: `at` between `start` and `end`, Unix seconds.
+    """The state of a playback, which is at `at` between `start` and `end` (Unix seconds).
 
-    `runs`: how many are in it. `speed`: seconds of it in one second. `seeks`: on its way to
-    the next alert. `alert`: the one that it was stopped at, and its `run`; empty: none.
-    `has_ended`: nothing more comes.
+    `runs`: the number of runs in the recording. `speed`: recorded seconds per second.
+    `seeks`: the playback is running to the next alert. `alert` and `run`: the alert that it
+    stopped at; "" if none. `has_ended`: the end is reached.
     """
 
     start: float
@@ -139,19 +142,19 @@ PlayerCommand: TypeAlias = Literal["toggle", "slower", "faster", "seek", "rewind
 
 
 class Player(Protocol):
-    """Plays back on a clock of its own. None of this blocks."""
+    """Plays a recording on a virtual clock. No method blocks."""
 
     def played(self) -> Played:
-        """How far it is."""
+        """The present state of the playback."""
 
     def steer(self, command: PlayerCommand) -> None:
-        """`toggle`: stop, or go on; `seek`: to where the next alert begins to fire."""
+        """`toggle` pauses or resumes; `seek` runs to where the next alert begins to fire."""
 
 
 def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:
-    """The buckets between two steps, neighbours joined until there are at most `points`.
+    """The buckets from step `start` to `end`, neighbours merged into at most `points` buckets.
 
-    The least and greatest values stay, and NaN is counted: no spike is lost.
+    Merging keeps minima and maxima and adds up counts of NaN, so no spike is lost.
     """
     steps = curve.steps
     kept = [
@@ -160,7 +163,7 @@ def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -
         if (end is None or steps[index] <= end)
         and (start is None or index + 1 >= len(steps) or steps[index + 1] > start)
     ]
-    size = -(-len(kept) // max(points, 1)) or 1
+    size = -(-len(kept) // max(points, 1)) or 1  # rounded up
     groups = [kept[index : index + size] for index in range(0, len(kept), size)]
 
     def joined(column: Sequence[float], choose: Callable[[list[float]], float]) -> list[float]:

@@ -1,8 +1,7 @@
-"""The typed records that a log is turned into (contract section 2).
+"""The typed records that a log is parsed into.
 
-One definition each, immutable. Times are Unix seconds (UTC), sizes bytes, rates
-per second; numbers may be NaN or infinite and stay so. `time` is None where the
-line itself carries no time.
+Times are Unix seconds (UTC), sizes bytes, rates per second; numbers may be NaN or
+infinite. `time` is None if the line itself has no time.
 """
 
 from __future__ import annotations
@@ -24,6 +23,15 @@ FieldValue: TypeAlias = (
     | list[dict[str, Scalar | list[Scalar]]]
     | dict[str, Scalar]
 )
+
+
+MAX_COUNT = 10**18
+"""Steps, ranks and processes have at most 18 digits: they fit 64 bits, and so do their sums."""
+
+
+def as_count(value: float) -> int | None:
+    """A number that counts; None for one that is not whole, or beyond `MAX_COUNT`."""
+    return int(value) if -MAX_COUNT < value < MAX_COUNT and value == int(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that a line, or a block of lines, says happened."""
+    """An event that one line, or a block of lines, reports; `kind` is that of its definition."""
 
     type: Literal["event"] = "event"
     kind: str
@@ -67,7 +75,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A sign of life that a rank wrote on purpose."""
+    """A line that the callback writes regularly to show that a rank is alive."""
 
     type: Literal["heartbeat"] = "heartbeat"
     run: str
@@ -82,12 +90,12 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBlock:
-    """Samples of consecutive lines of one file under the same names, as columns.
+    """Samples of consecutive lines of one file with the same names, stored as columns.
 
     Item `i` of every column belongs to line `first_line + i`, which begins at byte
-    `offsets[i]`. `sparse` are values that not every line has, by name and `i`,
-    which rises. All numbers are finite, steps rise strictly, times never fall;
-    a file that does otherwise gives several blocks, or samples.
+    `offsets[i]`. `sparse` has the values that only some lines have, by name and rising `i`.
+    All numbers are finite, steps rise strictly, times never fall; other lines of a file
+    become several blocks, or single samples.
     """
 
     run: str
@@ -149,7 +157,7 @@ Record: TypeAlias = Sample | Event | Heartbeat
 
 @cache
 def adapter() -> TypeAdapter[Record]:
-    """Validates records and serialises them, non-finite numbers as strings."""
+    """Validates and serialises records; imports pydantic on first use, as parsing needs none."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
     return TypeAdapter(
@@ -159,7 +167,7 @@ def adapter() -> TypeAdapter[Record]:
 
 
 def to_json(record: Record) -> bytes:
-    """One JSON object, valid everywhere: NaN and infinities become strings."""
+    """One JSON object; NaN and infinities, which JSON lacks, become strings."""
     return adapter().dump_json(record)
 
 

@@ -1,4 +1,4 @@
-"""What every reader of the monitor may see: one frozen picture, and its JSON is the API."""
+"""The monitor's state for its readers: a frozen `Snapshot`, whose JSON the HTTP API serves."""
 
 from __future__ import annotations
 
@@ -13,27 +13,24 @@ from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 
 Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
-"""By the worst firing severity: none or info, warning, error, critical.
-
-Of a run that has ended, the worst that fired when it did or since.
-"""
-
+"""From the worst severity among firing alerts: none or info, warning, error, critical. For a run
+that has ended, alerts count that fired at its end or later."""
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
-"""Confidence in a first cause: two independent sources confirm it."""
+"""Confidence in a first cause; `confirmed` takes two independent sources."""
 
 
 class View(BaseModel):
-    """Frozen, and serialised with non-finite numbers as strings."""
+    """A frozen part of a snapshot; its JSON has non-finite numbers as strings."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
 
 class Statistics(View):
-    """One quantity over the window of samples that is kept (`count` of them).
+    """One quantity of a run over the last `count` samples, which are kept in memory.
 
-    `mean`, `minimum` and `maximum` are over the finite values; None where there
-    is none. `nonfinite` counts NaN and infinities of the whole run.
+    `mean`, `minimum` and `maximum` are of the finite values; None if there are none.
+    `nonfinite` counts NaN and infinities of the whole run.
     """
 
     current: float
@@ -45,7 +42,7 @@ class Statistics(View):
 
 
 class VerdictView(View):
-    """What became of a run that takes no step, and what says so."""
+    """The verdict on a run without progress, and the observations that it rests on."""
 
     word: Literal["hung", "killed", "crashed", "finished", "silent"]
     reasons: tuple[str, ...]
@@ -55,7 +52,7 @@ class VerdictView(View):
 
 
 class RankView(View):
-    """One rank of a run: its last step, when it last logged, and its phase where it reports one."""
+    """One rank of a run: last step, time of its last record (Unix seconds), reported phase."""
 
     rank: int
     step: int | None
@@ -67,9 +64,9 @@ class RankView(View):
 class CurveView:
     """One quantity over a run, as columns of buckets in log order.
 
-    A bucket begins with sample `steps[i]`, logged at `times[i]` (Unix seconds) on line
-    `lines[i]`, byte `offsets[i]` of `files[origins[i]]`. `lows`, `highs` and `means` are of
-    its finite values (NaN where it has none); `nonfinite` counts its NaN and infinities.
+    The first sample of bucket `i` has step `steps[i]`, logged at `times[i]` (Unix seconds) on
+    line `lines[i]`, byte `offsets[i]` of `files[origins[i]]`. `lows`, `highs` and `means` are
+    of the bucket's finite values (NaN if it has none); `nonfinite` counts its other values.
     """
 
     steps: Sequence[int]
@@ -84,12 +81,12 @@ class CurveView:
     files: tuple[str, ...]
 
     def position(self, index: int) -> Position:
-        """Where the first line of a bucket stands."""
+        """The position of a bucket's first line."""
         return Position(self.files[self.origins[index]], self.lines[index], self.offsets[index])
 
 
 class RunView(View):
-    """One run as it stands."""
+    """The present state of one run; times are Unix seconds, None if unknown."""
 
     name: str
     framework: str
@@ -119,13 +116,13 @@ class RunView(View):
 
     @property
     def also_called(self) -> str | None:
-        """The name that the run gives itself, where it is known by another."""
+        """The run's name in its own log, if it differs from `name`; otherwise None."""
         called = self.settings.get("run")
         return called if called and called != self.name else None
 
     @property
     def headline(self) -> str:
-        """The health in a word for people: what crashed or was killed is never HEALTHY to them."""
+        """The health to show to people; a crashed or killed run shows that instead of HEALTHY."""
         unwell = self.state in ("crashed", "killed")
         return self.state.upper() if unwell and self.health == "HEALTHY" else self.health
 
@@ -144,16 +141,17 @@ class AlertView(View):
 
     @property
     def key(self) -> str:
-        """As `Transition.key`."""
+        """The identity of the alert instance, equal to `Transition.key`."""
         return alert_key(self.name, self.labels)
 
 
 class RootView(View):
     """The first cause of an incident. `rank` is None where no rank is named.
 
-    `tier` is how it is known: `external`, `hardware`, `local` (a process's own failure),
-    `named` (others name the rank), `network`, `silence` or `unattributed`. `ranks` are all
-    that share it, as `0-36,38-63`. `at` is when it began (Unix seconds).
+    `tier` is the kind of evidence: `external` (scheduler or person), `hardware`, `local` (a
+    process's own error), `named` (other ranks name the rank), `network`, `silence` or
+    `unattributed`. `ranks` are all ranks with this cause, such as `0-36,38-63`. `at` is when
+    it began (Unix seconds). `why` has the reasons for choosing this cause.
     """
 
     tier: str
@@ -171,7 +169,10 @@ class RootView(View):
 
 
 class CollectiveView(View):
-    """The collective that ranks waited for; `missing` did not join it as far as is known."""
+    """The collective operation that an incident's ranks waited in.
+
+    As text (`0-36,38-63`): ranks `waiting` in it, and those `missing` according to the log.
+    """
 
     op: str
     seq: int
@@ -183,7 +184,7 @@ class CollectiveView(View):
 
 
 class SymptomView(View):
-    """Events of an incident that say the same: `message` and `position` are of the first."""
+    """The events of an incident that are alike; `message` and `position` are of the first."""
 
     kind: str
     role: str
@@ -194,7 +195,10 @@ class SymptomView(View):
 
 
 class ClaimView(View):
-    """The rank that torchelastic calls the root cause, and why that is believed or not."""
+    """The rank that torchelastic calls the root cause, checked against our `RootView`.
+
+    `agrees` is None if the evidence does not decide; `reason` explains it.
+    """
 
     rank: int
     exitcode: int | None
@@ -205,7 +209,7 @@ class ClaimView(View):
 
 
 class ExcerptView(View):
-    """A log line with the first cause, or with its first consequence."""
+    """A log line that shows the first cause, or its first consequence."""
 
     rank: int | None
     text: str
@@ -213,7 +217,7 @@ class ExcerptView(View):
 
 
 class IncidentView(View):
-    """One failure of one run: what came first, and what only followed, counted.
+    """One failure of one run: its first cause, and the symptoms that followed, counted.
 
     `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`.
     """
@@ -239,7 +243,7 @@ class IncidentView(View):
 
 
 class MonitorView(View):
-    """The monitor's own figures; counts since its start."""
+    """The monitor's figures on itself, counted since its start."""
 
     lines: int
     bytes: int
@@ -251,16 +255,16 @@ class MonitorView(View):
 
     @classmethod
     def fresh(cls) -> Self:
-        """Before anything was counted."""
+        """All counts at zero."""
         counts = dict.fromkeys(("lines", "bytes", "parse_errors", "evaluations"), 0)
         return cls(**counts, evaluation_seconds=0.0, records={}, dropped={})
 
 
 class Snapshot(View):
-    """Everything, at one moment (`at`, Unix seconds). Self-contained: nothing reaches back.
+    """The whole state at one moment (`at`, Unix seconds), sharing nothing with the monitor.
 
-    `version` changes when anything did. `points` are what `/metrics` exports of
-    the runs and their alerts; `curves` are by run and quantity.
+    `version` changes with every change of the state. `points` are what `/metrics` exports for
+    runs and alerts; `curves` are by run and quantity.
     """
 
     version: int

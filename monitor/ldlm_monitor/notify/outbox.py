@@ -53,7 +53,7 @@ class Outbox:
         self._failures: dict[str, tuple[int, float]] = {}
         """By receiver: attempts that failed since the last success, and when the next is due."""
         self._database = Database(path, deliveries.SCHEMA + groups.SCHEMA)
-        self._database.run(deliveries.recover_in_flight)
+        self._database.load(deliveries.recover_in_flight)
 
     def close(self) -> None:
         """Release the file. Stop the couriers first."""

@@ -132,7 +132,7 @@ class Silences:
         self._lock = threading.Lock()
         # By id: the key of the acknowledged alert ("" for a silence), and the request. Other
         # threads read it without the lock, so each change builds a new dictionary.
-        self._kept: dict[str, tuple[str, Request]] = self._database.run(_read)
+        self._kept: dict[str, tuple[str, Request]] = self._database.load(_read)
 
     @property
     def any(self) -> bool:
@@ -260,6 +260,6 @@ def _read(db: sqlite3.Connection) -> dict[str, tuple[str, Request]]:
             key = fields.pop("ack")
             kind = Acknowledgement if key else Silence
             kept[number] = key, kind.model_validate_json(json.dumps(fields))
-        except (ValidationError, ValueError, KeyError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
     return kept

@@ -1,8 +1,9 @@
 """Parses the bytes of logs into typed records.
 
-`Parser` turns chunks into samples, events and heartbeats. It has `READERS` of whole files,
-and reads other text by the definitions of `packaged_formats`. `clock_marks` is a light first
-pass over a finished file; `frame_times` and `METRIC_TIME` give the times of trackers' files.
+`Parser` turns chunks into samples, events and heartbeats. Files of a known structure have
+readers (listed in `READERS`); other files are text, parsed by the definitions of
+`packaged_formats`. `clock_marks` finds the steps and clocks of a finished file in a light first
+pass; `frame_times` and `METRIC_TIME` give the times in files of experiment trackers.
 """
 
 from ldlm_monitor.parse.definitions import load as load_formats

@@ -2,8 +2,8 @@
 
 The form is that of tqdm's `format_meter`: `{desc}: {percent}%|{bar}| {n}/{total}
 [{elapsed}<{remaining}, {rate}{, postfix}]`, cut at `ncols` columns. The cut can be inside a
-number and other output can follow it directly, so an item of the postfix counts only if the
-bar itself ends it with `,` or `]`.
+number, and other output can follow it directly, so an item of the postfix is read only if a
+`,` or `]` of the bar ends it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ _METER = compile_pattern(
     r"(?:\d{1,3}%(?:\|[^|\r\n]*\|)? *(?P<count>\d{1,18}/\d{1,18})|(?P<open>\d{1,18})it) "
     r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?) ?(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
 )
-_AMOUNT = "0123456789.? "
+_AMOUNT = "0123456789.? "  # characters of a rate before its unit; `?it/s` is an unknown rate
 _STEP_UNITS = frozenset(("it", "ba", "batch", "batches", "step", "steps", "iter"))
+"""Units of bars that count iterations: tqdm's `it`, Composer's `ba`, and words for the same."""
 _MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 digits
-_MAX_PERCENT = 3
-_MAX_DESCRIPTION = 160  # as in the pattern
+_MAX_PERCENT = 3  # digits of 100, as in `_METER`
+_MAX_DESCRIPTION = 160  # bytes, as in `_METER`: a choice, about a terminal's width
 _MAX_ITEMS = 32
-"""Items of a postfix that are read; a bar is one line of a terminal."""
+"""Items of a postfix that are read: a choice, more than fit on one line of a terminal."""
 _MAX_ITEM = 128
-"""Bytes of a key and its value; keys are at most half as long."""
+"""Bytes of a key and its value: a choice for the same reason; keys are at most half as long."""
 
 
 class Meter(NamedTuple):
-    """A bar up to its postfix, which begins at `end`.
+    """A bar up to its postfix, which begins at index `end`.
 
-    `total` is None for a bar without one. `counts_steps`: its rate, if it has any, is of
-    iterations, and not of files, bytes or examples; `speed` is that rate per second.
+    `total` is None for a bar without total. `counts_steps`: the bar counts iterations, and
+    not files, bytes or examples; `speed` is then its rate in iterations per second, if printed.
     """
 
     description: bytes
@@ -47,9 +48,9 @@ class Meter(NamedTuple):
 
 
 def split_meter(text: bytes, start: int) -> Meter | None:
-    """Read the common form, with a rate in `it/s` or `s/it`, by splitting at delimiters.
+    """Read a bar of the common form, with a rate in `it/s` or `s/it`, by splitting it.
 
-    None if `match_meter` has to decide; otherwise both give the same result.
+    A fast path with the results of `match_meter`; None for other forms, which that one reads.
     """
     head, _, rest = text[start:].partition(b"%|")
     described, _, percent = head.rpartition(b" ")
@@ -82,14 +83,14 @@ def split_meter(text: bytes, start: int) -> Meter | None:
 
 
 def match_meter(text: bytes, start: int) -> Meter | None:
-    """Like `split_meter`, but by the pattern, for a bar of any form."""
+    """Read a bar of any form with the pattern `_METER`; None if no bar begins at `start`."""
     match = _METER.match(text, start)
     if match is None:
         return None
     described, colon, count, unbounded, rate = match.groups()
     description = (described or b"").strip(b": ")
     if colon and not description:
-        return None  # the end of a description that was cut
+        return None  # `: ` without text: a bar whose description began in an earlier write
     step, _, total = (count or unbounded or b"").partition(b"/")
     spelled = (rate or b"").decode()
     unit = spelled.lstrip(_AMOUNT)
@@ -111,14 +112,15 @@ def match_meter(text: bytes, start: int) -> Meter | None:
 def read_items(
     text: bytes, at: int, read: Callable[[bytes], ItemT | None]
 ) -> tuple[list[ItemT], int]:
-    """The items ` key=value` from `at` on that the bar ends, and where they end.
+    """The complete ` key=value` items of a bar's postfix, and the index after the last.
 
-    Items are separated by `,`. One that `read` does not accept is not the bar's.
+    The postfix begins at `at`; `,` separates items. `read` parses an item; the first item for
+    which it returns None is output of another writer, and ends the postfix.
     """
     inside, closing, _ = text[at:].partition(b"]")
     pieces = inside.split(b",", _MAX_ITEMS + 1)
     if not closing:
-        pieces.pop()  # it may be cut
+        pieces.pop()  # without `]`, the last item may be cut
     items: list[ItemT] = []
     if not pieces or pieces[0]:
         return items, at + (not inside and len(closing))

@@ -1,7 +1,7 @@
-"""tqdm's progress bars: what each counts, and the records that the bars of one file give.
+"""tqdm's progress bars: what each bar counts, and the records made of a file's bars.
 
-tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar
-counts only if a definition matches its description, if it has no description and counts
+tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar is
+read only if a definition matches its description, if it has no description and counts
 iterations, or if it has a loss.
 """
 
@@ -20,24 +20,23 @@ from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.line_rules import Numbers, read_number, whole
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, quantity
-from ldlm_monitor.parse.vocabulary import canonical
+from ldlm_monitor.parse.vocabulary import measure
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
-"""Every bar contains one of these; the second is a notebook's form, without the bar itself,
-the third that of a bar without total."""
+"""Every bar contains a match of one of these: `50%|` of the usual form, `50% 5/10` of a notebook,
+which prints no bar, `5it [` of a bar without total."""
 
 _MAX_CACHED = 1024
-"""Descriptions and items that are cached; a run has some dozens that stay the same."""
-_UNKNOWN = NumberSpec(name="")
+"""Descriptions and items that are cached: a choice, many times the dozens that a run repeats."""
+_UNKNOWN = NumberSpec(name="")  # of a key that the definition does not list
 
 
 @dataclass(slots=True)
 class BarReading:
     """The values of one bar. `end` is the index after its last complete part.
 
-    `phase`: what the bar counts, as its definition names it. With `epoch`, the bar's end is an
-    epoch's, not the training's.
-    `home`: the format whose definition matched it.
+    `phase` is that of the bar's definition (`definitions.Bar`): `epoch` means that the end of
+    the bar ends an epoch and not the training. `home` is the format whose definition matched.
     """
 
     phase: str
@@ -50,9 +49,9 @@ class BarReading:
 
 
 class BarRule:
-    """The definition of bars with one description.
+    """A compiled definition: bars with one description.
 
-    `names`: the only keys of the postfix that are read; None: all, by the vocabulary.
+    `names`: the keys of the postfix that are read; None: all keys, by the vocabulary.
     """
 
     def __init__(self, spec: Bar, home: str) -> None:
@@ -62,11 +61,11 @@ class BarRule:
         self.names: dict[bytes, NumberSpec] | None = None
         if spec.postfix is not None:
             self.names = {key.encode(): name for key, name in spec.postfix.items()}
-        # Most items are the same as in the bar before.
+        # Cached, as most items are equal to those of the bar before.
         self.item = lru_cache(maxsize=_MAX_CACHED)(self._read_item)
 
     def describe(self, description: bytes, numbers: Numbers) -> None:
-        """Add the numbers in the description; remove those that the definition leaves out."""
+        """Add the numbers in the description; remove the values that the definition skips."""
         match = self.pattern.match(description)
         named = self.pattern.named(match) if match and self.pattern.groups else {}
         if "step" in named:
@@ -81,7 +80,6 @@ class BarRule:
             numbers.values.pop(key, None)
 
     def _read_item(self, piece: bytes) -> tuple[str, float | None] | None:
-        """The canonical name and value of an item of the postfix; None for other text."""
         item = read_item(piece)
         if item is None:
             return None
@@ -99,9 +97,9 @@ class Bars:
         self.rule_of = lru_cache(maxsize=_MAX_CACHED)(self._rule_of)
 
     def alone(self, raw: bytes) -> BarReading | None:
-        """The bar that is a whole record; None if the record must be read like any other.
+        """The bar of a record that has nothing else: a fast path for most records of a log.
 
-        Only a bar with known keys, and without any prefix or control character.
+        None (read the record like any other) for unknown keys, a prefix, control characters.
         """
         meter = None if b"\x1b" in raw or b"\x08" in raw else split_meter(raw, 0)
         if meter is None:
@@ -110,10 +108,10 @@ class Bars:
         return _known(rule, meter, raw) if rule is not None and bare else None
 
     def read(self, text: bytes, start: int, file: BarRecords, *, closed: bool) -> BarReading | None:
-        """The bar that begins at `start`; None if there is none, or it is not the training's.
+        """The bar that begins at `start`; None without a bar, or if the bar is not of a training.
 
-        Without the record's terminator (`closed` false), a bar must be complete unless its
-        keys are known: the rest of its postfix may contain the step, or decide what it counts.
+        In a record without terminator (`closed` false), a bar whose keys are not known must
+        have its `]`: the rest of its postfix may have the step, or a loss that makes it count.
         """
         meter = split_meter(text, start) or match_meter(text, start)
         if meter is None:
@@ -139,14 +137,14 @@ class Bars:
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
-        """The definition of a description, and whether no prefix can be before it."""
+        """A description's definition, and whether `alone` may read the bar: it is no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
         return rule, known and not can_be_peeled(description + b": ")
 
 
 def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
-    """A bar whose definition has the keys; it may be cut."""
+    """A bar whose definition lists the keys; the bar may be cut."""
     phase = rule.spec.phase
     items, end = read_items(text, meter.end, rule.item)
     epoch: float | None = None
@@ -163,12 +161,11 @@ def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
 def _reading(
     rule: BarRule | None, phase: str, meter: Meter, numbers: Numbers, end: int
 ) -> BarReading:
-    """A bar whose postfix and description are read."""
     if phase == "eval" and "loss" in numbers.values:
         numbers.values.setdefault("eval_loss", numbers.values.pop("loss"))
     _measure(numbers.values, meter, phase)
     step = meter.step if phase != "epoch" or numbers.step is None else numbers.step
-    # A bar with an epoch ends when the epoch ends.
+    # The end of a bar that shows an epoch is the end of that epoch, not of the run.
     ends_run = numbers.epoch is None and bool(
         meter.description or {"loss", "eval_loss"} & numbers.values.keys()
     )
@@ -182,8 +179,8 @@ def _reading(
 def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: int) -> None:
     """Add a postfix by the vocabulary; `counted` is the bar's count.
 
-    NeMo rounds the step (`3.2e+4`), and prints the exact loss beside Lightning's mean of the
-    last ones, which is NaN under manual optimization.
+    NeMo prints the step rounded (`3.2e+4`: within 1 %, so the bar's count is exact instead),
+    and the exact loss beside Lightning's running mean, which is NaN under manual optimization.
     """
     exact: float | None = None
     for key, text in items:
@@ -198,9 +195,8 @@ def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: 
 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
-    """Add the fields of a description with a training loss; an evaluation has no steps."""
     fields = read_fields(described)
-    if any(canonical(key) == "loss" for key, _ in fields):
+    if any(measure(key).name == "loss" for key, _ in fields):
         for key, value in fields:
             numbers.add(key, value)
 
@@ -220,7 +216,7 @@ def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:
 
 
 class BarRecords:
-    """The records of one file's bars. Keeps their phase, and the bar of a peek."""
+    """Makes the records of one file's bars; keeps the phase, and the last sample of a peek."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -231,9 +227,9 @@ class BarRecords:
         self._peeked: tuple[int, str] = (-1, "")
 
     def unnamed_phase(self, total: int) -> Literal["train", "eval"]:
-        """The phase of a bar without description, with so many iterations.
+        """The phase of a bar without description that has `total` iterations.
 
-        transformers draws two: the training's, and the shorter one of an evaluation.
+        transformers draws two such bars: the training's, and a shorter one for an evaluation.
         """
         if total < self._total:
             return "eval"
@@ -241,7 +237,7 @@ class BarRecords:
         return "train"
 
     def records(self, bar: BarReading, place: RecordPlace, text: bytes) -> list[Record]:
-        """The lifecycle events and the sample of a bar that `text` begins with."""
+        """The lifecycle events and the sample of a bar, which is at the start of `text`."""
         found: list[Record] = []
         for kind in self._changes(bar):
             total: dict[str, FieldValue] = {"total": bar.total} if bar.total else {}
@@ -254,7 +250,7 @@ class BarRecords:
         return found
 
     def peek(self, bar: BarReading, place: RecordPlace) -> list[Record]:
-        """The sample of a bar whose record is unfinished, unless it was returned before."""
+        """The sample of a bar in an unfinished record, unless an equal one was just returned."""
         sample = _sample(bar, place)
         shown = (place.offset, repr(sample))
         if sample is None or shown == self._peeked:
@@ -263,7 +259,6 @@ class BarRecords:
         return [sample]
 
     def _changes(self, bar: BarReading) -> list[str]:
-        """The lifecycle kinds that begin or end with this bar."""
         before, self._phase = self._phase, bar.phase
         last, self._step = self._step, bar.step
         done = bar.total is not None and bar.step >= bar.total

@@ -1,14 +1,14 @@
 """Records of several lines: one mechanism that opens, continues and closes them.
 
 A kind of block is a subclass of `Block`. It declares the forms of its lines (`LineForm`: a
-pattern, and what to do with a line that matches), and `records`, which builds the result.
-What opens it is the `assemble` of an event definition, or the `continued` of a sample
-definition. A form's handler sets `done` to close the block; time and other writers' lines
-close it too.
+pattern, and a handler of matching lines), and `records`, which builds the result. A definition
+of an event opens a block by its `assemble`, one of a sample by its `continued`. A block is
+closed by a handler that sets `done`, by `BLOCK_SECONDS` without a line, or by too many lines
+of other writers.
 
 Blocks are kept per file and per stream (the chain of rank prefixes), so that interleaved
-output of several ranks is separated. Where two ranks write without a prefix, a row goes to
-the oldest block that still lacks it.
+output of several ranks is separated. If two ranks write without a prefix, a row goes to the
+oldest block that has not got this row yet.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record
+    from ldlm_monitor.parse.text_lines import OnFault
 
 RuleT = TypeVar("RuleT", EventRule, LineRule)
 
 BLOCK_SECONDS = 2.0
-"""A block that got no line for so long is complete: a process writes a traceback or a table
+"""A block without a new line for so long is complete: a process writes a traceback or a table
 at once, and a longer wait would delay its alert."""
 MAX_OPEN = 64
-"""Open blocks per file; bounds the work per line where many ranks fail at once."""
+"""Open blocks per file: a choice, 64 ranks that fail at once; each costs time on every line."""
 MAX_FOREIGN_LINES = 200
-"""Lines of other writers after which a block is complete: some 60 lines per traceback of
-three interleaved ranks."""
+"""Lines of other writers in a row after which a block is complete: three tracebacks of 60 lines."""
 MAX_ROWS = 512
-"""Lines of one sample; bounds the memory of a block whose end is missing."""
+"""Lines of one sample: a choice that bounds the memory of a block whose end is missing."""
 
-BLANK = compile_pattern(r"[\s\x0b]*$")
+BLANK = compile_pattern(r"[\s\x0b]*$")  # RE2's `\s` lacks the vertical tab
 
 
 @dataclass(frozen=True, slots=True)
 class BlockOpening(Generic[RuleT]):
     """The line that opens a block.
 
-    `now` is when it was read. An event's opening has the groups that its `rule` found, the
-    rules of `exceptions`, and whether Python `ignored` the exception.
+    `now` is when the line was read (Unix seconds). For an event, `named` are the groups that
+    `rule` found. For a traceback, `exceptions` are the rules that its exception is matched
+    with, and `ignored` is whether Python printed the exception but ignored it.
     """
 
     place: RecordPlace
@@ -69,19 +70,19 @@ class BlockLine:
     closed: bool
 
     def named(self) -> dict[str, bytes]:
-        """The named groups."""
+        """The named groups of the match."""
         return self.pattern.named(self.found)
 
     def certain(self) -> dict[str, bytes]:
-        """The named groups that cannot be cut short by a missing end of the line."""
+        """The named groups without one that the missing end of the line may have cut."""
         return self.pattern.named(self.found, certain(self.text, closed=self.closed))
 
 
 class LineForm(NamedTuple):
-    """Lines that can belong to a block.
+    """A form of lines that can belong to a block.
 
-    `read` handles a matching line and returns whether it belongs to the block. Unless
-    `whole`, the text after the match is another writer's.
+    `read` handles a matching line and returns whether the line belongs to the block. If
+    `whole` is false, the text after the match is another writer's.
     """
 
     pattern: Pattern
@@ -92,9 +93,10 @@ class LineForm(NamedTuple):
 class Block(Generic[RuleT]):
     """An open block. `done`: it takes no more lines. `forms` are tried in their order.
 
-    `claims_indented`: the kind takes any indented line, and so comes after the kinds that
-    recognise their lines. `touched` is when it got its last line, `foreign` counts other
-    lines since; after `max_foreign` of them, the block is complete.
+    `claims_indented`: this kind of block takes any indented line, so a line is offered first
+    to the kinds that recognise their lines. `touched` is when the block got its last line
+    (Unix seconds), `foreign` counts other lines since; the block is complete after more than
+    `max_foreign` of them.
     """
 
     forms: Sequence[LineForm] = ()
@@ -125,7 +127,7 @@ class Block(Generic[RuleT]):
         return None
 
     def refuse(self, text: bytes) -> None:
-        """Handle a line that has none of the forms."""
+        """Handle a line that matches none of the forms."""
 
     def records(self) -> list[Record]:
         """The records of the complete block."""
@@ -135,8 +137,9 @@ class Block(Generic[RuleT]):
 class Blocks:
     """The open blocks of one file, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_fault: OnFault) -> None:
         self._open: list[Block[Any]] = []
+        self._on_fault = on_fault
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -144,15 +147,16 @@ class Blocks:
     def open(self, block: Block[Any]) -> list[Record]:
         """Add a block; returns the records of the oldest one if there are too many."""
         self._open.append(block)
-        return self._open.pop(0).records() if len(self._open) > MAX_OPEN else []
+        return self._close(self._open[:1]) if len(self._open) > MAX_OPEN else []
 
     def offer(
         self, text: bytes, stream: bytes, now: float, *, logged: bool, closed: bool
     ) -> tuple[int | None, list[Record]]:
-        """Pass a line to the block it belongs to.
+        """Pass a line to the block that it belongs to.
 
-        Returns how many of its bytes belong there, and the records of completed blocks.
-        None: it belongs to no block. Fewer than its length: the rest is another writer's.
+        Returns how many bytes of the line belong to that block (None: no block takes the
+        line; fewer than its length: the rest is another writer's), and the records of the
+        blocks that are complete now.
         """
         taken: int | None = None
         for block in self._by_priority(text):
@@ -177,7 +181,7 @@ class Blocks:
         return self._close(list(self._open))
 
     def oldest_touch(self) -> float | None:
-        """When the block that expires next got its last line."""
+        """When the block that expires next got its last line; None if no block is open."""
         return min((block.touched for block in self._open), default=None)
 
     def _by_priority(self, text: bytes) -> list[Block[Any]]:
@@ -191,20 +195,27 @@ class Blocks:
         records: list[Record] = []
         for block in blocks:
             self._open.remove(block)
-            records.extend(block.records())
+            try:
+                records.extend(block.records())
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one block
+                self._on_fault(block.place.position, fault)
         return records
+
+    def drop(self) -> None:
+        """Forget the open blocks."""
+        self._open.clear()
 
 
 def _may_take(block: Block[Any], stream: bytes) -> bool:
     """Whether a line of `stream` can belong to the block.
 
-    torch's C++ logger puts `[rankN]:` before the first line of a message only.
+    Its prefixes may be fewer: torch's C++ logger puts `[rankN]:` before the first line only.
     """
     return block.stream == stream or (not block.claims_indented and block.stream.startswith(stream))
 
 
 class EventRows(Block[EventRule]):
-    """An event's head line, and rows that add fields to it, each once."""
+    """An event's first line, and the definition's `rows`, each of which adds fields once."""
 
     def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
@@ -233,13 +244,13 @@ class EventRows(Block[EventRule]):
         return True
 
     def records(self) -> list[Record]:
-        """The event of the head line, with the fields of all rows."""
+        """The event of the first line, with the fields of all rows."""
         fields = self.rule.fields(self._named)
         return self.rule.records(self.place, text_of(self.opening.text), fields)
 
 
 class SampleRows(Block[LineRule]):
-    """Numbers over several consecutive lines, which make one sample."""
+    """Consecutive lines whose numbers make one sample."""
 
     def __init__(self, opening: BlockOpening[LineRule]) -> None:
         super().__init__(opening)

@@ -1,14 +1,13 @@
 """Reads files of JSON lines: consecutive rows with the same keys as columns.
 
-Read one by one, a row costs 3 us, most of it for creating objects. Consecutive rows with
-the same keys are decoded by a msgspec struct made for these keys, and become one
-`SampleBlock`, for a third of that. Only flat rows of finite numbers are read so; the
-struct rejects the others (a bare NaN, a nested object, another key or type), and they are
-read one by one.
+Reading a single row costs 3 us, mostly for creating objects. Consecutive rows with the same
+keys are decoded by a msgspec struct made for these keys, and become one `SampleBlock`, for a
+third of that. The struct accepts only flat rows of finite numbers; other rows (with a bare
+NaN, a nested object, another key or type) are read one by one.
 
 A key that only some rows have (such as a value that is printed every 100 steps) would cut
-the blocks. Once it occurred in two rows, the struct has it as optional, and its values are
-the block's `sparse` ones.
+the blocks. After two rows had the key, the struct has it as optional, and its values are in
+`SampleBlock.sparse`.
 """
 
 from __future__ import annotations
@@ -18,27 +17,23 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, compress, count, islice, pairwise, repeat
 from operator import ge, gt, is_not
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ldlm_monitor.model.records import SampleBlock
+from ldlm_monitor.model.records import SampleBlock, as_count
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
-from ldlm_monitor.parse.vocabulary import is_known, measure
-
-if TYPE_CHECKING:
-    pass
+from ldlm_monitor.parse.vocabulary import MAX_KEY, is_known, measure
 
 ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
 Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
-"""A row's keys in their order, each with what kind of value it has."""
+"""A row's keys in their order, each with the kind of its value."""
 
 MAX_KEYS = 256
-"""Wider rows are read one by one: for keys in another order, msgspec
-searches the fields of the struct linearly."""
+"""Keys of a row: a choice. Wider rows are read one by one, as msgspec searches fields linearly."""
 MAX_OPTIONAL = 16
-"""Keys that only some rows have; each costs time in every row."""
+"""Keys that only some rows have: a choice, as each costs time in every row."""
 _FIELD_TYPES: dict[ValueKind, Any] = {
     "number": float,
     "str": str,
@@ -48,15 +43,15 @@ _FIELD_TYPES: dict[ValueKind, Any] = {
 }
 _KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
 _KINDS[type(None)] = "none"
-_ONE_BY_ONE = "the rows must be read one by one"
+_ONE_BY_ONE = "the rows must be read one by one"  # of an error that `shape_of` catches
 _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
-"""Keys whose value decides how the row is read; they cannot be optional."""
+"""Keys that place a row (step, time, rank) or give its type: every row needs them or none."""
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Values that the run's progress needs at their row; `sparse` values come later."""
+"""Values that a run reads in the order of rows; `sparse` values are read after a whole block."""
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
-    """The signature of a row; None if it is nested, very wide, or not a metric row."""
+    """The signature of a row; None if the row is nested, too wide, or not of metrics."""
     if not 0 < len(row) <= MAX_KEYS:
         return None
     try:
@@ -70,7 +65,7 @@ def signature(row: dict[str, Any]) -> Signature | None:
     return tuple(signed)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # a choice: all signatures of the files that one monitor follows
 def shape_of(signed: Signature, optional: Signature = ()) -> RowShape | None:
     """The reader of rows of a signature; None if they must be read one by one."""
     try:
@@ -82,8 +77,8 @@ def shape_of(signed: Signature, optional: Signature = ()) -> RowShape | None:
 class RowShape:
     """Reads rows of one signature, with any of the `optional` keys.
 
-    Raises `ValueError` for a signature without a step, or whose rows must be read one by
-    one: two keys of one name, a time or a number as text.
+    Raises `ValueError` for a signature without a step, and for rows that must be read one by
+    one: with two keys of one canonical name, or with a time or a number as text.
     """
 
     def __init__(self, signed: Signature, optional: Signature = ()) -> None:
@@ -105,7 +100,7 @@ class RowShape:
         self._decode = _decoder(signed, optional).decode
 
     def with_more(self, signed: Signature) -> RowShape | None:
-        """A reader of these rows and of `signed`, whose keys include these; None if impossible."""
+        """A reader for rows of both signatures; None unless `signed` has all keys of this one."""
         others = dict(signed)
         if any(others.pop(key, None) != kind for key, kind in self.signature):
             return None
@@ -125,16 +120,16 @@ class RowShape:
     def blocks(
         self, rows: list[msgspec.Struct], place: RecordPlace, offsets: list[int]
     ) -> list[SampleBlock] | None:
-        """Decoded rows from `place` on as blocks; None if they must be read one by one."""
+        """Blocks of decoded rows, the first at `place`; None if rows must be read one by one."""
         width = len(self.signature) + len(self.optional)
         flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
         steps = _whole(flat[self._step :: width])
         rank, times = place.rank, None
         if self._rank is not None:
-            ranks = _whole(flat[self._rank :: width])
-            if ranks is None or min(ranks) != max(ranks):
+            ranks = flat[self._rank :: width]
+            rank = as_count(ranks[0])
+            if rank is None or min(ranks) != max(ranks):
                 return None
-            rank = ranks[0]
         if self._time is not None:
             column = flat[self._time :: width]
             known = min(column) >= EARLIEST and max(column) <= LATEST
@@ -171,11 +166,13 @@ class RowShape:
             values=values,
             sparse=sparse,
         )
-        return _rising(whole)
+        rising = _rising(whole)
+        ends = [step for block in rising for step in (block.steps[0], block.steps[-1])]
+        return None if None in map(as_count, ends) else rising
 
 
 def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
-    """The index of the one key of `keys` that the signature has, if it is a number."""
+    """The index of the signature's only key among `keys`; None if it has none with a number."""
     found = [(index, kind) for index, (key, kind) in enumerate(signed) if key in keys]
     if len(found) > 1 or any(kind == "str" for _, kind in found):
         raise ValueError(_ONE_BY_ONE)
@@ -183,10 +180,9 @@ def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
 
 
 def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, str]]:
-    """The canonical name of every column of values."""
     names: dict[str, int] = {}
     for index, (key, kind) in enumerate(signed):
-        meant = measure(key[:128])
+        meant = measure(key[:MAX_KEY])
         name = meant.name
         if name in names or meant.factor != 1 or (kind == "str" and is_known(name)):
             raise ValueError(_ONE_BY_ONE)

@@ -26,21 +26,20 @@ if TYPE_CHECKING:
     from ldlm_monitor.parse.parser import Parser
 
 KEPT_SAMPLES = 3
-"""Samples of each format that are kept to be shown: the form repeats after a few."""
+"""Samples kept of each format, to show them: a choice, enough to see the form."""
 _RECENT = 1024
-"""Recognised lines that are kept: the record of a block comes after its last line, which is
-at most 512 lines (`blocks.MAX_ROWS`) after its first."""
+"""Recognised lines kept between chunks: twice the `blocks.MAX_ROWS` that a record may come late."""
 
 
 @dataclass(slots=True)
 class Coverage:
     """Counts of one file.
 
-    `formats`: samples by format. `lines`: those with a `\\n`, and an unfinished last one.
-    `with_records`: the lines that belong to a record. `errors`: lines of a JSON-lines file
-    that are not objects, and damaged records of a binary file. `steps`: the least and the
-    greatest. `unknown`: lines that look like metrics and gave no record. `first`: each
-    format's first samples.
+    `formats`, `types` and `kinds`: samples by format, records by type, events by kind.
+    `lines`: complete lines, and an unfinished last one. `with_records`: the lines that belong
+    to a record. `errors`: lines of a JSON-lines file that are not objects, and damaged records
+    of a binary file. `steps`: the least and the greatest. `unknown`: lines that look like
+    metrics but gave no record. `first`: each format's first samples.
     """
 
     path: str
@@ -86,7 +85,7 @@ class CoverageReader:
         del self._matches[:-_RECENT]
 
     def finish(self) -> Coverage:
-        """The file ended; returns its counts."""
+        """End the file; returns its counts."""
         self._count(self._parser.finish(self.found.path))
         self._parser.text.on_match = None
         self.found.with_records = len(self._places)
@@ -114,33 +113,29 @@ class CoverageReader:
                 found.steps = min(least, record.step), max(greatest, record.step)
 
     def _home(self, offset: int) -> str:
-        """The format of the sample at `offset`; samples of an event's fields have none."""
+        """The format of the sample at `offset`; none if an event's definition made the sample."""
         at = bisect_right(self._matches, offset, key=itemgetter(0)) - 1
         return (self._matches[at][1] if at >= 0 else "") or "event fields"
 
     def _examine_rest(self, chunk: Chunk) -> None:
         known = dict(self._matches)
-        for offset, line, raw in _lines(chunk):
-            home = known.get(offset)
+        lines = Lines(chunk)
+        while (line := lines.following()) is not None:
+            if not line.raw:
+                continue
+            home = known.get(line.offset)
             if home == "":
-                self._places.add(line)
-            elif home is None and line not in self._places:
-                self.found.unknown.add(raw, line)
+                self._places.add(line.number)
+            elif home is None and line.number not in self._places:
+                self.found.unknown.add(line.raw, line.number)
 
 
-def _lines(chunk: Chunk) -> Iterator[tuple[int, int, bytes]]:
-    lines = Lines(chunk)
-    while (line := lines.following()) is not None:
-        if line.raw:
-            yield line.offset, line.number, line.raw
-
-
-_EVENT_FACTS = ("severity", "rank", "time", "message")
+_EVENT_FACTS = ("severity", "rank", "time", "message")  # attributes that an example can expect
 
 
 @dataclass(slots=True)
 class Trial:
-    """How many examples and counter-examples were run; `failures` describes those not met."""
+    """Counts of the examples and counter-examples that were run, and a text for each failure."""
 
     examples: int = 0
     counter_examples: int = 0
@@ -148,12 +143,12 @@ class Trial:
 
 
 def try_examples(definitions: Definitions, parser: Parser) -> Trial:
-    """Run every example with a parser that has the definitions."""
+    """Run the examples of `definitions`, which `parser` must have loaded."""
     trial = Trial()
     number = 0
 
     def records(text: str) -> list[Record]:
-        """Those of a text that is a file of its own."""
+        """Parse a text as a file of its own."""
         nonlocal number
         number += 1
         chunk = Chunk("example", (0, 0, number), 0, 1, text.encode() + b"\n", final=True)
@@ -178,7 +173,6 @@ def try_examples(definitions: Definitions, parser: Parser) -> Trial:
 
 
 def _entries(definitions: Definitions) -> Iterator[tuple[str, Any]]:
-    """The bars, lines and events, each with its title."""
     for group in ("bars", "lines", "events"):
         for number, entry in enumerate(getattr(definitions, group)):
             name = entry.kind if isinstance(entry, EventDefinition) else entry.name
@@ -186,7 +180,7 @@ def _entries(definitions: Definitions) -> Iterator[tuple[str, Any]]:
 
 
 def _unwanted(entry: Any, found: list[Record]) -> str:
-    """What a counter-example gave; empty if nothing."""
+    """What a counter-example gave although it must not; "" if nothing."""
     if not isinstance(entry, EventDefinition):
         samples = [_shown(numbers_of(record)) for record in found if isinstance(record, Sample)]
         return f"expected no numbers, got {samples[0]}" if samples else ""
@@ -231,7 +225,7 @@ def _wrong_event(rule: EventDefinition, expected: EventExample, found: list[Reco
 
 
 def _same(expected: Any, value: Any) -> bool:
-    """Whether two values are equal; numbers up to their last digits, NaN equals NaN."""
+    """Whether values are equal: NaN equals NaN; numbers within 1e-6, as factors of units round."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False
@@ -241,7 +235,7 @@ def _same(expected: Any, value: Any) -> bool:
 
 
 def numbers_of(sample: SampleExample | Sample) -> dict[str, float]:
-    """All that a sample has."""
+    """The values of a sample by name, with step, epoch and rank if it has them."""
     heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
     return {name: value for name, value in heads.items() if value is not None} | sample.values
 

@@ -1,7 +1,7 @@
 """Definition files: their YAML schema, and loading.
 
-A definition file has any of `bars`, `lines` and `events`. Each entry has a
-`trigger` (a Hyperscan expression that selects records), a `pattern` (re2, finds the
+A definition file has entries under `bars`, `lines` and `events`. An entry has a `trigger` (a
+Hyperscan expression that selects records; bars share one), a `pattern` (re2, finds the
 fields), a mapping to canonical names, and examples and counter-examples with the expected
 values, which are the tests of the entry.
 """
@@ -19,19 +19,24 @@ from ldlm_monitor.model.records import Scalar, Severity
 from ldlm_monitor.parse.patterns import NumberSpec
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
+"""What an event is in a failure: its possible cause, evidence for the cause, a consequence, the
+end of a process; `context` and `progress` are no part of a failure."""
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
+
+"""Of a field: `bytes` reads a size with a unit, `scalar` a number or a text, `exit_code` an integer
+(a negative one also sets the field `signal`)."""
 
 PACKAGED = Path(__file__).parent / "data"
 
 
 class DefinitionPart(BaseModel):
-    """Any part of a definition file; unknown keys are errors."""
+    """A part of a definition file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SampleExample(DefinitionPart):
-    """A record and the sample that it must give; `values` are complete."""
+    """A record and the sample that it must give, with exactly these `values`."""
 
     line: str
     step: int | None = None
@@ -43,10 +48,10 @@ class SampleExample(DefinitionPart):
 class Pairs(DefinitionPart):
     """Consecutive `key: value` items, the first at the group `start`.
 
-    `item` has the groups `key` and `value`. A value must be followed by one of the bytes
-    in `closed_by` (with a newline there, also by the end of the line), so that a cut value
-    is unknown. Keys are mapped by `names`, else by the shared vocabulary; those of `skip`
-    are left out.
+    The pattern `item` has the groups `key` and `value`. A value is read only if a byte of
+    `closed_by` follows it (the end of a line counts as a newline), because it may be cut
+    otherwise. Keys are mapped by `names`, else by the shared vocabulary; keys in `skip` are
+    ignored.
     """
 
     item: str
@@ -57,25 +62,22 @@ class Pairs(DefinitionPart):
 
 
 class Continued(DefinitionPart):
-    """A record of several lines: lines that match `pattern` continue the one before.
-
-    `until`, if set, matches the last one.
-    """
+    """A sample of several lines: further ones match `pattern`, and the last `until`, if set."""
 
     pattern: str
     until: str | None = None
 
 
 class SampleLine(DefinitionPart):
-    """A line that gives a sample: groups `step`, `epoch` and `rank`, and the mapped values.
+    """A line that gives a sample: `pattern` has the groups `step`, `epoch`, `rank`, and values.
 
-    `trigger`: `{{loss}}` stands for a loss with a number, which most such lines have;
-    `contains` is a text that the line also contains, checked before `pattern`. `anywhere`:
-    the match may begin after any logger's prefix. `free`: after the match, fields of any
-    form are read. `fallback`: only for lines that no other rule matches. `needs`: of each
-    list, one name (`loss*`: or one with this prefix) must have been read, `step` and
-    `epoch` included, or the line does not match. `lifecycle`: an event that the line also
-    gives. `experimental`: no real log has confirmed this line, though others of its format.
+    `trigger`: may contain `{{loss}}`, which stands for a loss with a number. `contains`: a
+    text of the line, checked before `pattern` as that is slower. `anywhere`: the match may
+    begin anywhere, not only after known prefixes. `free`: after the match, fields of any
+    form are read. `fallback`: the rule is for lines that no other rule matches. `needs`: of
+    each list, at least one name must have been read (`step`, `epoch` or a value; `loss*` is
+    any with this prefix), otherwise the line does not match. `lifecycle`: an event that the
+    line also gives. `experimental`: no real log has confirmed this line of the format.
     """
 
     name: str
@@ -112,10 +114,11 @@ class Bar(DefinitionPart):
     """A tqdm progress bar: `pattern` matches its whole description.
 
     The groups `step`, `epoch` and those in `values` are read from the description. `postfix`
-    has the keys of the postfix that are read; without it all are, by the shared vocabulary,
-    and a bar that is cut does not count. `train`: the bar counts the run's steps; `epoch`:
-    those of one epoch; `eval`: those of an evaluation; `skip`: batches that a resumed run
-    skips; `unnamed`: it has no description, and the file's other bars decide what it counts.
+    has the keys of the postfix that are read; without it all keys are read by the shared
+    vocabulary, but not from a bar that is cut. `skip` are values to drop. `phase` says what
+    the bar counts: the steps of the run (`train`), of one epoch (`epoch`) or of an evaluation
+    (`eval`), or the batches that a resumed run skips (`skip`); a bar without description
+    (`unnamed`) is of the training or an evaluation, by the file's bars before.
     """
 
     name: str
@@ -145,14 +148,14 @@ class EventExample(DefinitionPart):
 
 
 class EventShape(DefinitionPart):
-    """One wording of an event. Without `pattern`, the record's level decides."""
+    """One wording of an event. Without `pattern`, the event is recognised by `level`."""
 
     trigger: str
     pattern: str | None = None
 
 
 class AlsoEvent(DefinitionPart):
-    """A second event at the same place, with the fields named."""
+    """A second event of the same match, with the named fields of the first."""
 
     kind: str
     severity: Severity
@@ -161,7 +164,7 @@ class AlsoEvent(DefinitionPart):
 
 
 class FiniteEvent(DefinitionPart):
-    """What the event is instead if the number in `field` is finite."""
+    """Another kind, severity and role for the event if the number in `field` is finite."""
 
     field: str
     kind: str
@@ -170,21 +173,21 @@ class FiniteEvent(DefinitionPart):
 
 
 class BlockRow(DefinitionPart):
-    """A further line of a block; `after` must match the block's line before it."""
+    """A further line of a block; `after`, if set, must match the block's line before it."""
 
     pattern: str
     after: str | None = None
 
 
 class FieldSample(DefinitionPart):
-    """A sample made of an event's fields; `values` maps canonical names to fields."""
+    """A sample made from an event's fields; `values` maps canonical names to fields."""
 
     step: str
     values: dict[str, str]
 
 
 class Assignment(DefinitionPart):
-    """A field whose name is in the text; `names` maps it."""
+    """A field whose name and value are groups of the text; `names` maps the name."""
 
     name: str
     value: str
@@ -202,11 +205,11 @@ class ExceptionEvent(DefinitionPart):
 class EventDefinition(DefinitionPart):
     """An event kind: how to recognise it, its fields, severity and role.
 
-    `at`: where in the text after the prefixes the pattern may begin (text glued to a bar
-    is searched anywhere); `glued`: anywhere, and the text before it is another writer's.
-    `shell`: only in `set -x` traces. `exception`: a traceback whose exception matches is
-    of this kind. `level`: any record of this level that nothing else matched.
-    `assemble`: the kind of block that the event opens.
+    `at`: where the pattern may begin in the text after the prefixes: at its `start`,
+    `anywhere`, or anywhere with the text before it being another writer's (`glued`). Text
+    after a progress bar is searched anywhere in each case. `shell`: only in `set -x` traces.
+    `exception`: a traceback whose exception matches gets this kind. `level`: any record of
+    this level that nothing else matched. `assemble`: the kind of block that the event opens.
     """
 
     kind: str
@@ -243,10 +246,10 @@ class EventDefinition(DefinitionPart):
 
 
 class Definitions(DefinitionPart):
-    """One definition file. `benign` patterns suppress events that only have a level.
+    """One definition file. Patterns in `benign` suppress events that are recognised by level.
 
-    `priority`: files with a lower one are compiled first. `experimental`: written from the
-    trainer's source, without a log.
+    `priority`: the rules of the file with the lowest are tried first. `experimental`: the
+    definitions are made from the trainer's source code, not from a log.
     """
 
     format: str

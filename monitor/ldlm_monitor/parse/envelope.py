@@ -2,17 +2,17 @@
 
 Prefixes are removed from the left, repeatedly. `[rankN]:`, DeepSpeed's `[Rank N]`, Ray's
 `[rank=N]`, Horovod's `[N]<stderr>:` and Open MPI's `[job,N]<stderr>:` name a global rank,
-and so does the `[Rank N]` that a trainer itself prints. `[default3]:` is a local rank,
-srun's `3: ` can be a node, and the `[Rank N]` of torch's C++ log is local to a process
-group; these are not read as ranks. pdsh, Kubernetes, Ray and syslog name the node.
+and so does the `[Rank N]` that a trainer itself prints. Three others are not read as ranks:
+`[default3]:` is a local rank, srun's `3: ` can be a node, and the `[Rank N]` of torch's C++
+log is local to a process group. pdsh, Kubernetes, Ray and syslog name the node.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, TypeAlias
 
+from ldlm_monitor.parse.jsonl import unix_time
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern
 
 Level: TypeAlias = Literal["error", "warning", "info"]
@@ -22,9 +22,9 @@ Level: TypeAlias = Literal["error", "warning", "info"]
 class Envelope:
     """The prefixes of a record.
 
-    `start` is where the text begins. `stream` distinguishes the writers of one file.
-    `node` is the host or pod in the prefix. `time` is in Unix seconds, if the prefix has a
-    date, a time and a zone. `shell`: the record is a `set -x` trace.
+    `start` is the index of the text after the prefixes. `stream` has the prefixes that differ
+    between the writers of one file. `node` is the host or pod in a prefix. `time` (Unix seconds)
+    is set if a prefix has date, time and zone. `shell`: the record is a `set -x` trace.
     """
 
     start: int = 0
@@ -36,18 +36,22 @@ class Envelope:
     shell: bool = False
 
 
+# RANK, ROLE: torchrun (`[rank3]:`, `[default3]:`). GLOG: torch's C++ log (`E1022 10:15:00.1 ...]`).
+# HOROVOD, OPENMPI, SRUN, PDSH, RAY: launchers with labels per process. KUBECTL, STERN, COMPOSE:
+# viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG, DMESG_DECODED: dmesg
+# without and with `--decode`. STAMPED: Python's logging, and CRI (`<time> stdout F `).
 _STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_RANK = compile_pattern(r"\[rank(?P<rank>\d+)\]: ?")
+_RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")
 _ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")
 _GLOG_BRACKET = compile_pattern(
     r"\[(?P<level>[EWIF])(?:\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)?)? [^\]\s]+:\d+\] "
 )
 _DEEPSPEED = compile_pattern(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[(?P<level>[A-Z]+)\] \[[^\]\s]+\] "
-    r"(?:\[Rank (?P<rank>\d+)\] )?"
+    r"(?:\[Rank (?P<rank>\d{1,9})\] )?"
 )
 _BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)\] ")
-_HOROVOD = compile_pattern(r"\[(?P<rank>\d+)\]<(?:stdout|stderr)>: ?")
+_HOROVOD = compile_pattern(r"\[(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
 _OPENMPI = compile_pattern(r"\[\d+,(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
 _KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")
 _STERN = compile_pattern(
@@ -79,26 +83,28 @@ _GLOG = compile_pattern(
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
 )
 _RAY = compile_pattern(
-    r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
+    r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d{1,9})\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
 )
 _TRAINERS_OWN = compile_pattern(
     r"\[(?:Rank|RANK|rank)[:=]? ?(?P<rank>\d{1,9})\][ :]"
     r"|(?:Rank|RANK|rank)[ =]?(?P<bare>\d{1,9}): "
 )
-"""A trainer's own prefix is part of its text: the rank is read, nothing is removed."""
-_OPENS_OWN_RANK = (b"[", b"R", b"r")
+"""A trainer's own prefix is part of its text: the rank is read, but the prefix stays."""
+_OPENS_OWN_RANK = (b"[", b"R", b"r")  # first bytes of `_TRAINERS_OWN`: a cheap first test
 _NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
-"""NCCL's header names the host; it stays part of the text. Its numbers are not ranks."""
+"""NCCL's header names the host, and stays part of the text. Its numbers are PID, TID and device."""
 _NCCL_REACH = 200
-"""The header's length with a long host name and source path."""
+"""Index before which ` NCCL ` is searched: a choice; a long host name and source path fit."""
 _STREAM = compile_pattern(r"(?:stdout|stderr): ")
-"""From a launcher that collects its processes' output, as tests of Accelerate do."""
+"""The prefix of a launcher that collects its processes' output, as Accelerate's tests do."""
 _SHELL = compile_pattern(r"\++ ")
+# The first word of a line if it is a level, after names of loggers.
 _WORD = compile_pattern(
     r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
     r"|[\w.]+: \[(?P<bracket>ERROR|CRITICAL|FATAL|WARNING)\] )"
 )
 
+# The prefixes that can begin with a byte, in the order in which they are tried.
 _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
     ord("["): (
         _RANK,
@@ -122,9 +128,11 @@ _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
     **dict.fromkeys(b"EWI", (_GLOG,)),
     ord("F"): (_GLOG, _SYSLOG),
 }
+# Prefixes that differ between the writers of one file; the others have only times and levels.
 _NAMES_A_WRITER = frozenset(
     {_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE, _STREAM}
 )
+# Levels of loggers as three; an event's own severity comes from its definition.
 _LEVELS: dict[bytes, Level] = {
     b"E": "error",
     b"F": "error",
@@ -139,8 +147,8 @@ _LEVELS: dict[bytes, Level] = {
     b"DEBUG": "info",
 }
 _MAX_PREFIXES = 8
-"""Prefixes removed from one line; the longest real chain (kubectl, CRI, torchrun, rank, glog)
-has five. Bounds the time for a line that consists of prefixes."""
+"""Prefixes removed from one line: a choice that bounds the time for a line of prefixes only. The
+longest chain that is known (kubectl, CRI, torchrun, rank, glog) has five."""
 
 
 def peel(text: bytes, start: int = 0) -> Envelope:
@@ -161,19 +169,22 @@ def peel(text: bytes, start: int = 0) -> Envelope:
 
 
 def can_be_peeled(text: bytes) -> bool:
-    """Whether a text that begins like this could have a prefix; True if in doubt."""
+    """Whether a line that begins with `text` could have a prefix; True if in doubt."""
     first, second = text[:1], text[1:2]
     if first in b"EWIF" and (not second or second.isdigit()):
-        return True  # the letter of a glog prefix, and digits
+        return True  # a glog prefix: level and date, as in `E1022`
     if first.isupper():
-        return text[3:4] in b" "  # a month
+        return text[3:4] in b" "  # a syslog prefix: a month of three letters
     if first.islower():
         return b"-" in text or text.startswith(b"std") or _PDSH.match(text) is not None
     return first == b"+" or text[0] in _BY_FIRST_BYTE
 
 
 def level_of(text: bytes, envelope: Envelope) -> Level | None:
-    """A logger's level: from the prefix or the first word, never from words in the text."""
+    """A line's level, from its prefix or its first word, but not from later words.
+
+    A later `error` is often no level: `0 errors`, `error rate`.
+    """
     if envelope.level is not None:
         return envelope.level
     match = _WORD.match(text, envelope.start)
@@ -205,7 +216,7 @@ def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelop
     if "level" in named:
         envelope.level = _LEVELS.get(named["level"])
     if "stamp" in named and envelope.time is None:
-        envelope.time = _unix_time(named["stamp"].decode())
+        envelope.time = unix_time(named["stamp"].decode().replace(",", "."))
     if pattern in _NAMES_A_WRITER:
         envelope.stream += text[start:end].strip()
     envelope.start = end
@@ -219,12 +230,3 @@ def _own_rank(text: bytes, start: int) -> int | None:
         return None
     named = _TRAINERS_OWN.named(match)
     return int(named.get("rank") or named["bare"])
-
-
-def _unix_time(stamp: str) -> float | None:
-    """Unix seconds of a stamp with a zone; None without one."""
-    try:
-        moment = datetime.fromisoformat(stamp.replace(",", "."))
-    except ValueError:
-        return None
-    return moment.timestamp() if moment.tzinfo else None

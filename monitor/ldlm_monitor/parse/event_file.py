@@ -1,10 +1,10 @@
 """TensorBoard's event files: scalars with step and wall time, in one frame each.
 
-A frame contains an `Event` (tensorflow/core/util/event.proto): 1 wall_time, double; 2 step,
-varint; 5 summary, whose 1 is a value (summary.proto): 1 tag, 2 simple_value, float;
-8 tensor, 9 metadata. torch writes `simple_value`; TensorFlow 2 and JAX write a tensor
-without dimensions (tensor.proto). The wire format of these few fields is read here: the
-packages that read it install all of TensorFlow, TensorBoard or W&B.
+A frame contains an `Event` (tensorflow/core/util/event.proto) with the fields 1 wall_time
+(double), 2 step (varint) and 5 summary. Field 1 of a summary is a value (summary.proto) with
+1 tag, 2 simple_value (float), 8 tensor, 9 metadata. torch writes `simple_value`; TensorFlow 2
+and JAX write a tensor without dimensions (tensor.proto). The wire format of these few fields
+is decoded here, as packages that do it install all of TensorFlow, TensorBoard or W&B.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.frames import frames
+from ldlm_monitor.model.records import MAX_COUNT
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.line_rules import Numbers
 from ldlm_monitor.parse.text_lines import WholeFile
+from ldlm_monitor.parse.vocabulary import MAX_KEY
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import Record
 
 Field: TypeAlias = tuple[int, int | bytes]
-"""A field's number, and its varint, its 4 or 8 bytes, or its content."""
+"""A field's number, and its value: the number of a varint, otherwise the field's bytes."""
 
 _DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
-"""The errors of reading a damaged message."""
+"""The errors that reading a damaged message raises."""
 
 
 def fields_of(content: bytes) -> Iterator[Field]:
-    """The fields of a message (protobuf.dev/programming-guides/encoding). Raises `_DAMAGE`."""
+    """A protobuf message's fields (protobuf.dev/programming-guides/encoding); raises `_DAMAGE`."""
     at, end = 0, len(content)
     while at < end:
         key, at = varint(content, at)
@@ -54,7 +56,7 @@ def fields_of(content: bytes) -> Iterator[Field]:
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number with seven bits per byte, and where it ends."""
+    """The varint (seven bits per byte) at index `at`, and the index after it."""
     value = shift = 0
     while True:
         byte = content[at]
@@ -67,22 +69,21 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number is longer than 64 bits")
 
 
-MAX_TAG_BYTES = 128
-"""Bytes kept of a tag, as of the keys of other formats."""
 _CONTENT = {1: "<f", 2: "<d"}
-"""The `struct` format of a tensor's element, by its type: writers make scalars floats."""
+"""The `struct` format of `tensor_content` by `dtype`: DT_FLOAT and DT_DOUBLE of types.proto."""
 _LISTS = {5: "<f", 6: "<d"}
-"""`float_val` and `double_val` of a tensor."""
+"""The `struct` format of a tensor's fields `float_val` and `double_val` (tensor.proto)."""
 _TIME_KEY = b"\x09"
-"""The key of field 1 with 8 bytes."""
+"""The encoded key of field 1 (wall_time) with wire type 1 (8 bytes)."""
+# Folders that Keras ("validation") and other trainers write an evaluation's scalars to.
 _EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
 
 
 class FrameReader(WholeFile):
-    """Reads one file of frames. `errors` counts damaged ones."""
+    """Reads one file of binary frames. `errors` counts damaged frames."""
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of a chunk's frames, in order; `line` is the number of the frame."""
+        """The records of a chunk's frames, in order; a position's `line` counts frames."""
         found: list[Record] = []
         line = chunk.line
         for frame in frames(chunk.framed, chunk.data, chunk.offset):
@@ -95,6 +96,8 @@ class FrameReader(WholeFile):
                     found += self.records(content, place)
             except _DAMAGE:
                 self.errors += 1
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one frame
+                self.on_fault(place.position, fault)
             line += frame.found
         return found
 
@@ -110,21 +113,21 @@ class FrameReader(WholeFile):
                 yield chunk.offset + frame.start, when
 
     def records(self, content: bytes, place: RecordPlace) -> Iterable[Record]:
-        """The records of a frame. Raises `_DAMAGE`."""
+        """The records of a frame. Raises an error of `_DAMAGE` if it is damaged."""
         raise NotImplementedError
 
     @staticmethod
     def time_of(content: bytes) -> float | None:
-        """When a frame was written; None if it has no time."""
+        """When a frame was written (Unix seconds); None if it has no time."""
         raise NotImplementedError
 
 
 class EventFileReader(FrameReader):
     """Reads TensorBoard's scalars.
 
-    Tags can have different steps: the loss counts iterations, an accuracy epochs. The
-    run's step is that of the tag which is ahead of the others. In Keras' folder of an
-    evaluation, an `epoch_loss` is the evaluation's.
+    Tags can count different steps: a loss iterations, an accuracy epochs. The run's step is
+    that of the tag with the highest step. In a folder of `_EVALUATIONS`, `epoch_loss` is the
+    evaluation's.
     """
 
     name = "TensorBoard"
@@ -156,12 +159,12 @@ class EventFileReader(FrameReader):
 
     @staticmethod
     def time_of(content: bytes) -> float | None:
-        """When an event was written; writers put the time first."""
+        """When an event was written; every writer puts the time first."""
         return _time(content[1:9]) if content[:1] == _TIME_KEY else None
 
     def _leads(self, tag: bytes, step: int) -> bool:
         """Whether `step`, that of this tag, is the run's step."""
-        if step >= 1 << 63:
+        if step >= MAX_COUNT:
             return False
         if step > self._step:
             self._leader = tag
@@ -172,16 +175,15 @@ class EventFileReader(FrameReader):
 
 
 def _values(summary: bytes) -> Iterator[tuple[bytes, float]]:
-    """The tags and numbers of a summary."""
     for number, part in fields_of(summary):
         if number == 1 and isinstance(part, bytes):
             tag, value = _value(part)
             if tag and value is not None:
-                yield tag[:MAX_TAG_BYTES], value
+                yield tag[:MAX_KEY], value
 
 
 def _value(content: bytes) -> tuple[bytes, float | None]:
-    """A tag and its number; None if it has none."""
+    """A value's tag and number; None instead of the number if it is no scalar."""
     tag, value, plugin = b"", None, b""
     for number, part in fields_of(content):
         if number == 1 and isinstance(part, bytes):
@@ -192,7 +194,7 @@ def _value(content: bytes) -> tuple[bytes, float | None]:
             value = _tensor(part)
         elif number == 9 and isinstance(part, bytes):
             plugin = _plugin(part)
-    # A tensor of another plugin, such as hparams, can also be without dimensions.
+    # Tensors of other plugins, such as hparams, can be without dimensions but are no scalars.
     return tag, value if plugin in (b"", b"scalars") else None
 
 
@@ -219,11 +221,11 @@ def _tensor(content: bytes) -> float | None:
 
 
 def _real(part: int | bytes, form: str) -> float | None:
-    """The number in some bytes; None if their length is another."""
+    """The number in `part` by the `struct` format `form`; None for bytes of another length."""
     if not isinstance(part, bytes) or len(part) != struct.calcsize(form):
         return None
     value = float(struct.unpack(form, part)[0])
-    # Four bytes have seven digits: 0.1, not 0.10000000149011612.
+    # A float of four bytes has seven digits: 0.1 is meant, not 0.10000000149011612.
     return value if form != "<f" or value.is_integer() else float(f"{value:.7g}")
 
 

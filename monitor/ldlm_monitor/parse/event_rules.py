@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ldlm_monitor.parse import definitions
 
 MAX_MESSAGE_BYTES = 4096
-"""Bytes of a message; the longest that a receiver takes is Slack's block of 3000 characters."""
+"""Bytes of a message: more than the 3000 characters of a Slack block, which receivers show."""
 MAX_FIELD_BYTES = 1024
-"""Bytes of a field's text: fields are names, paths and numbers."""
+"""Bytes of a field's text: a choice; fields are names, paths and numbers."""
 
 
 @dataclass(slots=True)
 class RecordPlace:
-    """The position, run, rank and time of a record."""
+    """The position, run, rank and time of the records made at one place of a file."""
 
     path: str
     line: int
@@ -33,16 +33,16 @@ class RecordPlace:
 
     @classmethod
     def of(cls, chunk: Chunk, line: int, offset: int, origin: Origin) -> RecordPlace:
-        """The place of a record of a file that has no prefixes."""
+        """The place of a record without prefixes: rank from the file's name, no time."""
         return cls(chunk.path, line, offset, origin, origin.rank, None)
 
     @property
     def position(self) -> Position:
-        """The position as part of a record."""
+        """The position as records have it."""
         return Position(self.path, self.line, self.offset)
 
     def known(self, rank: int | None, time: float | None) -> RecordPlace:
-        """The place with what the record itself has of rank and time."""
+        """The place with the rank and time of the record itself; None keeps the place's."""
         if rank is None and time is None:
             return self
         rank = self.rank if rank is None else rank
@@ -78,7 +78,7 @@ class RecordPlace:
     def lifecycle(
         self, kind: str, message: str, fields: dict[str, FieldValue] | None = None
     ) -> Event:
-        """An event of the run's progress, such as `run_started`."""
+        """An event of the run's life, such as `run_started`."""
         return self.event(kind, "info", message, "progress", fields, family="progress")
 
     def sample(
@@ -97,7 +97,7 @@ class RecordPlace:
 
 
 class EventRule:
-    """One wording of one event kind."""
+    """A compiled definition: one wording (`EventShape`) of one event kind."""
 
     def __init__(
         self, spec: definitions.EventDefinition, shape: definitions.EventShape, family: str
@@ -116,7 +116,10 @@ class EventRule:
         )
 
     def find(self, text: bytes, start: int, *, glued: bool = False) -> PatternMatch | None:
-        """The first match in `text` from `start` on; in `glued` text it may begin anywhere."""
+        """The first match in `text` from `start` on; exactly there if `at: start` and not `glued`.
+
+        In glued text, output of another writer may precede the event.
+        """
         if self._pattern is None:
             return None
         if self.spec.at == "start" and not glued:
@@ -124,11 +127,11 @@ class EventRule:
         return self._pattern.search(text, start)
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
-        """The named groups of a match of `find`; `until`: those that end by then."""
+        """The named groups of a match of `find`, if they end at index `until` or before."""
         return self._pattern.named(match, until) if self._pattern else {}
 
     def fields(self, named: dict[str, bytes]) -> dict[str, FieldValue]:
-        """The event's fields: the groups, renamed and converted, and the constant ones."""
+        """The event's fields: constants, and groups renamed and converted by the definition."""
         spec = self.spec
         fields: dict[str, FieldValue] = dict(spec.set)
         assign = spec.assign
@@ -147,7 +150,7 @@ class EventRule:
     def records(
         self, place: RecordPlace, message: str, fields: dict[str, FieldValue]
     ) -> list[Record]:
-        """The records of a match: the event, its `also` events, and its sample."""
+        """The records of a match: the event, and the definition's `also` events and sample."""
         spec = self.spec
         if spec.assign and not fields:
             return []
@@ -180,7 +183,7 @@ class EventRule:
 
 
 def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:
-    """Log bytes as text of bounded length; invalid UTF-8 is replaced."""
+    """The first `limit` bytes of log text, stripped; invalid UTF-8 is replaced."""
     return raw[:limit].decode("utf-8", errors="replace").strip()
 
 
@@ -208,7 +211,7 @@ def _bytes(text: str) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if len(text) < 19 and text.lstrip("-").isdecimal() else None
+    return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None
 
 
 def _scalar(text: str) -> str | int | float:

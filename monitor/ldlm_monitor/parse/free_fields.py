@@ -1,11 +1,11 @@
-"""Lines of unknown form: their fields, and a list of those that look like metrics.
+"""Lines of unknown form: their fields, and a list of lines that look like metrics.
 
 `read_fields` reads lines such as `Epoch 3 | step 120/500 | train loss: 2.31 | lr=1e-4`.
-Scripts print such lines in many forms, and sentences contain numbers too. So a line counts
-only if few other words remain between its fields.
+Scripts print such lines in many forms, but sentences contain numbers too. So fields are read
+only from a line with few other words between them.
 
-`MetricLike` groups the lines that look like metrics and that no definition matched, so that
-a user sees what the monitor does not recognise, and has a line to write a definition from.
+`MetricLike` groups the lines that look like metrics but match no definition. It shows users
+which values are missed, with a line to write a definition for.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from ldlm_monitor.parse.vocabulary import (
 )
 
 _MAX_BYTES = 4096
-"""Bytes of a line that are searched; bounds the time for lines of 1 MiB."""
+"""Bytes of a line that are searched: a choice that bounds the time for lines of 1 MiB."""
 _MAX_FIELDS = 128
-"""Fields read of one line; the widest known line of a trainer has about 60."""
+"""Fields read of one line: a choice; the widest known line of a trainer has about 60."""
 _MAX_OTHER_WORDS = 2
-"""Words that may remain: `saved checkpoint, step 5 loss 2` is a record, a sentence is not."""
+"""Words beside the fields: a choice that reads `saved checkpoint, step 5 loss 2`, not sentences."""
 
+# A key has at most five words; a field is `key: value`, `step 5/100 [7/90]`, or `loss 2.3`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
@@ -41,18 +42,20 @@ _FIELD = compile_pattern(
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
     r"(?:loss|acc|accuracy|lr|ppl)|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
 )
-_ENDS_VALUE = b" \t,;|()[]{}'\"/*"
-_ENDS_COUNT = _ENDS_VALUE + b":-"
+_ENDS_VALUE = b" \t,;|()[]{}'\"/*"  # bytes that can follow a value: others are part of a word
+_ENDS_COUNT = _ENDS_VALUE + b":-"  # also `step 5: loss ...`; `lr: 1:30` is a duration
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
 _QUOTES = b"'\""
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
+# The header of a logger: up to its level, and the names of logging (`INFO:a.b:`) and loguru.
 _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
 _ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
-"""A named object, `config = {`: settings, not a record."""
+"""An object with a name, `config = {`: settings, no metrics."""
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
-"""An abbreviation and its number, `MAE 0.66` or `Max_MA 28.95 GB`: not a known metric."""
+"""An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
+# Words that metric lines have beside their keys, and units.
 _COMMON_WORDS = frozenset(
     b"train training val valid validation eval rank gpu node device eta elapsed remaining epoch"
     b" step iter iteration at of with for per avg mean min max time days day sec ms tok it gib gb"
@@ -101,13 +104,13 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         if batch is not None:
             batches.append(("step", float(batch)))
     rest.append(text[start:])
-    # The batch of an epoch is the step if there is no other.
+    # The batch of an epoch comes last: `Numbers` takes the first step of a line.
     found += batches
     return found if _other_words(rest, found) <= _MAX_OTHER_WORDS else []
 
 
 def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
-    """How many words remain between the fields; adds rates among them to `found`."""
+    """The number of words between the fields; adds rates among `rest` to `found`."""
     others = 0
     for part in rest:
         left = part
@@ -122,11 +125,11 @@ def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
 
 
 def _known_part(key: str) -> tuple[str, str]:
-    """Split a key of several words into its known part and the words before that."""
+    """The part of a key of several words that has a canonical name, and the words before it."""
     words = key.split(" ")
     last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
     begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
-    # A component of the loss has a name: `D loss`, `KL Loss`.
+    # A capital before `loss` is a component's name: `D loss`, `KL Loss`.
     if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
         begin -= 1
     named = _is_known(" ".join(words[begin:])) or begin < last
@@ -138,24 +141,24 @@ def _is_known(key: str) -> bool:
 
 
 MAX_FORMS = 1000
-"""Lines of further forms are only counted: bounds the memory for a log of random text."""
+"""Forms that are kept; lines of others are only counted. A choice that bounds the memory."""
 _MAX_SHOWN = 400
-"""Bytes shown of a line: a few rows of a terminal."""
+"""Bytes shown of a line: a choice, five rows of a terminal."""
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
 _BLANK = compile_pattern(r"\s+")
-_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")
+_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # three or more
 _CANDIDATE = compile_pattern(
     r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
     r"|^[\s|]*[-+.\d]"
 )
-"""Every line that looks like metrics contains this: a cheap first test."""
-_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")
-_FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")
+"""Every line that looks like metrics matches this: a cheap first test."""
+_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")  # of a command line
+_FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")  # columns of whole numbers are counts, not metrics
 
 
 @dataclass(slots=True)
 class UnknownForm:
-    """Lines that differ only in their numbers: how many, and the first of them."""
+    """Lines that differ only in their numbers: the count, and the first one's number and text."""
 
     count: int
     line: int
@@ -163,7 +166,7 @@ class UnknownForm:
 
 
 class MetricLike:
-    """Groups lines without records by their form; `lines` counts those like metrics."""
+    """Groups lines without records by their form; `lines` counts lines that look like metrics."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -191,10 +194,9 @@ class MetricLike:
 
 
 def looks_like_metrics(text: bytes) -> bool:
-    """Whether a line has a value that only a training reports, or consists of numbers.
+    """Whether a line has metrics: a value that only a training reports, or two known keys.
 
-    Two keys of the vocabulary also count: `lr 1e-4, tokens/s 1200`. A command line with
-    flags contains settings.
+    Three columns of numbers, one a fraction, count too; a line with two flags is a command.
     """
     if len(list(_FLAG.finditer(text))) >= 2:
         return False
@@ -205,7 +207,7 @@ def looks_like_metrics(text: bytes) -> bool:
 
 
 def _names(text: bytes) -> Iterator[str]:
-    """The keys that have numbers, and the last word of each: `rank0 loss` is a loss."""
+    """The keys that have numbers, and their last word if it is known: `rank0 loss` is a loss."""
     for match in _FIELD.finditer(text[:_MAX_BYTES]):
         named, _, counted, _, _, _, metric, _ = match.groups()
         spelled = (named or counted or metric or b"").decode("latin-1")
@@ -217,7 +219,7 @@ def _names(text: bytes) -> Iterator[str]:
 
 
 def _text(raw: bytes) -> bytes | None:
-    """A line without its prefixes; None for a shell's trace and an empty line."""
+    """A line without its prefixes; None for a shell's trace or an empty line."""
     cleaned = clean(raw[:_MAX_BYTES])
     envelope = peel(cleaned)
     text = cleaned[envelope.start :].strip()
@@ -225,5 +227,5 @@ def _text(raw: bytes) -> bytes | None:
 
 
 def _shape(text: bytes) -> bytes:
-    """A line with `#` for its numbers, and with single blanks."""
+    """A line with `#` for each number, and single blanks."""
     return _BLANK.replaced(_NUMBER.replaced(text, b"#"), b" ")

@@ -1,7 +1,7 @@
 """Rows of JSON lines: metrics of any trainer, and the callback's `ldlm.health/1` records.
 
-Python's decoder accepts the bare `NaN` and `Infinity` that `json.dumps` writes. The
-callback's rows have a `type` (contract section 6).
+Rows are decoded by Python's `json`, which accepts the bare `NaN` and `Infinity` that its
+`dumps` writes. The callback's rows have a `type` (docs/callback.md).
 """
 
 from __future__ import annotations
@@ -12,44 +12,47 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.records import Heartbeat, Sample, Scalar
+from ldlm_monitor.model.records import Heartbeat, Sample, Scalar, as_count
 from ldlm_monitor.parse.patterns import number
-from ldlm_monitor.parse.vocabulary import STEP_KEYS, canonical, is_known, is_training, plain, put
+from ldlm_monitor.parse.vocabulary import (
+    MAX_KEY,
+    STEP_KEYS,
+    is_known,
+    is_training,
+    measure,
+    plain,
+    put,
+)
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record, Severity
     from ldlm_monitor.parse.event_rules import RecordPlace
 
 STEPS = (
-    "step",
-    "global_step",
-    "iteration",
-    "current_steps",
-    "iter",
-    "num_updates",
-    "global_steps",
-    "trainer/global_step",
-    "train/global_step",
-    "_step",
-)
+    "step", "global_step", "iteration", "current_steps", "iter", "num_updates", "global_steps",
+    "trainer/global_step", "train/global_step", "_step",
+)  # fmt: skip
+"""Keys of a row's step; the first that a row has counts. Others are found by the vocabulary."""
 TIMES = ("time", "timestamp", "_timestamp")
+"""Keys of a row's time, the preferred first; `_timestamp` is W&B's."""
 EARLIEST, LATEST = 9e8, 1e10
-"""Unix seconds of 1998 and 2286: a `time` outside is relative to some start."""
+"""Unix seconds of 1998 and 2286: a `time` outside these is relative to some start."""
 _PEER_IS_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
     "remote process exited or there was a network error",
 )
-"""Texts of gloo and NCCL in a rank's exception when another rank has ended."""
+"""Texts of gloo and NCCL in a rank's exception if another rank ended first."""
+# Keys of loggers that write JSON: python-json-logger (levelname, message), structlog (event), ...
 _LEVELS = ("level", "levelname", "severity", "log_level")
 _MESSAGES = ("message", "msg", "event")
 _ERRORS = frozenset({"error", "critical", "fatal"})
 _MAX_TEXT = 16 * 1024
-"""Characters kept of a text, such as a traceback (`tracebacks.MAX_TEXT_BYTES`)."""
+"""Characters kept of a text: a traceback fits (as of `tracebacks.MAX_TEXT_BYTES`)."""
 _MAX_ITEMS = 512
-"""Values kept of one row, and items of one field (`samples.MAX_VALUES`)."""
-_MAX_KEY = 128
-"""Characters kept of a key: names of metrics are shorter, and labels stay small."""
+"""Values kept of one row, and items of one field, as of other lines (`line_rules.MAX_VALUES`)."""
+_MAX_NUMBER = 64
+"""Characters of a text that may be a number; `tensor(1.5, device='cuda:0')` has 28."""
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
 
 
@@ -58,14 +61,24 @@ class BadRowError(ValueError):
 
 
 def decode(text: bytes) -> dict[str, Any]:
-    """The object on one line. Raises `BadRowError`."""
+    """The JSON object on one line. Raises `BadRowError`."""
     try:
-        value = json.loads(text.decode("utf-8", errors="replace"))
+        value = loads(text.decode("utf-8", errors="replace"))
     except (ValueError, RecursionError) as error:
         raise BadRowError(str(error)) from error
     if not isinstance(value, dict):
         raise BadRowError("not an object")
     return value
+
+
+def loads(text: str) -> Any:
+    """A JSON value. Raises `ValueError`, and `RecursionError` for one that is nested too deeply."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer of more than 4300 digits, which Python does not convert
+        return json.loads(text, parse_int=float)
 
 
 def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
@@ -77,7 +90,7 @@ def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 
 def training_row(text: bytes, place: RecordPlace) -> list[Record]:
-    """The records of a JSON object in a text log; none if it only has settings."""
+    """The records of a JSON object in a text log; none if it has no step and only settings."""
     try:
         rows = records(decode(text), place)
     except BadRowError:
@@ -91,14 +104,14 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     row = dict(row)
     step = _first(row, STEPS, _whole)
     if step is None:
-        step = _first(row, tuple(key for key in row if plain(key[:_MAX_KEY]) in STEP_KEYS), _whole)
+        step = _first(row, tuple(key for key in row if plain(key[:MAX_KEY]) in STEP_KEYS), _whole)
     time = _first(row, TIMES, unix_time)
     epoch = _first(row, ("epoch",), _real)
     rank = _first(row, ("rank",), _whole)
     values: dict[str, float] = {}
     for key, value in row.items():
         if value.__class__ is float:
-            put(values, key[:_MAX_KEY], value)
+            put(values, key[:MAX_KEY], value)
         elif isinstance(value, dict):
             for inner, part in list(value.items())[:_MAX_ITEMS]:
                 _add(values, f"{key}_{inner}", part)
@@ -112,7 +125,6 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
-    """The error event of a logger that writes JSON lines."""
     level = next((row[key] for key in _LEVELS if isinstance(row.get(key), str)), "")
     message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
     if level.lower() not in _ERRORS or not message:
@@ -123,13 +135,13 @@ def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 def _add(values: dict[str, float], key: str, value: object) -> None:
     if isinstance(value, float):
-        put(values, key[:_MAX_KEY], value)
+        put(values, key[:MAX_KEY], value)
     elif isinstance(value, int) and not isinstance(value, bool):
-        put(values, key[:_MAX_KEY], _float(value))
-    elif isinstance(value, str) and len(value) < 64:
-        read = number(value) if is_known(canonical(key[:_MAX_KEY])) else None
+        put(values, key[:MAX_KEY], _float(value))
+    elif isinstance(value, str) and len(value) < _MAX_NUMBER:
+        read = number(value) if is_known(measure(key[:MAX_KEY]).name) else None
         if read is not None:
-            put(values, key[:_MAX_KEY], read)
+            put(values, key[:MAX_KEY], read)
 
 
 def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
@@ -165,7 +177,7 @@ def _end(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     if row.get("status") == "finished":
         return [place.lifecycle("run_finished", "finished", fields)]
     message = _text(row.get("error")) or "the run failed"
-    # A signal comes from another process; with a text of `_PEER_IS_GONE`, another rank ended first.
+    # A victim's end: another process sent a signal, or another rank closed the connection.
     followed = "signal" in row or any(words in message for words in _PEER_IS_GONE)
     role = "victim" if followed else "root"
     return [place.event("python_exception", "error", message, role, fields)]
@@ -182,7 +194,7 @@ def _event(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     fields = _fields({**row, **(inner if isinstance(inner, dict) else {})})
     family = str(fields.pop("family", "process"))
     role = str(fields.pop("role", "context"))
-    return [place.event(kind[:_MAX_KEY], level, message, role, fields, family=family)]
+    return [place.event(kind[:MAX_KEY], level, message, role, fields, family=family)]
 
 
 def _heartbeat(row: dict[str, Any], place: RecordPlace) -> Heartbeat:
@@ -202,7 +214,7 @@ def _heartbeat(row: dict[str, Any], place: RecordPlace) -> Heartbeat:
 
 
 def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
-    """The value of the first key that `read` accepts; removes the key from the row."""
+    """Remove the first key whose value `read` accepts, and return what `read` gave; else None."""
     for key in keys:
         value = read(row[key]) if key in row else None
         if value is not None:
@@ -212,13 +224,13 @@ def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
 
 
 def unix_time(value: object) -> float | None:
-    """Unix seconds of a number or of an ISO time with a zone; None for anything else."""
+    """Unix seconds of a number or of an ISO time with a zone; None for what is no time of a log."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
             return None
-        return moment.timestamp() if moment.tzinfo else None
+        value = moment.timestamp() if moment.tzinfo else None
     seconds = _real(value)
     return seconds if seconds is not None and EARLIEST <= seconds <= LATEST else None
 
@@ -238,7 +250,7 @@ def _float(value: float) -> float:
 
 def _whole(value: object) -> int | None:
     real = _real(value)
-    return int(real) if real is not None and math.isfinite(real) and real.is_integer() else None
+    return None if real is None else as_count(real)
 
 
 def _text(value: object) -> str:
@@ -247,14 +259,14 @@ def _text(value: object) -> str:
 
 def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
     """An event's fields: scalars, flat lists and flat objects stay, other values become JSON."""
-    return {key[:_MAX_KEY]: _field(value) for key, value in list(row.items())[:_MAX_ITEMS]}
+    return {key[:MAX_KEY]: _field(value) for key, value in list(row.items())[:_MAX_ITEMS]}
 
 
 def _field(value: Any) -> FieldValue:
     if isinstance(value, list) and all(map(_is_scalar, value)):
         return [_scalar(part) for part in value[:_MAX_ITEMS]]
     if isinstance(value, dict) and all(map(_is_scalar, value.values())):
-        return {key[:_MAX_KEY]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
+        return {key[:MAX_KEY]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
     return _scalar(value) if _is_scalar(value) else _text(json.dumps(value))
 
 

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.records import as_count
 from ldlm_monitor.parse.event_rules import text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, certain, compile_pattern, quantity
-from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
+from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record, Sample
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.parse.patterns import PatternMatch
 
 MAX_VALUES = 512
-"""Values kept of one line; the widest known, of a mixture of experts, has about 300."""
+"""Values kept of one line: a choice; the widest known, of a mixture of experts, has about 300."""
 
 
 @dataclass(slots=True)
@@ -32,14 +33,14 @@ class Numbers:
     values: dict[str, float] = field(default_factory=dict)
 
     def add(self, key: str, value: float) -> None:
-        """Add a number under a trainer's key."""
+        """Add a number under a trainer's key, as step, epoch, rank or canonical value."""
         spelled = plain(key)
-        if spelled in STEP_KEYS and self.step is None and value.is_integer():
-            self.step = int(value)
+        if spelled in STEP_KEYS and self.step is None and (step := as_count(value)) is not None:
+            self.step = step
         elif spelled in EPOCH_KEYS and self.epoch is None:
             self.epoch = value
-        elif spelled == "rank" and value.is_integer():
-            self.rank = int(value)
+        elif spelled == "rank" and (rank := as_count(value)) is not None:
+            self.rank = rank
         elif len(self.values) < MAX_VALUES:
             # A utilisation is at most 1: a greater one is in percent.
             put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
@@ -47,18 +48,18 @@ class Numbers:
     def set(self, name: str, value: float) -> None:
         """Add a number under its canonical name."""
         if name == "step":
-            self.step = int(value) if value.is_integer() else None
+            self.step = as_count(value)
         elif name == "epoch":
             self.epoch = value
         else:
             self.values[name] = value
 
     def at(self, place: RecordPlace) -> Sample:
-        """The sample of a line at `place`."""
+        """The numbers as a sample at `place`."""
         return place.known(self.rank, self.time).sample(self.values, self.step, self.epoch)
 
     def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
-        """Whether each group of names has one that was read."""
+        """Whether of each group of names at least one was read (`SampleLine.needs`)."""
         names = set(self.values)
         if self.step is not None:
             names.add("step")
@@ -68,7 +69,7 @@ class Numbers:
 
 
 class LineRule:
-    """Reads the lines of one definition of the format `home`."""
+    """A compiled definition: reads the lines of one entry of the format `home`."""
 
     def __init__(self, spec: SampleLine, home: str) -> None:
         self.spec = spec
@@ -84,11 +85,11 @@ class LineRule:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """The rule's priority among those that could read a line; the lowest comes first."""
+        """The rule's place in the order in which rules are tried; the lowest comes first."""
         return self.spec.fallback, self.order
 
     def begins(self, text: bytes) -> bool:
-        """Whether a text is the first line of a record of several lines."""
+        """Whether a text is the first line of this rule's sample over several lines."""
         return self._find(text + b"\n") is not None
 
     def read(self, text: bytes, *, closed: bool) -> Numbers | None:
@@ -145,7 +146,7 @@ class LineRule:
             ):
                 return
             found = match.groups()
-            key = (found[key_group] or b"").decode("latin-1")[:128]
+            key = (found[key_group] or b"").decode("latin-1")[:MAX_KEY]
             if key in pairs.skip:
                 continue
             known = pairs.names.get(key)
@@ -167,14 +168,14 @@ def read_number(text: bytes | None, how: NumberSpec) -> float | None:
     value = quantity(spelled, how.unit)
     if value is None or (how.finite and not math.isfinite(value)):
         return None
-    # As text, NaN equals NaN.
+    # Compared as texts, as NaN is not equal to NaN.
     if how.unknown and repr(quantity(spelled)) in map(repr, how.unknown):
         return None
     return value
 
 
 def whole(text: bytes | None) -> int | None:
-    """A count of at most 18 digits; None for anything else."""
+    """A count of at most 18 digits, which fit in 64 bits; None for anything else."""
     return int(text) if text and len(text) < 19 and text.isdigit() else None
 
 

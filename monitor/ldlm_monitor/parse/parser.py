@@ -1,7 +1,10 @@
-"""The doors of the room: `Parser` (chunks in, records out) and `clock_marks`."""
+"""The parser of log files: `Parser` (chunks in, records out), and the light `clock_marks`."""
 
 from __future__ import annotations
 
+import logging
+import math
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,15 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
-from ldlm_monitor.model.records import Record, SampleBlock
-from ldlm_monitor.parse.blocks import BLOCK_SECONDS
+from ldlm_monitor.model.records import Position, Record, SampleBlock
+from ldlm_monitor.parse.blocks import BLOCK_SECONDS, Blocks
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.structured_files import ROW_SUFFIXES, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
 from ldlm_monitor.parse.triggers import compiled
 
+log = logging.getLogger(__name__)
+
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 
+# A row of JSON lines and its step, for `clock_marks`; the keys are the usual ones of jsonl.STEPS.
 _ROW = compile_pattern(
     r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps|iter|num_updates)": ?'
     r"(?P<step>\d{1,18})[,}]"
@@ -31,35 +37,52 @@ class ParseCounters:
 
     `lines` counts `\\n`, `bytes` all bytes but those of peeks, `parse_errors` the lines of
     JSONL files that are not JSON objects and the damaged records of event files,
-    `truncated` the records longer than 1 MiB, which are cut, `records` the records by type.
+    `truncated` the records longer than 1 MiB, which are cut, `faults` those that made our own
+    code raise, `records` the records by type.
     """
 
     lines: int = 0
     bytes: int = 0
     parse_errors: int = 0
     truncated: int = 0
+    faults: int = 0
     records: dict[str, int] = field(
         default_factory=lambda: {"sample": 0, "event": 0, "heartbeat": 0}
     )
 
 
 class Parser:
-    """Turns the bytes of many files into records.
+    """Parses the bytes of many files into records.
 
-    `format_files` are definition files in addition to the packaged ones. Raises
-    `FormatError` if one cannot be used. The same chunks and times give the same records;
-    memory is bounded by the number of files.
+    `format_files` are definition files in addition to the packaged ones; raises `FormatError`
+    if one of them cannot be used. The same chunks and times give the same records. Memory
+    grows with the number of files, not with their size.
     """
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
-        self.text = TextReader(compiled(tuple(format_files)))
+        self.text = TextReader(compiled(tuple(format_files)), self.note_fault)
         self._files: dict[str, FileState] = {}
         self._open: dict[str, FileState] = {}  # those of `_files` that may have open blocks
         self.counters = ParseCounters()
+        self._fault_places: set[tuple[str, int | None]] = set()
+
+    def note_fault(self, position: Position, fault: Exception) -> None:
+        """Count a record that made our own code raise; log it once for each place in the code.
+
+        What it had changed by then stays changed: to undo it, every record would have to be
+        judged on a copy. At worst a value of one record counts without the others of it.
+        """
+        self.counters.faults += 1
+        frame = traceback.extract_tb(fault.__traceback__)[-1]
+        place = (frame.filename, frame.lineno)
+        if place not in self._fault_places:
+            self._fault_places.add(place)
+            text = "%s, line %d, byte %d: a bug of ours, this record is left out"
+            log.error(text, position.path, position.line, position.offset, exc_info=fault)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Count nothing meanwhile: what is read was counted before."""
+        """Leave `counters` unchanged in this context, for bytes that were counted before."""
         counters, self.counters = self.counters, ParseCounters()
         try:
             yield
@@ -72,7 +95,7 @@ class Parser:
         return None if file is None or file.whole is None else file.whole.name
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The records of the next bytes of one file, in order of position."""
+        """The records of bytes of one file, read at `now` (Unix seconds), in order of position."""
         found: list[Record] = []
         for item in self.feed_blocks(chunk, origin, now):
             if isinstance(item, SampleBlock):
@@ -82,15 +105,15 @@ class Parser:
         return found
 
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
-        """Like `feed`, but similar rows of JSON lines stay together as blocks."""
+        """Like `feed`, but consecutive JSON rows with the same keys are returned as blocks."""
         ended: list[Record] = []
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
             ended = file.blocks.finish() if file else []
-            file = self._files[chunk.path] = FileState(chunk.file)
+            file = self._files[chunk.path] = FileState(chunk.file, Blocks(self.note_fault))
             self._open.pop(chunk.path, None)
         if file.whole is None and not chunk.peek:
-            file.whole = reader_of(chunk)
+            self._recognise(file, chunk)
         if chunk.peek:
             return self._counted([*ended, *self._peek(file, chunk, origin, now)])
         self.counters.bytes += len(chunk.data)
@@ -120,24 +143,29 @@ class Parser:
                 del self._open[path]
         return self._counted(found)
 
-    def open_until(self) -> float | None:
-        """The earliest time at which `tick` can return records; None if no block is open."""
+    def open_until(self) -> float:
+        """The earliest time at which `tick` can return records; infinite: no block is open."""
         touched = [
             since
             for file in self._open.values()
             if (since := file.blocks.oldest_touch()) is not None
         ]
-        return min(touched) + BLOCK_SECONDS if touched else None
+        return min(touched, default=math.inf) + BLOCK_SECONDS
 
     def finish(self, path: str) -> list[Record]:
-        """The file ended: complete its blocks and drop its state."""
+        """End a file: drops its state and returns the records of its open blocks."""
         file = self._files.pop(path, None)
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
 
+    def _recognise(self, file: FileState, chunk: Chunk) -> None:
+        file.whole = reader_of(chunk)
+        if file.whole is not None:
+            file.whole.on_fault = self.note_fault
+
     def _peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         if file.whole is None and chunk.path.endswith(ROW_SUFFIXES):
-            file.whole = reader_of(chunk)
+            self._recognise(file, chunk)
         if file.whole is not None:
             return file.whole.peek(chunk, origin)
         return [] if file.blocks else self.text.peek(file, chunk, origin, now)
@@ -169,12 +197,12 @@ class RecordingParser(Parser):
 
 
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
-    """The marks of time in a file's bytes, in order; `offset` is that of the first byte.
+    """The steps, with elapsed seconds if known, in a file's bytes, in order.
 
-    A light first pass over a finished file. tqdm's elapsed field is the only clock of a log
-    without times. Text: every bar of a definition's `bars`, with its step and elapsed
-    seconds; those of an evaluation or of skipped batches are `inner`. `rows` (JSON lines):
-    every row with its step; rows have no time, but their steps align with the bars'.
+    A light first pass over a finished file without times, in which tqdm's elapsed field is
+    the only clock. `data` begins at byte `offset` of the file. Text: a mark for every bar of
+    a definition; bars of an evaluation or of skipped batches are `inner`. `rows` (JSON
+    lines): a mark for every row with a step; its time is that of a bar with this step.
     """
     if rows:
         return [
@@ -182,7 +210,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
             for match in _ROW.finditer(data)
         ]
     marks: list[ClockMark] = []
-    if b"%" not in data:  # finding one byte is ten times as fast as the pattern
+    if b"%" not in data:  # the search for one byte is ten times as fast as the pattern
         return marks
     begin = 0
     for match in _clock_bars().finditer(data):
@@ -203,7 +231,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
 
 @cache
 def _clock_bars() -> Pattern:
-    """The bars that packaged definitions describe; a group has those that train."""
+    """A pattern for the bars of packaged definitions; `training` is set for those of a training."""
     bars = [rule.spec for rule in compiled().bars.rules if rule.names is not None]
     training = "|".join(bar.pattern for bar in bars if bar.phase == "train")
     others = "|".join(bar.pattern for bar in bars if bar.phase != "train")
@@ -216,6 +244,6 @@ def _clock_bars() -> Pattern:
 def _seconds(elapsed: bytes) -> float:
     """Seconds of tqdm's `MM:SS` or `H:MM:SS`; hours are unbounded."""
     total = 0
-    for part in elapsed.split(b":"):
+    for part in elapsed.split(b":")[-3:]:
         total = total * 60 + int(part[:18] or b"0")
     return float(total)

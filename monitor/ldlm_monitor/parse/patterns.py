@@ -3,7 +3,8 @@
 Patterns are google-re2 on bytes, whose time is linear in the text. Bytes are read as
 Latin-1: invalid UTF-8 matches like other text, and every index is a byte index. In a
 pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, and
-`{{nccl_warn}}` for the header of NCCL's warnings.
+`{{nccl_warn}}` for the header of NCCL's warnings. Patterns of this room bound the digits of
+integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 """
 
 from __future__ import annotations
@@ -27,55 +28,37 @@ NUMBER = (
     r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
     r"|(?i:nan|inf(?:inity)?)(?:\.0?)?)"
 )
-"""A number as C and Python print it, with `nan.0` and `inf.` (Lightning's bar)."""
+"""A number as C and Python print it, or `nan.0` and `inf.` as in Lightning's bar."""
 THOUSANDS = r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
-"""A number in groups of thousands. Only for formats whose fields are not separated by commas."""
+"""A number in groups of thousands, for formats that do not separate fields by commas."""
 
 _NUMBER = re.compile(NUMBER)
+# The printed form of a tensor or NumPy scalar, with the number inside.
 _WRAPPED = re.compile(r"(?:tensor|np\.\w+|torch\.tensor)\((?P<inner>[^,()]*)(?:,[^()]*)?\)")
 
 UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "KB": 1e3,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "TB": 1e12,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-    "TiB": 2.0**40,
+    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0,
+    "KB": 1e3, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+    "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40,
     "%": 0.01,
-    "k": 1e3,
-    "K": 1e3,
-    "M": 1e6,
-    "B": 1e9,
-    "G": 1e9,
-    "T": 1e12,
-    "TFLOP": 1e12,
-    "TFLOPs": 1e12,
-    "TFLOPS": 1e12,
-}
-"""The factor to the base unit: seconds, bytes, a ratio, or a count; `B` is a billion."""
+    "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12,
+    "TFLOP": 1e12, "TFLOPs": 1e12, "TFLOPS": 1e12,
+}  # fmt: skip
+"""The factor to the base unit: seconds, bytes, a ratio, or a count. `B` is a billion."""
 
 QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLOP[sS]?)\b|%))?"
 """A number, possibly in groups of thousands or with a unit."""
 
 _MAX_TEXT = 64
-"""Longer texts are not numbers; bounds the time of the pattern."""
+"""Characters of a quantity: a choice; longer texts are no numbers, but cost time."""
 _PARTS = re.compile(rf"(?P<amount>{THOUSANDS}|{NUMBER}) ?(?P<unit>[A-Za-z%]{{1,6}})?")
 
 
 def number(text: str) -> float | None:
-    """The number that the whole text spells; None if it is not a number.
+    """The number that the whole text is; None if it is no number.
 
-    Non-finite numbers may be spelled in any case, with quotes, and as `nan.0`,
-    `tensor(nan, device='cuda:0')` or `np.float64(nan)`.
+    Accepts quotes, wrappers such as `tensor(nan, device='cuda:0')` or `np.float64(nan)`, and
+    non-finite numbers in any case and as `nan.0`.
     """
     if "_" in text or not text.isascii():
         return _unusual(text)
@@ -98,14 +81,14 @@ def _unusual(text: str) -> float | None:
 
 
 def scaled(value: float, factor: float) -> float:
-    """A number in another unit; divides where that is exact: 18 ms are 0.018 s."""
+    """A number times `factor`; below 1 it divides by the inverse, as 18 * 0.001 is not 0.018."""
     return value / (1 / factor) if factor < 1 else value * factor
 
 
 def quantity(text: str, unit: str | None = None) -> float | None:
-    """The quantity in base units; None if the text is not a quantity.
+    """The quantity in base units; None if the text is no quantity.
 
-    `unit` overrides the printed unit: DeepSpeed's `3.96GB` are GiB.
+    `unit` (a key of `UNITS`) overrides the printed unit: DeepSpeed's `3.96GB` are GiB.
     """
     amount, printed = number(text), None
     if amount is None and unit is None and text.endswith("%"):
@@ -122,12 +105,13 @@ def quantity(text: str, unit: str | None = None) -> float | None:
 
 
 class NumberSpec(BaseModel):
-    """How a number is printed; a text alone is its `name`.
+    """How a number is printed. In YAML, a text instead of a mapping is the `name`.
 
-    `name`: the canonical name of a key (`step` and `epoch` set the sample's fields), or as
-    `group` the named group that a value is read from. `unit`: its unit (`UNITS`),
-    whatever unit is printed. `unknown`: numbers that stand for no value, or for one too
-    small to print. `finite`: NaN and infinities stand for no value.
+    `name`: where a definition maps keys, the canonical name (`step` and `epoch` set the
+    sample's fields); where it maps values, the named group of the number, which may also be
+    written `group`. `unit`: the unit (of `UNITS`) if the printed one is missing or wrong.
+    `unknown`: numbers that mean a missing value, or a value too small to print. `finite`: NaN
+    and infinities mean a missing value.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -156,7 +140,7 @@ _NCCL_WARN = (
 )
 """`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
 _PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NCCL_WARN}
-_WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
+_WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."  # of a number
 
 
 class PatternMatch(Protocol):
@@ -164,11 +148,9 @@ class PatternMatch(Protocol):
 
     def span(self, group: int = 0) -> tuple[int, int]:
         """The byte indices of a group; (-1, -1) if it did not take part in the match."""
-        ...
 
     def groups(self) -> tuple[bytes | None, ...]:
         """The text of every group."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +177,12 @@ class Pattern:
         return found
 
     def replaced(self, text: bytes, by: bytes) -> bytes:
-        """The text with `by` for every match."""
+        """The text with every match replaced by `by`."""
         found: bytes = self._compiled.sub(by, text)
         return found
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
-        """The named groups that took part in a match; `until`: only those that end by then."""
+        """The named groups that took part in a match, if they end at index `until` or before."""
         values = match.groups()
         return {
             name: value
@@ -211,12 +193,12 @@ class Pattern:
 
 
 def certain(text: bytes, *, closed: bool) -> int:
-    """The length of the certain part: without a terminator, the last word may be cut."""
+    """The length of `text` without its last word, which may be cut if the line is not `closed`."""
     return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern. Raises `re2.error`."""
+    """Compile a pattern with the abbreviations of the module. Raises `re2.error`."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
@@ -231,6 +213,7 @@ def compile_pattern(text: str) -> Pattern:
     return Pattern(text, groups, compiled)
 
 
+# Units of rates: a count per second (and per device), or seconds per step.
 _PER_SECOND = (
     r" ?(?P<what>(?i:tokens?|toks?|samples?|sequences|seqs?|images?|imgs?|iterations|iters?|it"
     r"|steps?|batches))/s(?:ec(?:ond)?)?(?P<each>/(?i:device|gpu))?\b"
@@ -250,11 +233,11 @@ _COUNTED = {
     "ste": "steps_per_second",
     "bat": "steps_per_second",
 }
-"""The rate, by the first letters of what is counted."""
+"""The canonical name of a rate, by the first letters of the unit that is counted."""
 
 
 def rate_after(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None:
-    """The rate that the unit after an amount (which ends at `start`) makes it, and its end."""
+    """The rate whose unit begins at `start`, after `amount`, and the unit's end; else None."""
     match = _UNIT.match(text, start)
     if match is None:
         return None
@@ -266,7 +249,7 @@ def rate_after(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None
 
 
 def bare_rates(text: bytes) -> Iterator[tuple[str, float, int, int]]:
-    """Amounts with a unit but without a key: name, value, start and end."""
+    """Rates without a key, such as `1200 tok/s`: name, value, start and end of each."""
     for match in _BARE.finditer(text):
         amount, *unit = match.groups()
         name = _name(*unit, amount=amount or b"")

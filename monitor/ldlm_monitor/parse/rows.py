@@ -1,4 +1,4 @@
-"""The reader of files of JSON lines: similar rows as columns, others one by one."""
+"""The reader of JSON-lines files: similar rows are read as columns, others one by one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class RowReader(WholeFile):
-    """Reads the rows of a JSON-lines file: similar ones as blocks, others one by one.
+    """Reads the rows of a JSON-lines file: consecutive rows with the same keys as blocks.
 
-    `errors` counts lines that are not JSON objects, `truncated` lines longer than 1 MiB.
+    `errors` counts lines that are not JSON objects, `truncated` skipped lines over 1 MiB.
     """
 
     name = "JSON lines"
@@ -30,8 +30,8 @@ class RowReader(WholeFile):
     def __init__(self) -> None:
         self._rank: int | None = None
         self._shape: RowShape | None = None
-        self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line and keys of the last such row
-        self._shown = -1  # where an unfinished row began that was read
+        self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line, keys of the last single row
+        self._shown = -1  # offset of an unfinished row whose records `peek` has returned
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
         """The records of a chunk's rows, in order of position."""
@@ -53,7 +53,11 @@ class RowReader(WholeFile):
             stop = at + len(alike)
             owner = origin if self._rank is None else replace(origin, rank=self._rank)
             place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
-            blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
+            try:
+                blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+                self.on_fault(place.position, fault)
+                blocks = None
             for block in blocks or ():
                 found += (block,) if len(block) > 1 else block.samples()
             first = at if blocks is None else stop
@@ -64,7 +68,7 @@ class RowReader(WholeFile):
         return found
 
     def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of an unfinished last row that is a whole object; they come once."""
+        """The records of an unfinished last row that is a whole object; `feed` then skips it."""
         if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
             return []
         errors = self.errors
@@ -73,22 +77,24 @@ class RowReader(WholeFile):
         found = self._row(chunk.data, place)
         if self.errors == errors:
             self._shown = chunk.offset
-        self.errors = errors  # the rest of the row may come
+        self.errors = errors  # the row may be unfinished, which is no error
         return found
 
     def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
-        """The records of a row that is read alone."""
         if not raw or raw.isspace():
             return []
         try:
             row = jsonl.decode(raw)
             found = jsonl.records(row, place)
+            if row.get("type") == "run" and found:
+                self._rank = found[0].rank
+            self._learn(row, place.line)
         except BadRowError:
             self.errors += 1
             return []
-        if row.get("type") == "run" and found:
-            self._rank = found[0].rank
-        self._learn(row, place.line)
+        except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one row
+            self.on_fault(place.position, fault)
+            return []
         return found
 
     def _learn(self, row: dict[str, Any], line: int) -> None:

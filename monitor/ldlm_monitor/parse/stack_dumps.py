@@ -1,13 +1,13 @@
-"""Stack dumps: one event each, with all threads of the process.
+"""Stack dumps, and torchelastic's failure tables: one event for each.
 
-Formats: CPython's faulthandler (Python/traceback.c, Modules/faulthandler.c; 3.14 adds the
-thread's name and the C stack) and `py-spy dump` with or without `--native` and `--locals`.
+`StackDump` has all threads of a process. It reads CPython's faulthandler (Python/traceback.c,
+Modules/faulthandler.c; 3.14 adds the thread's name and the C stack) and `py-spy dump` with or
+without `--native` and `--locals`.
 
-torchelastic's failure table: one event for the whole ChildFailedError report.
-
-Shape: `{script} FAILED`, a ruler, `Failures:`, `Root Cause (first observed failure):`, and
-under both headings blocks of `key : value` rows that begin with `[{index}]:`
-(torch/distributed/elastic/multiprocessing/errors). Rulers are as wide as the longest line.
+`FailureTable` is the report of a ChildFailedError: `{script} FAILED`, a ruler, `Failures:`,
+`Root Cause (first observed failure):`, and under both headings blocks of `key : value` rows
+that begin with `[{index}]:` (torch/distributed/elastic/multiprocessing/errors). Rulers are as
+wide as the longest line.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
 
 MAX_THREADS = 64
-"""Threads kept of a dump; a data loader with many workers has a few dozen."""
+"""Threads kept of a dump: a choice; a process with data loaders has a few dozen."""
 MAX_FRAMES = 64
-"""Frames kept of a thread; faulthandler itself prints at most 100."""
+"""Frames kept of a thread, the innermost first: a choice; faulthandler itself prints up to 100."""
 MAX_FRAME_BYTES = 256
-"""A function's name and a path; more does not help to find the line."""
+"""Bytes of a function's name or of a path: a choice; more does not help to find the line."""
 
 _FAULTHANDLER = compile_pattern(
     r"(?P<current>Current t|T)hread (?P<thread>0x[0-9A-Fa-f]{1,16})"
@@ -45,19 +45,17 @@ _FRAME = compile_pattern(
 _PY_SPY_FRAME = compile_pattern(
     r"    (?P<name>\S.*) \((?P<file>[^()]+?)(?::(?P<line>\d{1,9}))?\)\s*$"
 )
+# What faulthandler prints in place of frames, and the head of its C stack.
 _NO_FRAME = compile_pattern(
     r"  (?:\.\.\.|<[^>]+>|Garbage-collecting|Binary file .*)\s*$"
     r"|Current thread's C stack trace \(most recent call first\):\s*$"
 )
-_VARIABLES = compile_pattern(r" {8,}\S")
-_MAIN = "MainThread"
+_VARIABLES = compile_pattern(r" {8,}\S")  # of py-spy's `--locals`, indented below their frame
+_MAIN = "MainThread"  # the name that Python's threading gives to the main thread
 
 
 class StackDump(Block[EventRule]):
-    """The threads of one process, from the first line of its dump on.
-
-    A thread that the dump already has begins another dump.
-    """
+    """The threads of one process; a thread that was in the dump before begins another dump."""
 
     def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
@@ -100,7 +98,7 @@ class StackDump(Block[EventRule]):
         return True
 
     def _other(self, line: BlockLine) -> bool:
-        """A line between frames that shows none; with py-spy, variables of the frame before."""
+        """A line between frames that is no frame; with py-spy, variables of the frame before."""
         return bool(self._threads) and self._py_spy == (line.pattern is _VARIABLES)
 
     forms = (
@@ -114,7 +112,7 @@ class StackDump(Block[EventRule]):
     )
 
     def records(self) -> list[Record]:
-        """One event; its message is the main thread's innermost frame."""
+        """One event, whose message is the main thread's innermost frame."""
         named = self.opening.named
         fields = self.rule.fields({name: named[name] for name in ("after",) if name in named})
         message = text_of(self.opening.text)
@@ -132,7 +130,7 @@ class StackDump(Block[EventRule]):
         return self.rule.records(self.place, message, fields)
 
     def _main(self) -> Thread | None:
-        """The main thread by its name, else the dumping one, else the oldest, which is last."""
+        """The main thread: by its name, else the thread that dumped, else the last, the oldest."""
         named = [thread for thread in self._threads if thread.get("name") == _MAIN]
         last = -1 if self._current is None else self._current
         return named[0] if named else self._threads[last] if self._threads else None
@@ -164,7 +162,7 @@ def _in_python(frame: Scalar) -> bool:
 
 
 def _pid(main: Thread) -> FieldValue:
-    """The process ID: on Linux, the thread ID that py-spy prints of the main thread."""
+    """The process ID: on Linux it is the main thread's ID, which py-spy prints."""
     thread = str(main["thread"])
     return int(thread) if main.get("name") == _MAIN and thread.isdigit() else None
 
@@ -175,17 +173,18 @@ _TABLE_LINE = compile_pattern(
     r"|\s+(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$"
     r"|  (?P<exception>\S.*)?"
 )
-"""torchelastic indents a worker's traceback (its error file) by two blanks."""
-_RULER = compile_pattern(r"={5,}\s*$")
+"""Lines of a table; the last form is a line of a worker's traceback, indented by torchelastic."""
+_RULER = compile_pattern(r"={5,}\s*$")  # five: less than the shortest line of a table
 _NUMBERS = {
     "rank": compile_pattern(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)"),
     "exitcode": compile_pattern(
         r"(?P<exitcode>-?\d{1,9}) +\(pid: (?P<pid>\d{1,9})\)(?: +\((?P<signal>SIG\w+)\))?"
     ),
 }
-"""The numbers of two of the rows."""
+"""The forms of the rows whose values are numbers."""
 _MAX_FAILURES = 1024
-"""Failures kept of one table: a job of 1024 ranks lists each."""
+"""Failures kept of one table: a choice; a table can list every rank of a job of 1024."""
+# Copied from the row of the root cause to fields `root_*` of the event.
 _ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time", "kind", "role")
 
 
@@ -198,7 +197,7 @@ class FailureTable(Block[EventRule]):
         self._started = self._at_root = False
 
     def _line(self, line: BlockLine) -> bool:
-        """One line of the table; without a row, those of a row are another writer's."""
+        """Handle a line of the table; `key : value` lines before the first row are not its."""
         named = line.named()
         if "end" in named:
             self.done = bool(self._rows)
@@ -218,7 +217,7 @@ class FailureTable(Block[EventRule]):
         return True
 
     def _add_field(self, key: str, value: bytes, *, closed: bool) -> None:
-        """Add a field to the last row, unless it may be cut."""
+        """Add a field to the last row, unless the line is unfinished and so may be cut."""
         row = self._rows[-1]
         if not closed:
             return
@@ -235,12 +234,12 @@ class FailureTable(Block[EventRule]):
     forms = (LineForm(_TABLE_LINE, _line),)
 
     def refuse(self, text: bytes) -> None:
-        """A line that is not of the table, before its first one, shows that none follows."""
+        """Close the block if the line after `FAILED` is neither a ruler nor a line of a table."""
         if not self._started and not _RULER.match(text):
             self.done = True
 
     def _add_kind(self, row: dict[str, Scalar]) -> None:
-        """The kind of the row's own exception: a surviving rank's is only a victim's."""
+        """Set kind and role of a row by its exception: a surviving rank's is a victim's."""
         text = str(row.get("message", "")).encode()
         for rule in self.opening.exceptions:
             if rule.find(text, 0, glued=True):
@@ -248,7 +247,7 @@ class FailureTable(Block[EventRule]):
                 return
 
     def records(self) -> list[Record]:
-        """One event; its `root_*` fields are what the table claims, not a verdict."""
+        """One event; its `root_*` fields are the table's claim, which `incidents/` verifies."""
         if not self._rows:
             return []
         for row in self._rows:

@@ -1,18 +1,18 @@
-"""Files that are not text logs, and their readers.
+"""The choice of a reader for files that are not text logs, and three of the readers.
 
-Here: CSV tables with a header, MLflow's file store and W&B's log. JSON lines and TensorBoard's
-files have modules of their own. A file is recognised by its name or its first bytes.
+These are of CSV tables with a header, MLflow's file store and W&B's log; JSON lines and
+TensorBoard's files have their own modules. A file is recognised by its name or first bytes.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
 from ldlm_monitor.parse.event_rules import RecordPlace
@@ -26,17 +26,13 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import FieldValue, Record
 
-
 _MAX_LINE = 1 << 16
-"""Longer lines are not rows: a table of 500 columns has lines of about 10 KiB."""
+"""Bytes of a row; longer lines are no rows. A choice: 500 columns of 20 bytes have 10 KiB."""
 _HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() \-]*)+$")
 
 
 def header_of(line: bytes) -> list[str] | None:
-    """The columns of a line that is the header of a table of metrics, else None.
-
-    A header has names separated by commas; one counts steps or epochs, another is a metric.
-    """
+    """The column names of a line if one is a step or epoch and one a metric; otherwise None."""
     line = line.rstrip(b"\r")
     if len(line) > _MAX_LINE or b"," not in line or _HEADER.match(line) is None:
         return None
@@ -47,28 +43,32 @@ def header_of(line: bytes) -> list[str] | None:
 
 
 class LineReader(WholeFile):
-    """Reads a file whose every line can be a sample."""
+    """Reads a file in which every line can be a sample."""
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
         """The records of a chunk's rows, in order of position."""
         found: list[Record] = []
         offset, lines = chunk.offset, chunk.data.split(b"\n")
         for index, line in enumerate(lines):
-            numbers = self.read(line, closed=index < len(lines) - 1)
-            if numbers is not None and numbers.values:
-                found.append(numbers.at(RecordPlace.of(chunk, chunk.line + index, offset, origin)))
+            place = RecordPlace.of(chunk, chunk.line + index, offset, origin)
+            try:
+                numbers = self.read(line, closed=index < len(lines) - 1)
+                if numbers is not None and numbers.values:
+                    found.append(numbers.at(place))
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one row
+                self.on_fault(place.position, fault)
             offset += len(line) + 1
         return found
 
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
-        """The numbers of a line; None if it is not a row. `closed`: it has its terminator."""
+        """The numbers of a line; None if it is no row. `closed`: the line has its terminator."""
         raise NotImplementedError
 
 
 class TableReader(LineReader):
-    """Reads the rows of a CSV file: those of Lightning, Keras, timm and ultralytics.
+    """Reads the rows of a CSV file, as Lightning, Keras, timm and ultralytics write them.
 
-    The header can come again with other columns: after a restart, or for a late metric.
+    A header can follow again, with other columns: after a restart, or for a late metric.
     """
 
     name = "CSV table"
@@ -77,7 +77,7 @@ class TableReader(LineReader):
         self._columns: list[str] = []
 
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
-        """The numbers of a row, without the last cell of an unfinished one."""
+        """The numbers of a row; without the last cell if the row is unfinished."""
         columns = header_of(line)
         if columns is not None:
             self._columns = columns
@@ -95,7 +95,8 @@ class TableReader(LineReader):
 
 
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
-"""The time of a row of MLflow's file store, in milliseconds."""
+"""The time of a row of MLflow's file store, in Unix milliseconds: 13 digits from 2001 to 2286."""
+# MLflow allows names of 250 characters; the other lengths are choices above what it writes.
 _NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
 _METRIC_ROW = re.compile(
     rb"(?P<time>\d{12,14}) (?P<value>\S{1,40}) (?P<step>\d{1,18})"
@@ -104,7 +105,7 @@ _METRIC_ROW = re.compile(
 
 
 def metric_of(path: str, data: bytes) -> str | None:
-    """The metric of a file of MLflow's file store, by its path and first line, else None."""
+    """The metric in a file of MLflow's file store, by path and first line; None for others."""
     if "metrics/" not in path or _METRIC_ROW.match(data) is None:
         return None
     named = _NAME.search(path)
@@ -115,9 +116,9 @@ class MetricFileReader(LineReader):
     """Reads one metric's rows from MLflow's file store (mlflow/store/tracking/file_store.py).
 
     `mlruns/{experiment}/{run}/metrics/{metric}` has lines of time (Unix milliseconds), value
-    and step, and since MLflow 3 the name and digest of a dataset. A metric `train/loss` is
-    a file in a folder. Metrics can have steps of their own (system metrics do), so only the
-    loss gives the run's step. `errors` counts lines that are not rows.
+    and step, and since MLflow 3 the name and digest of a dataset. The metric `train/loss` is
+    the file `loss` in a folder `train`. Metrics can count steps of their own (system metrics
+    do), so only the loss gives the run's step. `errors` counts lines that are no rows.
     """
 
     name = "MLflow metric"
@@ -127,7 +128,7 @@ class MetricFileReader(LineReader):
         self._has_steps = measure(metric).name == "loss"
 
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
-        """Time, value and step. Without its terminator, the last number can be cut."""
+        """Time, value and step; None for an unfinished line, whose last number may be cut."""
         if not closed or not line.strip():
             return None
         row = _METRIC_ROW.match(line)
@@ -136,30 +137,32 @@ class MetricFileReader(LineReader):
             self.errors += 1
             return None
         step = int(row["step"]) if self._has_steps else None
-        numbers = Numbers(step=step, time=int(row["time"]) / 1000)
+        numbers = Numbers(step=step, time=jsonl.unix_time(int(row["time"]) / 1000))
         numbers.add(self._metric, value)
         return numbers
 
 
+# Field numbers of wandb/proto/wandb_internal.proto (`WandbReader` names the messages), and the
+# keys that wandb adds to rows.
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
 _UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17
 _RUN_TEXTS = {1: "run", 8: "run", 13: "host"}
 _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
 _CALLS, _TIME = "_step", "_timestamp"
 _INTERNAL = ("_wandb", "_runtime", "type")
-"""Keys that are not metrics; a `type` would make the row one of the callback's."""
+"""Keys of a row to drop: the first two are no metrics, and `type` marks the callback's rows."""
 _INTERRUPTED = 255
 """The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
 
 
 class WandbReader(FrameReader):
-    """Reads one run's log of W&B's transactions.
+    """Reads the transaction log of one W&B run.
 
-    A record (wandb/proto/wandb_internal.proto) contains one of: 2 history; 5 config; 17 run,
-    whose 1 is its id, 4 its config, 8 its name, 13 its host and 17 when it began; 18 exit, whose
-    1 is the code. An item of a history or config has 1 a key or 2 the parts of a nested key, and
-    16 the value as Python's JSON, with `NaN` and `Infinity`. They are read like rows of JSON
-    lines. `_step` counts calls of `log`, so it is the step only if the rows have no other.
+    A record (wandb/proto/wandb_internal.proto) has one of these fields: 2 history; 5 config;
+    17 run (with 1 id, 4 config, 8 name, 13 host, 17 start time); 18 exit (with 1 code). An
+    item of a history or config has 1 a key, or 2 the parts of a nested key, and 16 the value
+    as Python's JSON, with `NaN` and `Infinity`. A history is read like a row of JSON lines.
+    `_step` counts calls of `log`, so it is the step only if the rows have no other step.
     """
 
     name = "W&B"
@@ -184,12 +187,11 @@ class WandbReader(FrameReader):
 
     @staticmethod
     def time_of(content: bytes) -> float | None:
-        """When a row of metrics was logged."""
+        """When a row of metrics was logged (Unix seconds); None for other records."""
         value = dict(fields_of(content)).get(_HISTORY)
         return jsonl.unix_time(_items(value).get(_TIME)) if isinstance(value, bytes) else None
 
     def _row(self, row: dict[str, Any], place: RecordPlace) -> list[Record]:
-        """The sample of one step."""
         for key in _INTERNAL:
             row.pop(key, None)
         calls = row.pop(_CALLS, None)
@@ -198,7 +200,7 @@ class WandbReader(FrameReader):
         self._has_steps |= any(each.step is not None for each in rows)
         if self._has_steps or not isinstance(calls, int):
             return found
-        return [replace(each, step=calls) for each in rows]
+        return [replace(each, step=as_count(calls)) for each in rows]
 
 
 def _items(content: bytes) -> dict[str, Any]:
@@ -221,24 +223,22 @@ def _items(content: bytes) -> dict[str, Any]:
 def _value(text: bytes) -> Any:
     """A JSON value; None for one that is nested too deeply. Most are numbers."""
     try:
-        return int(text) if text.isdigit() else float(text)
+        return int(text) if text.isdigit() and len(text) <= 20 else float(text)  # 20: a seed's
     except ValueError:
-        pass
-    try:
-        return json.loads(text)
-    except RecursionError:
+        with suppress(RecursionError):
+            return jsonl.loads(text.decode())
         return None
 
 
 def _run_row(content: bytes) -> dict[str, Any]:
-    """A run, as a row of the callback."""
+    """A run in the form of the callback's `run` row."""
     row: dict[str, Any] = {"config": {}}
     for tag, value in fields_of(content):
         if not isinstance(value, bytes):
             continue
         if tag == _RUN_CONFIG:
             row["config"] = _items(value)
-        elif tag in _RUN_TEXTS and value:
+        elif value and tag in _RUN_TEXTS:
             row[_RUN_TEXTS[tag]] = value.decode("utf-8", "replace")
         elif tag == _RUN_START:
             row["time"] = dict(fields_of(value)).get(1)
@@ -246,15 +246,14 @@ def _run_row(content: bytes) -> dict[str, Any]:
 
 
 def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
-    """The run's start, and its config if it has one."""
     row["config"].pop("_wandb", None)
     return jsonl.records({"type": "run", **row}, place)
 
 
 def _exit(content: bytes, place: RecordPlace) -> Record:
-    value = dict(fields_of(content)).get(1, 0)
+    value = dict(fields_of(content)).get(1)
     code = value if isinstance(value, int) else 0
-    code -= 1 << 64 if code >= 1 << 63 else 0
+    code -= 1 << 64 if code >= 1 << 63 else 0  # a negative int32 is a varint of 64 bits
     if code == 0:
         return place.lifecycle("run_finished", "exit code 0")
     fields: dict[str, FieldValue] = {"exitcode": code, "launcher": "wandb"}
@@ -268,7 +267,7 @@ def _exit(content: bytes, place: RecordPlace) -> Record:
 ROW_SUFFIXES = (".jsonl", ".ndjson")
 """The suffixes of files of JSON lines."""
 _MARK_BYTES = 3
-"""A file's first record may stand behind a byte order mark."""
+"""Bytes of UTF-8's byte order mark, which may precede a file's first record."""
 READERS = (
     (RowReader.name, "metric rows with any key names, one object a line; ldlm.health/1"),
     (TableReader.name, "a header with a step or epoch and a metric: Lightning, Keras, ultralytics"),
@@ -276,11 +275,11 @@ READERS = (
     (WandbReader.name, "run-ID.wandb: history, config and exit code, CRC checked"),
     (MetricFileReader.name, "the file store: mlruns/EXPERIMENT/RUN/metrics/METRIC"),
 )
-"""The formats of whole files, each with a description."""
+"""The formats of files with a reader, each with a description for `formats list`."""
 
 
 def reader_of(chunk: Chunk) -> WholeFile | None:
-    """The reader of the file that begins with this chunk; None if it is text."""
+    """The reader for the file whose chunk this is; None if the file is text."""
     if chunk.framed == "tfrecord":
         return EventFileReader(chunk.path)
     if chunk.framed == "wandb":

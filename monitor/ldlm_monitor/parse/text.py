@@ -1,4 +1,4 @@
-"""Reads text logs: turns the lines with triggers into bars, samples, events and blocks."""
+"""Reads text logs: parses the lines with triggers as bars, samples, events and blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId, Origin
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.model.records import Position, Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRecords
 from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
@@ -16,57 +16,57 @@ from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.stack_dumps import FailureTable, StackDump
-from ldlm_monitor.parse.text_lines import LineContext, Lines, TextLine, WholeFile
+from ldlm_monitor.parse.text_lines import LineContext, Lines, OnFault, TextLine, WholeFile
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.triggers import NO_CLAIMS, Claims, Rules, Scanner
 
 _MAX_EVENTS_A_RECORD = 32
-"""Events found in one record; bounds the time that a line of 1 MiB takes."""
+"""Events found in one record: a choice that bounds the time for a line of 1 MiB."""
 _MAX_COMBINATIONS = 4096
-"""Combinations of triggers whose rules are cached; real logs have some dozens."""
+"""Cached combinations of triggers: a choice; real logs have some dozens, random text has more."""
 _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "rows": EventRows,
     "traceback": Traceback,
     "failure_table": FailureTable,
     "stacks": StackDump,
 }
-"""The kind of block that an event with this `assemble` opens."""
+"""By an event's `assemble`, the kind of block that it opens."""
 
 OnMatch: TypeAlias = Callable[[int, str], None]
-"""Called with the offset of each recognised record and the name of its format; with "" for a
-record that is part of another."""
+"""Called with each recognised record's offset and format; "" for a line that continues a block."""
 
 
 @dataclass(slots=True)
 class FileState:
-    """The state of one file between chunks.
+    """The parser's state of one file between chunks.
 
-    `whole`: its reader, if it is not text. `ignored`: the stream and the line of the last
-    message that Python ignored an exception.
+    `whole`: the file's reader if it is not text. `ignored`: stream and line number of the last
+    `Exception ignored in` of Python, which precedes the exception's traceback.
     """
 
     id: FileId
+    blocks: Blocks
     whole: WholeFile | None = None
-    blocks: Blocks = field(default_factory=Blocks)
     bars: BarRecords = field(default_factory=BarRecords)
     ignored: tuple[bytes, int] = (b"", -1)
 
 
 class TextReader:
-    """Applies all `rules` to text. `truncated` counts the records that were cut.
+    """Applies all `rules` to text. `truncated` counts records cut at `MAX_RECORD_BYTES`.
 
     `on_match`, if set, is called for each recognised record.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, on_fault: OnFault) -> None:
         self.rules = rules
+        self._on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
         self.truncated = 0
         self.on_match: OnMatch | None = None
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The records of a chunk: of the lines with triggers, and of open blocks."""
+        """The records of a chunk: of lines with triggers, and of blocks that are complete."""
         found: list[Record] = []
         lines = Lines(chunk)
         hits = self._scanner.scan(chunk.data)
@@ -85,24 +85,26 @@ class TextReader:
                 if hits[at][0] > line.start and hits[at][1] not in named:
                     named += (hits[at][1],)
                 at += 1
-            claims = self._claims_of(named)
-            if claims.alone and not file.blocks:
-                bar = self._lone_bar(file, line, chunk, origin)
-                if bar is not None:
-                    found += bar
-                    continue
-            if line.truncated:
-                self.truncated += 1
-            found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
+            try:
+                claims = self._claims_of(named)
+                if claims.alone and not file.blocks:
+                    bar = self._lone_bar(file, line, chunk, origin)
+                    if bar is not None:
+                        found += bar
+                        continue
+                if line.truncated:
+                    self.truncated += 1
+                found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
+            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one line
+                # An open block that raises would do so with every line that follows.
+                file.blocks.drop()
+                self._on_fault(Position(chunk.path, line.number, line.offset), fault)
         return found
 
     def _lone_bar(
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
-        """A fast path for most of a training log: a bar without prefix or further triggers.
-
-        None if the record must be read like any other.
-        """
+        """The records of a line that is only a bar, the usual line; None for any other line."""
         bar = None if line.truncated else self.rules.bars.alone(line.raw)
         if bar is None:
             return None
@@ -146,9 +148,9 @@ class TextReader:
     def _offer(
         file: FileState, record: LineContext, found: list[Record], start: int, stop: int
     ) -> int | None:
-        """Pass text to the open blocks.
+        """Pass `record.text[start:stop]` to the open blocks; adds complete ones to `found`.
 
-        Returns where the text begins that none of them took; None if they took all of it.
+        Returns where the text begins that no block took; None if blocks took all of it.
         """
         while file.blocks:
             text = record.text[start:stop]
@@ -170,7 +172,7 @@ class TextReader:
     def _numbers(
         self, file: FileState, claims: Claims, record: LineContext, start: int
     ) -> list[Record] | None:
-        """The sample of the line that begins at `start`; None if no rule matches."""
+        """The sample (and lifecycle event) of the text from `start` on; None if no rule matches."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
         if claims.json:

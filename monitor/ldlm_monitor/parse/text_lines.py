@@ -1,16 +1,18 @@
 """Cuts records out of a chunk, cleans them, and reads their prefixes.
 
-A record ends at `\\n`, `\\r\\n` or a bare `\\r` (tqdm repaints a line with it). `Lines.around`
-goes directly to the record with a given byte, so a chunk is split into lines only while a
-block is open.
+A record ends at `\\n`, `\\r\\n` or a bare `\\r` (with which tqdm repaints a line).
+`Lines.around` cuts only the record with a given byte, so a chunk is split into all its
+records only while a block is open.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record, SampleBlock
 
 MAX_RECORD_BYTES = 1 << 20
-"""A longer record is cut here, and counted as truncated (`source.split.RECORD_BYTES`)."""
+"""Bytes of a record; a longer one is cut and counted (the limit of `source.split.RECORD_BYTES`)."""
 
+# Escape sequences of ECMA-48 (control sequences, operating system commands, others), backspaces.
 _CONTROL = compile_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
 )
@@ -33,12 +36,17 @@ _DOCKER = b'{"log":"'
 """The start of a line of Docker's json-file driver: `{"log":..., "stream":..., "time":...}`."""
 
 
-class WholeFile:
-    """Reads one file that is not text.
+OnFault: TypeAlias = Callable[[Position, Exception], None]
+"""Called, within the handler, with a record that made our own code raise; it is left out."""
 
-    `errors` and `truncated` count what it could not read; the caller resets them.
+
+class WholeFile:
+    """Reads one file of a known structure, which is not parsed as text.
+
+    The caller resets the counts: `errors` of damaged records, `truncated` of too long ones.
     """
 
+    on_fault: OnFault
     name = ""
     errors = 0
     truncated = 0
@@ -48,7 +56,7 @@ class WholeFile:
         raise NotImplementedError
 
     def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of an unfinished end that can be shown already."""
+        """The records of an unfinished last record, if it can be read already; here none."""
         del chunk, origin
         return []
 
@@ -90,7 +98,7 @@ class Lines:
         return self._cut(self._next)
 
     def around(self, index: int) -> TextLine:
-        """The record with the byte at `index`, which is after the last one cut."""
+        """The record with the byte at `index`, which must be after the last record cut."""
         lf = self._data.rfind(b"\n", self._next, index)
         cr = self._data.rfind(b"\r", self._next if lf < 0 else lf, index)
         before = lf if cr < 0 else cr
@@ -135,7 +143,7 @@ def clean(raw: bytes) -> bytes:
 
 
 def raw_index(raw: bytes, index: int) -> int:
-    """The index in a raw record of the byte at `index` of what `clean` makes of it."""
+    """The index in a raw record of the byte that `clean` moved to `index`."""
     for match in _CONTROL.finditer(raw):
         start, end = match.span()
         if start > index:
@@ -159,14 +167,16 @@ def _unwrapped(raw: bytes) -> bytes:
 
 
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
-_WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
+_WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")  # torchrun's `[default3]:[rank3]: `
+_HEADER_REACH = 200
+"""Bytes between a logger's header and an event's text: a choice; torch's `[PG ID ...]` fits."""
 
 
 @dataclass(slots=True)
 class LineContext:
-    """One record of text on its way through the rules.
+    """One record of text as the rules see it, with its prefixes and place.
 
-    `text` has no terminal control sequences; `now` is when the record was read.
+    `text` has no terminal control sequences; `now` is when the record was read (Unix seconds).
     """
 
     line: TextLine
@@ -191,12 +201,12 @@ class LineContext:
         return self.place.moved(raw_index(self.line.raw, index)) if index else self.place
 
     def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
-        """RecordPlace, text and stream of text that directly follows another writer's.
+        """Place, text and stream of an event that follows another writer's text in one record.
 
-        A logger's header or a rank prefix before `begin` belongs to that text.
+        The event was found at `begin`; a logger's header or rank prefix before belongs to it.
         """
         place, stream = self.place_of(begin), self.envelope.stream
-        for pattern, reach in ((_HEADER, 200), (_WRITER, 0)):
+        for pattern, reach in ((_HEADER, _HEADER_REACH), (_WRITER, 0)):
             for match in pattern.finditer(self.text):
                 start, end = match.span()
                 if end <= begin <= end + reach and start:

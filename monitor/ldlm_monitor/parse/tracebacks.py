@@ -1,4 +1,4 @@
-"""Python tracebacks: one event each, with the whole chain of exceptions."""
+"""Python tracebacks: one event for each, with its whole chain of exceptions."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from ldlm_monitor.parse.blocks import (
     BlockOpening,
     LineForm,
 )
-from ldlm_monitor.parse.event_rules import EventRule, text_of
+from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record
 
 MAX_TEXT_BYTES = 16 * 1024
-"""Bytes kept of a traceback's text: its head and its tail."""
+"""Bytes kept of a traceback's text, half of them its tail: a choice; about 100 frames fit."""
 _TRACEBACK = b"Traceback (most recent call last):"
 _HEAD = compile_pattern(r"(?P<original>Original )?Traceback \(most recent call last\):")
 _INDENTED = compile_pattern(r"[ \t]")
 _ANY = compile_pattern(r"")
 _FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')
+# The line of Python's `format_exception_only`: a name with or without modules, and a message.
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"
 )
+# Names of exceptions of Python and of the usual packages: by their last word.
 _USUAL = compile_pattern(
     r"(?:[A-Za-z_]\w*\.)*(?:Exception|\w+(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Group|Iteration))$"
 )
+# The two texts between chained tracebacks (CPython's Lib/traceback.py).
 _CHAIN = compile_pattern(
     r"(?:During handling of the above exception, another exception occurred"
     r"|The above exception was the direct cause of the following exception):"
 )
+# Beginnings of further lines of a message: CUDA's, NCCL's and torch's errors have several lines.
 _CONTINUATION = compile_pattern(
     r"\s+\S|Original Traceback|CUDA kernel errors might|For debugging consider|Compile with `"
     r"|Search for `|nccl[A-Z]\w+: ?|Last error:|Exception raised from|frame #\d|\[/"
@@ -43,16 +47,16 @@ _CONTINUATION = compile_pattern(
 )
 _NO_EXCEPTION = frozenset({b"Warning", b"Error", b"Note", b"Info", b"Debug"})
 """First words of messages that look like the name of an exception."""
-_LIBRARY = compile_pattern(r"/(?:site|dist)-packages/|^<")
+_LIBRARY = compile_pattern(r"/(?:site|dist)-packages/|^<")  # files that are not the user's own
 _MAX_CONTINUATION = 64
-"""Lines of one exception's message; torch's CUDA and NCCL errors have about 30."""
+"""Lines of one exception's message: a choice; torch's CUDA and NCCL errors have about 30."""
 _MAX_FOREIGN_AFTER = 3
-"""Lines of other writers after the exception's line: its message follows at once, and the
-event should not wait for the others' `MAX_FOREIGN_LINES`."""
+"""Lines of other writers after the exception's line: a choice. The rest of its message follows at
+once, and the event should not wait for `MAX_FOREIGN_LINES` of other writers."""
 
 
 class Traceback(Block[EventRule]):
-    """A Python traceback, with the exceptions that it is chained to."""
+    """A Python traceback and those chained to it."""
 
     claims_indented = True
 
@@ -66,7 +70,7 @@ class Traceback(Block[EventRule]):
         self._blank = False
         self._type = b""
         self._exception: list[bytes] = []
-        self._wrapper: list[bytes] = []  # a DataLoader's message about its worker's exception
+        self._wrapper: list[bytes] = []  # a DataLoader's message on its worker's exception
         self._last = b""
         self._frame: tuple[bytes, bytes] | None = None
 
@@ -101,7 +105,7 @@ class Traceback(Block[EventRule]):
         return self._keep(line)
 
     def _head_line(self, line: BlockLine) -> bool:
-        """The head of a chained traceback, or of the one that a wrapper shows."""
+        """The first line of a chained traceback, or of a worker's in a DataLoader's message."""
         original = "original" in line.named()
         if not (original or self._chained):
             return False
@@ -116,7 +120,7 @@ class Traceback(Block[EventRule]):
     def _message_line(self, line: BlockLine) -> bool:
         """A further line of the exception's message.
 
-        Without a prefix, the next line can be any writer's, so only known ones count.
+        A line without prefix may be another writer's unless it matches `_CONTINUATION`.
         """
         text = line.text
         if self._blank or self._chained or text.startswith(_TRACEBACK):
@@ -140,17 +144,17 @@ class Traceback(Block[EventRule]):
     )
 
     def _expect(self, *, frames: bool) -> None:
-        """What comes next: frames up to the exception, or what follows it."""
+        """Set the forms of the next lines: frames up to the exception, or lines after it."""
         self._in_frames = frames
         self.forms = self._IN_FRAMES if frames else self._AFTER_EXCEPTION
         self.max_foreign = MAX_FOREIGN_LINES if frames else _MAX_FOREIGN_AFTER
 
     def refuse(self, text: bytes) -> None:
-        """After the exception, a line of the same writer that is no part of it ends the block."""
+        """After the exception, the same writer's next line of another form ends the block."""
         self.done = self.done or not self._in_frames
 
     def records(self) -> list[Record]:
-        """One event: `python_exception`, or the kind that the exception's text matches."""
+        """One event: of the kind that matches the exception's text, or a `python_exception`."""
         fields: dict[str, FieldValue] = {"traceback": self._text.joined()}
         if self._type:
             fields["exc_type"] = text_of(self._type)
@@ -158,7 +162,8 @@ class Traceback(Block[EventRule]):
             fields["file"] = text_of(self._frame[0])
             fields["line"] = int(self._frame[1])
         text = b"\n".join(self._exception)
-        message = text_of(self._exception[0] if self._exception else self._last, 4096)
+        first = self._exception[0] if self._exception else self._last
+        message = text_of(first, MAX_MESSAGE_BYTES)
         severity, role = self.rule.spec.severity, self.rule.spec.role
         for pattern, special in self.rule.exceptions:
             if self._exception and pattern.match(self._exception[0]):
@@ -197,7 +202,7 @@ class Traceback(Block[EventRule]):
 
 
 def _is_exception(name: bytes, text: bytes) -> bool:
-    """Whether an unindented line is the exception, and not another rank's output."""
+    """Whether a line without indent is the exception; `%|` would be another rank's bar."""
     if _USUAL.match(name) or b"." in name:
         return True
     unusual = name[:1].isupper() and not name.isupper() and name not in _NO_EXCEPTION
@@ -205,7 +210,7 @@ def _is_exception(name: bytes, text: bytes) -> bool:
 
 
 class BoundedText:
-    """The lines of a text, of which the head and the tail are kept."""
+    """Keeps the first and the last lines of a text, each in half of `limit` bytes."""
 
     def __init__(self, limit: int = MAX_TEXT_BYTES) -> None:
         self._half = limit // 2
@@ -213,8 +218,8 @@ class BoundedText:
         self._left_out = 0
 
     def add(self, line: bytes) -> None:
-        """Append a line; lines in the middle that do not fit are counted."""
-        kept = line[: self._half // 4] + b"\n"
+        """Append a line; lines of the middle are dropped and counted once the halves are full."""
+        kept = line[: self._half // 4] + b"\n"  # a long line leaves room for three others
         if not self._tail and len(self._head) + len(kept) <= self._half:
             self._head += kept
             return
@@ -224,6 +229,6 @@ class BoundedText:
             self._left_out += 1
 
     def joined(self) -> str:
-        """The text, without trailing blank lines."""
+        """The kept text, with a note on dropped lines, without trailing blank lines."""
         gap = b"... %d lines left out ...\n" % self._left_out if self._left_out else b""
         return (self._head + gap + self._tail).decode("utf-8", errors="replace").rstrip()

@@ -1,13 +1,13 @@
-"""Selects the records of a chunk that can matter, and the rules that may apply to them.
+"""Selects the records of a chunk that rules may match, and these rules.
 
-One scan of the whole chunk finds the triggers of all definitions. Only the records around
-them are cut out and matched with re2.
+One scan of the whole chunk finds the triggers of all definitions. Only records that contain a
+trigger are cut out and matched with re2.
 
 Triggers are Hyperscan expressions. Hyperscan finds a literal part of each expression, and
 checks the rest there. With hundreds of expressions, its speed on text without matches
 depends on the shortest literal: with four bytes it steps by two bytes at a time, and a
-shorter one slows all others. So triggers with a byte that few lines contain (`MARKS`) are in
-databases of their own, which scan only the chunks that contain the byte.
+shorter literal slows the search for all others. So triggers with a byte that few lines contain
+(`MARKS`) are in databases of their own, which scan only the chunks that contain the byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 
 Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]
 Part: TypeAlias = tuple[int | None, Any]
-"""A byte of `MARKS` and the database of the triggers that contain it; None for the others."""
+"""A byte of `MARKS` and the database of triggers that contain it; None for other triggers."""
 
 _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
@@ -41,7 +41,7 @@ _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
 MARKS = b"{%+*"
 """Bytes that few lines of a log contain, and many short triggers do."""
 _USERS_FIRST = 1_000_000
-"""Subtracted from the order of a user's lines, which come before the packaged ones."""
+"""Subtracted from the order of users' lines to try them first: more than there are rules."""
 _LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
 """A loss and the beginning of its number, in any form; `T` is that of `tensor(`."""
 _CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
@@ -49,8 +49,9 @@ _GLOG = rf"[EFW]\d{{3,4}}(?:{_CLOCK})\d:\d\d"
 """Level, date and time of a glog header; the hours are spelled out as literals."""
 _PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}
 _FEW = 64
-"""Up to so many triggers stay in one database: Hyperscan's Teddy matcher compares them all at
-once, the short ones too."""
+"""Triggers that stay in one database whatever their bytes: Hyperscan's Teddy matcher compares so
+few literals all at once, the short ones too."""
+# Of a trigger's syntax, for `mark_of`: character classes, groups, bytes of `MARKS` not optional.
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
 _GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")
 _NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")
@@ -58,10 +59,11 @@ _NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The rules whose triggers a record contains; `lines` by their priority.
+    """The rules that may match a record, by the triggers it contains; `lines` by priority.
 
-    `bar`: it may have a bar. `alone`: nothing but numbers can be beside the bar. `json`: the
-    record begins like an object. `ignored`: it announces an ignored exception.
+    `bar`: the record may have a progress bar. `alone`: it may, and no other trigger but those
+    of `lines` is in it. `json`: the record begins like a JSON object. `ignored`: it has
+    Python's `Exception ignored in`.
     """
 
     bar: bool = False
@@ -76,7 +78,7 @@ NO_CLAIMS = Claims()
 
 
 class Rules:
-    """All definitions, compiled; those of `users` come before the packaged ones.
+    """All definitions, compiled; lines of the files `users` come before the packaged ones.
 
     `named[i]` are the rules of expression i of `databases`. Raises `FormatError`.
     """
@@ -114,7 +116,7 @@ class Rules:
         self.databases = compile_triggers(list(places.items()))
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
-        """The rules of some expressions."""
+        """The rules that may match a record in which these expressions were found."""
         if not expressions:
             return NO_CLAIMS
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
@@ -132,23 +134,20 @@ class Rules:
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
-    """The packaged definitions and those of `files`, cached while no file changes.
-
-    Raises `FormatError`.
-    """
+    """The rules of packaged definitions and `files`, cached by mtime. Raises `FormatError`."""
     return _compiled(files, tuple(map(_edition, files)))
 
 
 def _edition(path: Path) -> tuple[str, int, int]:
-    """Path, mtime and size, which identify a file's content."""
+    """Path, mtime and size: the key of the cache of compiled rules."""
     try:
         status = path.stat()
-    except OSError:  # loading the file reports it
+    except OSError:  # `definitions.load` will raise it as a `FormatError`
         return str(path), 0, 0
     return str(path.absolute()), status.st_mtime_ns, status.st_size
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # a choice: more sets of files than one process uses; each takes memory
 def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ...]) -> Rules:
     packaged = [(path, definitions.load(path)) for path in definitions.packaged_files()]
     packaged.sort(key=lambda entry: entry[1].priority)
@@ -174,7 +173,6 @@ def _rules(
 
 @contextmanager
 def _located(where: str) -> Iterator[None]:
-    """Turn an error of a pattern into a `FormatError` with its place."""
     try:
         yield
     except re2.error as error:
@@ -188,7 +186,7 @@ def _located(where: str) -> Iterator[None]:
 
 
 class Scanner:
-    """Scans chunks with shared databases and private scratch spaces."""
+    """Scans chunks for triggers; the databases are shared, the scratch spaces its own."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = [(mark, database, hyperscan.Scratch(database)) for mark, database in parts]
@@ -240,7 +238,7 @@ def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> An
         )
     except hyperscan.error as error:
         if len(indexes) > 1:
-            for index in indexes:  # find the one that does not compile
+            for index in indexes:  # the call for the faulty trigger alone raises `FormatError`
                 _database(triggers, [index])
             raise
         raise FormatError(
@@ -252,7 +250,7 @@ def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> An
 
 
 def _expression(trigger: str) -> bytes:
-    """A leading `^` means the start of a record, which can also follow a bare `\\r`."""
+    """The Hyperscan expression of a trigger; `^` is a record's start, also after a bare `\\r`."""
     for name, phrase in _PHRASES.items():
         trigger = trigger.replace(name, phrase)
     return (f"(?:^|\\r){trigger[1:]}" if trigger.startswith("^") else trigger).encode()

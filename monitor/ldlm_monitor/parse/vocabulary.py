@@ -1,4 +1,4 @@
-"""The vocabulary: which canonical value (contract section 2) a trainer's key stands for.
+"""The vocabulary: translates a trainer's key to a canonical name (`names.CANONICAL_VALUES`).
 
 The keys are data (`data/vocabulary.yml`); the rules here cover keys that follow a pattern.
 """
@@ -38,24 +38,26 @@ _KNOWN = {
     },
 }
 STEP_KEYS = frozenset(_DATA["steps"])
-"""The keys of optimizer steps, spelled by `plain`."""
+"""The keys of optimizer steps, in the spelling of `plain`."""
 EPOCH_KEYS = frozenset(_DATA["epochs"])
 _TRAINING_ONLY = frozenset(("loss", "eval_loss", "grad_norm", "accuracy", "step_seconds", "ppl"))
-"""Canonical values that no settings file has; `learning_rate` is a setting too."""
-_OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")
+"""Canonical names that no settings file has; `learning_rate` is left out as it is a setting too."""
+_OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
+MAX_KEY = 128
+"""Characters kept of a key: names of metrics are shorter, and labels of series stay small."""
 _MAX_CACHED = 4096
-"""Keys per cache: a trainer has some hundreds; JSON keys are unbounded input."""
+"""Keys per cache: a trainer has some hundreds; keys of JSON are unbounded input."""
 
 
 @lru_cache(maxsize=_MAX_CACHED)
 def plain(key: str) -> str:
-    """A key in lower case, its words joined by single underscores."""
+    """A key in lower case, with one `_` for each run of other characters than `a-z0-9`."""
     return re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
 
 
 @lru_cache(maxsize=_MAX_CACHED)
 def measure(key: str) -> Measure:
-    """The canonical measure of a key; an unknown key keeps its name in lower case."""
+    """The canonical name and factor of a key; an unknown key keeps its name in lower case."""
     name = re.sub(r"[^a-z0-9_]", "_", key.lower())
     spelled = plain(key)
     known = _KNOWN.get(spelled)
@@ -72,7 +74,10 @@ def measure(key: str) -> Measure:
 
 
 def put(values: dict[str, float], key: str, value: float) -> None:
-    """Add a number under its canonical name; a key that is the canonical name takes precedence."""
+    """Add a number under its canonical name and in its unit.
+
+    If several keys of a line have one canonical name, the key spelled like it wins.
+    """
     meant = measure(key)
     if meant.factor != 1:
         value = scaled(value, meant.factor)
@@ -82,14 +87,9 @@ def put(values: dict[str, float], key: str, value: float) -> None:
         values.setdefault(meant.name, value)
 
 
-def canonical(key: str) -> str:
-    """The canonical name of a metric's key."""
-    return measure(key).name
-
-
 @lru_cache(maxsize=_MAX_CACHED)
 def is_metric(key: str) -> bool:
-    """Whether a key is in the vocabulary, or is a canonical name."""
+    """Whether a trainer's key has a canonical name, or is one."""
     spelled = plain(key)
     return spelled in _KNOWN or spelled in CANONICAL_VALUES
 
@@ -101,5 +101,5 @@ def is_training(values: Mapping[str, float]) -> bool:
 
 @lru_cache(maxsize=_MAX_CACHED)
 def is_known(name: str) -> bool:
-    """Whether the contract lists a canonical name."""
+    """Whether a name is one of the public canonical names, with or without a component."""
     return name in CANONICAL_VALUES or name.startswith(CANONICAL_PREFIXES)

@@ -1,4 +1,4 @@
-"""Recordings and finished logs, played back on a clock that can be stopped and hurried."""
+"""Recordings and finished logs, played back on a clock that can be stopped and sped up."""
 
 from ldlm_monitor.playback.engine import Playback, Showing
 from ldlm_monitor.playback.reel import Reel, of_logs, of_recording

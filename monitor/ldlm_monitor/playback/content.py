@@ -1,4 +1,4 @@
-"""What the bytes of a file say: which launch wrote it, its form, and the times in it."""
+"""Facts that are read from a file's bytes: its launch, its form, and the times in it."""
 
 from __future__ import annotations
 
@@ -22,35 +22,38 @@ from ldlm_monitor.source.companions import LaunchFacts
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
 HEAD_BYTES = 256 * 1024
-"""Where a log says which launch it is."""
+"""The start of a log, which names its launch: in our corpus within 5 KB, after few warnings."""
 _DIRECTORY = re.compile(
     rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
 )
-"""As MM-LDLM's trainer prints it; `ldlm_trainer` puts the time before it."""
-_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")
-_RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")
-_CALLBACK_SCHEMA = "ldlm.health/"
+"""A line of MM-LDLM's trainer; `ldlm_trainer` prints it with the time in front."""
+_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # as `env` and `set -x` print it
+_RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")  # a Hydra override of MM-LDLM
+_CALLBACK_SCHEMA = "ldlm.health/"  # `schema` in the callback's first row, before the version
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
-
 BEFORE_BYTES = 64 * 1024
+"""Bytes before a stretch that are searched for a progress bar: a choice, hundreds of redraws."""
+# A date and time of ISO 8601 with a zone; some loggers print the fraction after a comma.
 _STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _ROW_TIME = re.compile(
     rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,}(?:\.\d+)?)|"(' + _STAMP + rb')")'
 )
+"""The time of a JSON row: `time` of the callback, `timestamp` of common loggers, `_timestamp` of
+W&B. Nine digits or more are Unix seconds (since 1973); fewer are a duration."""
 _LINE_TIME = re.compile(rb"(?m)^(" + _STAMP + rb") ")
-"""What containers put in front of each line: with its zone, it is a time and not only a clock."""
+"""The time that container runtimes put before each line; with its zone it is unambiguous."""
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
-"""Where `_ROW_TIME` can be: re2 says no twice as fast, and yes half as fast."""
+"""Tested before `_ROW_TIME`: re2 finds no match twice as fast as `re`, a match half as fast."""
 NOMINAL_ROWS = 3_600
-"""Rows of a file without times are spread over this many nominal seconds at most."""
+"""Distinct times, a nominal second apart, for a file without times: bounds the evaluations."""
 ROW_BYTES = 4096
-"""Of a long file, rows that begin within so many bytes of an even place: a row is shorter."""
+"""Bytes after an even place of a long file in which the next row is searched: rows are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes `start` to `stop` of a file, of which the last was written at `written_at`."""
+    """Bytes `start` to `stop` of a file; the last one was written at `written_at` (Unix s)."""
 
     backlog: Backlog
     start: int
@@ -64,29 +67,28 @@ class Stretch:
 
     @property
     def is_stamped(self) -> bool:
-        """Whether its lines begin with a time and its zone."""
+        """Whether the lines begin with a time that has a zone."""
         return self.form == "text" and _LINE_TIME.match(self.backlog.head) is not None
 
     def chunks(self) -> Iterator[Chunk]:
-        """Its records."""
+        """The bytes as chunks of whole records."""
         return self.backlog.scan(self.start, self.stop)
 
     def marks(self, *, rows: bool = False) -> Iterator[ClockMark]:
-        """Steps of rows, or of bars with their elapsed times."""
+        """Positions of steps: those of rows, otherwise of progress bars with elapsed times."""
         for chunk in self.chunks():
             yield from clock_marks(chunk.data, chunk.offset, rows=rows)
 
     def marks_before(self) -> list[ClockMark]:
-        """The bars that stand before it, as far as a progress bar is worth looking for."""
+        """The progress bars in the last `BEFORE_BYTES` in front of the stretch."""
         start = max(0, self.start - BEFORE_BYTES)
         return clock_marks(self.backlog.part(start, self.start), start)
 
     def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
-        """Where rows begin that span less than `apart` seconds, and their last time.
+        """First offset and last time (Unix s) of groups of rows that span less than `apart` s.
 
-        Rows of the very same time stay together.
-
-        The first row is alone: what comes before it without a time takes its time.
+        Rows of equal time are in one group. The first row is a group of its own: bytes before it
+        that have no time get its time.
         """
         begin, first, last = -1, -math.inf, -math.inf
         for at, when in self._row_times():
@@ -101,7 +103,6 @@ class Stretch:
             yield begin, last
 
     def _row_times(self) -> Iterator[tuple[int, float]]:
-        """The offset and time of each row that has a time."""
         form, is_stamped = self.form, self.is_stamped
         for chunk in self.chunks():
             offset, block = chunk.offset, chunk.data
@@ -109,7 +110,7 @@ class Stretch:
                 yield from frame_times(chunk)
             elif form == "metric":
                 for match in METRIC_TIME.finditer(block):
-                    yield offset + match.start(), int(match[1]) / 1000
+                    yield offset + match.start(), int(match[1]) / 1000  # MLflow's milliseconds
             elif is_stamped:
                 for match in _LINE_TIME.finditer(block):
                     if (when := _moment(match[1])) is not None:
@@ -121,7 +122,7 @@ class Stretch:
                         yield offset + block.rfind(b"\n", 0, match.start()) + 1, when
 
     def row_offsets(self) -> Iterator[int]:
-        """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
+        """Offsets of rows: of all if they are few, otherwise of about `NOMINAL_ROWS`, spaced."""
         offsets = [self.start]
         for chunk in self.chunks():
             offsets += (chunk.offset + end for end in _line_ends(chunk.data))
@@ -147,7 +148,6 @@ def _line_ends(data: bytes) -> Iterator[int]:
 
 
 def _moment(stamp: bytes) -> float | None:
-    """Unix seconds of a date and time with its zone."""
     try:
         return datetime.fromisoformat(stamp.decode().replace(",", ".")).timestamp()
     except ValueError:
@@ -155,7 +155,7 @@ def _moment(stamp: bytes) -> float | None:
 
 
 def form_of(backlog: Backlog) -> Form:
-    """What a file is, by its name and its first bytes."""
+    """What a file holds, by its name and its first bytes."""
     if frames_of(backlog.head):
         return "frames"
     if backlog.head.lstrip()[:1] == b"{":
@@ -164,7 +164,11 @@ def form_of(backlog: Backlog) -> Form:
 
 
 def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Timeline:
-    """The times of rows or lines: their own, by the bars of their run, or their order only."""
+    """The times of rows or lines.
+
+    They are the rows' own; otherwise those of the steps on the run's `clock`; otherwise nominal
+    seconds, of which only the order is meant.
+    """
     times = list(stretch.row_times(apart))
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
@@ -175,10 +179,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
 
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
-    """What a log says of its launch, for finding the files that belong to it.
-
-    Raises `TimeoutError` where its server does not answer.
-    """
+    """Facts in a log's head that lead to its launch's files. Raises `TimeoutError` (no answer)."""
     head = _head(log, disk)
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
     return LaunchFacts(
@@ -189,34 +190,31 @@ def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
 
 
 def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
-    """Whether the training loop has begun, by a progress bar near the log's start or end."""
+    """Whether the log's start or end has a progress bar, so that the training loop has begun."""
     end = max(disk.stat(log).st_size - HEAD_BYTES, 0)
     blocks = (disk.part(log, 0, HEAD_BYTES), disk.part(log, end, HEAD_BYTES))
     return any(not mark.inner for block in blocks for mark in clock_marks(block))
 
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
-    """The callback writes its run's name into the first row of its file: that name counts."""
+    """Tie a file of the callback to the run that its first row names, if it is not tied yet."""
     if not names.is_tied(str(path)) and (named := callback_run(path, disk)) is not None:
         names.tie(str(path), named)
 
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
-    """The run's name as the callback wrote it into a file's first row; None: it did not.
-
-    Raises `TimeoutError` where its server does not answer.
-    """
+    """The run in a callback's first row; None in other files. Raises `TimeoutError` (no answer)."""
     try:
         header = json.loads(_head(path, disk).split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)
         return str(header["run"]) if ours else None
-    except (ValueError, LookupError, TypeError, AttributeError):  # it is no header
+    except (ValueError, LookupError, TypeError, AttributeError):  # not the callback's first row
         return None
 
 
 def is_rows(path: Path, disk: Disk = DIRECT) -> bool:
     """Whether the file begins like JSON lines. Raises `OSError`."""
-    return disk.part(path, 0, 256).lstrip()[:1] == b"{"
+    return disk.part(path, 0, 256).lstrip()[:1] == b"{"  # bytes: more than any leading blanks
 
 
 def _head(path: Path, disk: Disk) -> bytes:
@@ -224,7 +222,7 @@ def _head(path: Path, disk: Disk) -> bytes:
         return disk.part(path, 0, HEAD_BYTES)
     except TimeoutError:
         raise
-    except OSError:  # reading it reports the error
+    except OSError:  # following the file reports the error
         return b""
 
 

@@ -1,7 +1,7 @@
-"""Plays a reel on a clock that can be stopped, hurried and sent on to the next alert.
+"""Plays a reel on a clock that can be stopped, sped up and moved to the next alert.
 
 `Playback` is deterministic and reads no clock: `advance` gets the time that passed. `Showing`
-calls it in a thread, for a screen that must answer keys meanwhile.
+calls it in a thread of its own, because the screen has to answer keys meanwhile.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from ldlm_monitor.playback.reel import Piece, Reel
 from ldlm_monitor.source.log_parts import LogReader
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
-"""Seconds of the training in one second."""
+"""Seconds of the training in one second; the highest plays four months in two minutes."""
 WHOLE_SECONDS = 120.0
-"""Unless a speed is asked for, all of it takes no longer than this."""
+"""The default speed plays the whole reel in this time at most; a choice, as for a video."""
 STEP_BYTES = 256 * 1024
-"""What one `advance` judges, about; then the clock waits for the rest."""
+"""Bytes that one `advance` judges, about: tens of milliseconds, after which keys are answered."""
 _PIECE = 2048
-"""A piece costs as much as these bytes, however small it is."""
+"""Bytes whose judging takes as long as the fixed cost of a piece; it is added to each size."""
 _PULSE = 1.0
-TURN_SECONDS = 0.05
+"""Seconds that `_seek` moves on if the next timer is not later than now: its smallest step."""
+TURN_SECONDS = 0.05  # between two turns of the thread: 20 a second look smooth, and cost little
 PICTURE_SECONDS = 0.2
-"""How often a new picture is taken; it costs a fifth of the time at most."""
+"""Least time between two snapshots, of which a screen draws about four a second."""
 
 
 class Playback:
-    """`load` gives the reel, anew each time that it is begun again. `speed` None: by its length."""
+    """Plays the reel of `load`, `speed` seconds of training in a second (None: by its length)."""
 
     def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
         self._load = load
@@ -42,7 +43,7 @@ class Playback:
         self.speed = speed or next((s for s in SPEEDS if length <= s * WHOLE_SECONDS), SPEEDS[-1])
 
     def rewind(self) -> None:
-        """Begin again."""
+        """Load the reel again, and play it from its start."""
         self._reel = self._load()
         self._pieces = iter(self._reel.pieces)
         self._next: Piece | None = next(self._pieces, None)
@@ -52,19 +53,19 @@ class Playback:
 
     @property
     def version(self) -> int:
-        """Of the snapshot that would be taken now."""
+        """The version of the present snapshot; it changes with the snapshot."""
         return self._reel.monitor.version
 
     def snapshot(self) -> Snapshot:
-        """The picture at this time."""
+        """The monitor's snapshot at the time `at`."""
         return self._reel.monitor.snapshot()
 
     def opened(self, path: str) -> LogReader:
-        """A log as far as it was played. Raises `OSError`."""
+        """A log up to where it was played. Raises `OSError`."""
         return self._reel.opened(path)
 
     def played(self) -> Played:
-        """How far it is."""
+        """The player's position, speed and state."""
         return Played(
             start=self._reel.start,
             end=self._reel.end,
@@ -87,7 +88,7 @@ class Playback:
         self._alert = None
 
     def change_speed(self, by: int) -> None:
-        """So many notches faster, or slower."""
+        """Move the speed by `by` entries of `SPEEDS`; a negative number makes it slower."""
         near = min(range(len(SPEEDS)), key=lambda i: abs(SPEEDS[i] - self.speed))
         self.speed = SPEEDS[max(0, min(near + by, len(SPEEDS) - 1))]
 
@@ -97,7 +98,7 @@ class Playback:
             self._is_playing, self._seeks, self._alert = False, True, None
 
     def advance(self, elapsed: float) -> None:
-        """Let so many seconds go by, in front of the screen."""
+        """Play on after `elapsed` seconds of real time."""
         if self._seeks:
             self._seek()
         elif self._is_playing:
@@ -110,12 +111,12 @@ class Playback:
             self._has_ended, self._is_playing, self._seeks = True, False, False
 
     def _has_more(self) -> bool:
-        """Whether time or a piece is left; a recording that grows ends where it once did."""
+        """Whether time or a piece is left, up to the end that the reel had when it was loaded."""
         waits = self._next is not None and self._next.at <= self._reel.end
         return waits or self.at < self._reel.end
 
     def _play_to(self, target: float) -> bool:
-        """RuleEngine what came up to then; False: not all of it yet."""
+        """Judge the pieces up to `target`; return False if `STEP_BYTES` ended it earlier."""
         left = STEP_BYTES
         while self._next is not None and self._next.at <= target:
             if left <= 0:
@@ -126,7 +127,7 @@ class Playback:
         return True
 
     def _seek(self) -> None:
-        """As fast as can be, a moment after the other, until something fires."""
+        """Play piece by piece and timer by timer, as fast as possible, until an alert fires."""
         monitor, left = self._reel.monitor, STEP_BYTES
         while left > 0 and self._seeks and self._has_more():
             due = monitor.due()
@@ -145,14 +146,14 @@ class Playback:
         return [] if piece is None else piece.play()
 
     def _stop_at(self, transitions: Iterable[Transition]) -> None:
-        """Where one sought the next alert, and this is it."""
+        """If a seek is under way and one of `transitions` fires, stop here."""
         firing = [each for each in transitions if each.state == "firing" and not each.is_heartbeat]
         if self._seeks and firing and self.at > self._reel.start:
             self._seeks, self._alert = False, firing[0]
 
 
 class Showing:
-    """`queries.Player`, and the snapshot that a `LocalSource` shows. Close it at the end."""
+    """The `queries.Player` of a screen: plays in a thread from `start` until `close`."""
 
     def __init__(self, playback: Playback) -> None:
         self._playback = playback
@@ -171,7 +172,7 @@ class Showing:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread. Raises what it met."""
+        """End the thread. Raises the exception that ended it before, if any."""
         self._stopping = True
         self._rung.set()
         self._thread.join()
@@ -180,23 +181,23 @@ class Showing:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the thread ended by itself."""
+        """Whether the thread ended with an exception."""
         return self._failure is not None
 
     def clock(self) -> float:
-        """The time that is shown, Unix seconds."""
+        """The playback's time, Unix seconds."""
         return self._played.at
 
     def snapshot(self) -> Snapshot:
-        """The last picture."""
+        """The last snapshot."""
         return self._snapshot
 
     def played(self) -> Played:
-        """How far it is."""
+        """The player's position, speed and state after the last turn."""
         return self._played
 
     def steer(self, command: PlayerCommand) -> None:
-        """Have the thread do it."""
+        """Queue a command for the thread."""
         playback = self._playback
         commands: dict[PlayerCommand, Callable[[], None]] = {
             "toggle": playback.toggle,
@@ -231,4 +232,4 @@ class Showing:
         if changed and now >= self._picture_at:
             self._snapshot = self._playback.snapshot()
             taken = time.monotonic() - now
-            self._picture_at = now + max(PICTURE_SECONDS, 5 * taken)
+            self._picture_at = now + max(PICTURE_SECONDS, 5 * taken)  # a fifth of the time

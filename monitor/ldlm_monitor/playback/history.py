@@ -1,7 +1,7 @@
-"""What files already hold, played in time order: finished logs, and a backlog at the start.
+"""Bytes that files already hold, played in time order: finished logs, or a daemon's backlog.
 
-Nothing here is judged: bytes are placed in time (`run/timeline.py`) and merged over
-files, so that rank 63 is not judged after rank 0's whole history.
+This module judges nothing: it gives bytes their times (`run/timeline.py`) and merges the files,
+so that rank 63 is not judged after rank 0's whole history.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2
-"""Rows with times that span less than this are fed together."""
+"""Rows whose times span less are one piece, for speed: far below the evaluation interval."""
 ALONE_APART_SECONDS = 5.0
-"""The same where nothing else can fall between them, because there is no other file."""
+"""The same for a single file, as no other file's rows can come between: an evaluation interval."""
 EXACT_APART_SECONDS = 0.0
-"""The same where rows of several files are to come in the very order of their times."""
+"""The same where the rows of several files must keep the exact order of their times."""
 _Entry: TypeAlias = tuple[float, float, int, int, Chunk]
 
 
 @dataclass(slots=True)
 class History:
-    """Several files, placed. `notices` say what of them was left out.
+    """Several files whose bytes have times. `notices`: a line for each file not read whole.
 
-    `unreadable`: files of which nothing could be read, or not all, and why. `ends`: nothing
-    follows what the files hold. `streams` are read beside them.
+    `unreadable`: files that could not be read, or not to their end, with the error. `ends`: no
+    more bytes will follow. `streams`: inputs that are no files, read once.
     """
 
     files: list[HistoryFile] = field(default_factory=list)
@@ -48,7 +48,7 @@ class History:
 
     @property
     def size(self) -> int:
-        """Bytes that are read of files."""
+        """Bytes that are read from the files, without streams."""
         return sum(file.size for file in self.files)
 
     @property
@@ -58,26 +58,23 @@ class History:
 
     @property
     def end(self) -> float:
-        """When the last byte of all files arrived."""
+        """When the last byte of all files arrived (Unix seconds); 0 without files."""
         return max((file.timeline.end for file in self.all), default=0.0)
 
     @property
     def untimed_runs(self) -> frozenset[str]:
-        """Runs of which only the order is known, no time."""
+        """Runs whose records have an order but no times."""
         timed = {file.run for file in self.all if file.timeline.timed}
         return frozenset(file.run for file in self.all) - timed
 
     def play(self) -> Iterator[tuple[float, Chunk, HistoryFile | StreamFile]]:
-        """Pieces of all files, each with its time and its file, in time order.
-
-        A file that cannot be read any more comes to no end: it is `unreadable` then.
-        """
+        """Time (Unix seconds), bytes and file of each piece; an `unreadable` file ends early."""
         files = self.all
         for when, _, index, _, chunk in self._merged(files):
             yield when, chunk, files[index]
 
     def in_order(self) -> Iterator[tuple[float, float, Chunk, HistoryFile]]:
-        """The pieces of files, each with its order among those of the same time."""
+        """Pieces of files (not streams) in time order: time, `Arrival.order`, bytes, file."""
         for when, order, index, _, chunk in self._merged(self.files):
             yield when, order, chunk, self.files[index]
 
@@ -107,13 +104,13 @@ def place(
     ends: bool = True,
     disk: Disk = DIRECT,
 ) -> History:
-    """Place files in time: progress bars first, whose clock step logs without times borrow.
+    """Give the bytes of files their times.
 
-    `continued`: files that were followed before; bytes that nobody saw arrive in them were written
-    at `floor` (Unix seconds) or later.
-    `apart`: rows with times come in pieces that span less than these seconds, each at the
-    time of its last row. `budget`: see `HistoryFile`; None: all is read. `now`: the
-    present (Unix seconds). `journal` counts what went wrong.
+    Text logs come first: their progress bars are the clock of JSON lines that have no times.
+    `continued`: files that were followed before a restart; bytes in them without an arrival time
+    were written at `floor` (Unix seconds) or later. `apart`: rows with times come in pieces that
+    span less than these seconds, each at the time of its last row. `budget`: see `HistoryFile`.
+    `now`: Unix seconds. `journal` counts errors of reading.
     """
     history = History(list(continued), ends=ends)
     journal = Journal() if journal is None else journal
@@ -146,9 +143,9 @@ def place(
 def _timeline(
     file: HistoryFile, clocks: dict[str, StepClock], floor: float, apart: float
 ) -> Timeline:
-    """When the bytes of a file came: as was seen, and else as is estimated.
+    """The arrival times of a file's bytes: those in the read log, otherwise estimated ones.
 
-    What came while nothing ran came after all that had been seen: not before `floor`.
+    Bytes that arrived while no daemon ran arrived after all bytes that one read: from `floor` on.
     """
     parts: list[tuple[int, float, Timeline]] = []
     earliest = -math.inf
@@ -171,7 +168,7 @@ def _timeline(
 def _estimate(
     file: HistoryFile, stretch: Stretch, clocks: dict[str, StepClock], apart: float
 ) -> Timeline:
-    """When the bytes came that nobody saw come."""
+    """Estimated arrival times of a stretch that the read log does not have."""
     if file.form != "text" or stretch.is_stamped:
         clock = clocks.get(file.run) if file.form == "rows" else None
         return row_timeline(stretch, clock, apart)
@@ -187,6 +184,6 @@ def _estimate(
 
 
 def place_stream(name: str, stream: BinaryIO, names: RunNames, now: float) -> StreamFile:
-    """A stream that ends, such as standard input of `--once`: all of it at `now`."""
+    """A stream that ends, such as standard input of `--once`; all its bytes arrive at `now`."""
     chunks = split(stream, Splitter(name, (0, 0, 0)))
     return StreamFile(name, names.origin(name).run, at_once(now), chunks)

@@ -1,4 +1,4 @@
-"""One file of a history: its bytes come when they came before, or when they were written."""
+"""One file of a history: its bytes with the times at which they were read before, or written."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.read_log import Arrival
 
 ROWS_BUDGET = 8
-"""So many times the budget of text is read of JSON lines, which are parsed faster."""
+"""The factor of `budget` for JSON lines, which are parsed faster and have the exact values."""
 Piece: TypeAlias = tuple[float, float, Chunk]
 """Bytes with their time (Unix seconds) and their order among those of the same time."""
 UNSEEN = math.inf
-"""The order of bytes that no read log has: behind those of the same time that it has."""
+"""The order of bytes that are not in the read log: after those of the same time that are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a daemon kept of a file before a restart.
+    """What the state store has of a file that was followed before a restart.
 
-    The file was judged up to `position`, and up to the number `judged` of the read log;
-    `arrivals` are its own. `was_named`: its name led to it.
+    The file was judged up to `position`, which is the read log's number `judged`. `arrivals`: the
+    read log's rows of this file. `was_named`: whether `position.path` named it, rather than a
+    file that had replaced it.
     """
 
     position: FilePosition
@@ -42,11 +43,11 @@ class Seen:
 
 
 class HistoryFile:
-    """What the read log has comes as it came then; the rest as its content lets estimate.
+    """A file whose bytes come at the read log's times, otherwise at estimated ones.
 
-    `run` is the file's, `now` when it is read, `seen` None: nobody read it before. Of a file
-    that is longer than `budget`, the start and the end are read; `note` says so. Raises
-    `OSError`.
+    `run`: the name of the file's run. `now`: Unix seconds. `seen`: None if no daemon read the
+    file before. `budget`: of a longer file (bytes), only the start and the end are read, and
+    `note` is a line about it; None reads all. Raises `OSError`.
     """
 
     def __init__(
@@ -81,27 +82,27 @@ class HistoryFile:
 
     @property
     def seen_to(self) -> int:
-        """Up to which byte it was read before the restart."""
+        """The offset up to which it was read before the restart; 0 if it was not."""
         read = max((each.stop for each in self._rows), default=self._begin)
         return max(read, self._kept)
 
     @property
     def size(self) -> int:
-        """Bytes that are read."""
+        """The number of bytes that are read."""
         return sum(span.size for span in self._spans)
 
     def whole(self) -> Stretch:
-        """All that is read, or the end of what is read in two parts."""
+        """All that is read; of a file read in two parts (`note`), the second one."""
         return Stretch(
             self.backlog, self._spans[-1].start, self._spans[-1].end, self.backlog.modified
         )
 
     def stretches(self) -> Iterator[tuple[int, Stretch | Timeline]]:
-        """From its start on, what was seen to come and what was not, each with its first byte."""
+        """First offset and part: the read log's `Timeline`, otherwise a `Stretch` to estimate."""
         end = self._begin
         for is_seen, group in groupby(self._rows, lambda each: each.kind == "records"):
             rows = list(group)
-            if rows[0].start > end:  # its rows were dropped from the read log
+            if rows[0].start > end:  # the read log dropped the rows of these bytes
                 yield end, self._stretch(end, rows[0].start, rows[0].at)
             if is_seen:
                 starts, times = [each.start for each in rows], [each.at for each in rows]
@@ -116,31 +117,29 @@ class HistoryFile:
         yield self.seen_to, self._stretch(self.seen_to, self.backlog.size, modified)
 
     def seen_at(self, offset: int) -> float | None:
-        """When a byte was read, None: the read log does not have it."""
+        """When the byte at `offset` was read (Unix seconds); None if the read log lacks it."""
         index = bisect_right(self._records, offset, key=lambda each: each.start) - 1
         row = self._records[index] if index >= 0 else None
         return row.at if row is not None and offset < row.stop else None
 
     def is_news(self, chunk: Chunk, order: float) -> bool:
-        """Whether it was not judged before the restart."""
+        """Whether a piece was not judged before the restart; `order` as from `pieces`."""
         if self.seen is None or math.isinf(order):
             return chunk.offset >= self._kept
         return order > self.seen.judged
 
     def position(self) -> FilePosition | None:
-        """Where reading stands, not before where it stood: its mount may be silent by now.
+        """Up to where the file was read, and not before the stored position.
 
-        None: it was finished, and nobody can write to it by name.
+        Reading may have ended earlier than that, because its mount stopped answering. None if the
+        file was read to its end and has no name, so that nothing can be appended by name.
         """
         reached = self.backlog.position()
         is_behind = reached is not None and reached.offset < self._kept
         return self.seen.position if self.seen is not None and is_behind else reached
 
     def pieces(self, *, ends: bool) -> Iterator[Piece]:
-        """Pieces with their times, and their order among those of the same time.
-
-        `ends`: nothing will follow, so that the unfinished record is the last.
-        """
+        """The bytes as pieces; `ends`: no more will follow, so an unfinished record is complete."""
         orders = {each.start: each.order for each in self._records}
         for chunk in self._chunks():
             for when, piece in self.timeline.split(chunk):
@@ -174,7 +173,7 @@ class HistoryFile:
             yield from self.backlog.chunks(self._now, span.end)
 
     def _choose_spans(self, budget: int | None, disk: Disk) -> list[ByteSpan]:
-        """The start of the file, cut where it is too long, and what was read before or is new."""
+        """The parts to read, within `budget`; after a restart, always all behind the judged end."""
         size, line = self.backlog.size, 1
         start = 0 if self.seen is None else size
         if budget is None or self.form == "frames":
@@ -191,7 +190,7 @@ class HistoryFile:
         return head if self.seen is None else [*head, rest]
 
     def _choose_start(self, kept: FilePosition, least: int) -> tuple[int, int]:
-        """From where on all is read: a record that the read log has, or the judged end."""
+        """Offset and line from which all is read: a record of the read log, or the judged end."""
         places = {each.start: each.line for each in self._records}
         places[kept.offset] = kept.line
         if self._begin == 0:
@@ -201,14 +200,14 @@ class HistoryFile:
         return start, places[start]
 
     def _stretch(self, start: int, stop: int, written_at: float) -> Stretch:
-        """Without what is not read of it."""
+        """Bytes `start` to `stop`; of a file that is read in two parts, only from the second on."""
         parts = (span.start for span in self._spans if start < span.start < stop)
         if start == 0 and self.note:
             start = next(parts, start)
         return Stretch(self.backlog, start, stop, written_at)
 
     def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
-        """A record that was shown unfinished, or the end of the file."""
+        """Replay of a record that was shown unfinished (`near` begins there), or of the end."""
         if arrival.kind == "final":
             yield arrival.at, arrival.order, self.backlog.tail.finish()
         elif near is not None and arrival.start == near.offset:
@@ -221,7 +220,7 @@ class HistoryFile:
 
 @dataclass(slots=True)
 class StreamFile:
-    """A stream that ends, such as standard input of `--once`, at one time."""
+    """A stream that ends, such as standard input of `--once`; all its bytes have one time."""
 
     path: str
     run: str

@@ -1,8 +1,8 @@
-"""A monitor's input in a file: which bytes of logs came when, and the host's records.
+"""A monitor's input in a file: bytes of logs with their arrival times, and the host's records.
 
-The file is gzip around JSON lines, so `zcat` reads it. The first line is `Begun`; every
-second what came is flushed, so that a process that is killed loses a second at most: the
-file's end is missing then, and it is read up to there.
+The file is gzip around JSON lines, so that `zcat` reads it. The first line is `Begun`. Entries
+are flushed every second, so that a kill loses one second at most. A file without gzip's end, as
+after a kill, is read as far as it goes.
 """
 
 from __future__ import annotations
@@ -23,27 +23,29 @@ from ldlm_monitor.model.records import Record, from_json, to_json
 from ldlm_monitor.text.sanitize import encodable, plain
 
 FORMAT = "ldlm-recording/1"
+"""The file's mark in its first line; the number rises with an incompatible change."""
 MAX_BYTES = 1 << 30
-"""A recording that has grown so large takes no more; what is watched goes on."""
-FLUSH_SECONDS = 1.0
+"""A recording ends at this size (4 to 18 GiB of logs): it must not fill the training's disk."""
+FLUSH_SECONDS = 1.0  # a kill loses so much; each flush costs a write and some compression
 PULSE_SECONDS = 5.0
-"""Seconds between marks of passing time where nothing else is written."""
+"""Seconds between `Passed` entries without other input: a recorded hang needs the time to pass."""
 _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
-_LEVEL = 3
-_GZIP = zlib.MAX_WBITS | 16
-_BLOCK = 256 * 1024
+"""The fields that `Chunk` and `Fed` have in common."""
+_LEVEL = 3  # zlib: the pump waits for it; on four public logs level 6 saves 10 to 26 % more space
+_GZIP = zlib.MAX_WBITS | 16  # zlib's flag for gzip's header and trailer
+_BLOCK = 256 * 1024  # bytes held before a write, and unzipped at once: bounds the memory
 _READ = 4096
-"""Bytes read at once: of what is damaged, no more than these are lost before it."""
+"""Bytes that are read at once; at most so many of them are lost in front of a damaged place."""
 _LONGEST_LINE = 16 << 20
-"""Bytes: what is longer is damaged, no chunk is."""
+"""Bytes; a longer line is damaged: the longest record, 1 MiB, is at most 6 MiB of escaped JSON."""
 
 log = logging.getLogger(__name__)
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun", tag_field="is"):
-    """The first entry: what was recorded, and from when on (`at`, Unix seconds).
+    """The first entry: the inputs as the screen names them, and the start (`at`, Unix seconds).
 
-    What stands behind it with earlier times is what the logs held already.
+    Later entries with earlier times are bytes that the logs held already.
     """
 
     at: float
@@ -52,12 +54,11 @@ class Begun(msgspec.Struct, frozen=True, tag="begun", tag_field="is"):
 
 
 def _as_they_are(fields: Chunk | Fed) -> dict[str, Any]:
-    """What a chunk and its entry have alike."""
     return {name: getattr(fields, name) for name in _ALIKE}
 
 
 class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=True):
-    """A chunk, as `Chunk` describes it; `text` where its bytes are UTF-8, else `data`."""
+    """A chunk (fields as in `Chunk`); its bytes are in `text` if they are UTF-8, else in `data`."""
 
     at: float
     path: str
@@ -74,31 +75,31 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
     framed: Form = ""
 
     def chunk(self) -> Chunk:
-        """The chunk that was fed."""
+        """The chunk of this entry."""
         data = self.data if self.text is None else self.text.encode()
         return Chunk(path=self.path, data=data, **_as_they_are(self))
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
-    """Records that no log carried, each as `records.to_json` writes it."""
+    """Records that are in no log, each as JSON of `records.to_json`."""
 
     at: float
     records: list[str]
 
     def observed(self) -> tuple[Record, ...]:
-        """The records."""
+        """The records of this entry."""
         return tuple(map(from_json, self.records))
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="is"):
-    """Nothing more of these files was to come."""
+    """The files `paths` ended."""
 
     at: float
     paths: list[str]
 
 
 class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is"):
-    """Time went by."""
+    """Time passed, without other input."""
 
     at: float
 
@@ -112,8 +113,8 @@ _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(
 class Recorder:
     """Appends to a new file that only its owner may read: logs may hold secrets.
 
-    A disk that is full ends the recording, not the monitoring, and is logged.
-    Raises `UsageError` where the file is there already, or cannot be made.
+    A full disk ends the recording, with a log line, and not the monitoring. `limit`: bytes.
+    Raises `UsageError` if the file exists already, or cannot be made.
     """
 
     def __init__(self, path: Path, shown: str, now: float, *, limit: int = MAX_BYTES) -> None:
@@ -143,7 +144,7 @@ class Recorder:
         self._is_empty = True
 
     def fed(self, chunk: Chunk, run: str, at: float) -> None:
-        """Keep a chunk of a run's file, judged at `at`."""
+        """Record a chunk of a run's file, judged at `at` (Unix seconds)."""
         try:
             text, data = chunk.data.decode(), b""
         except UnicodeDecodeError:
@@ -160,15 +161,15 @@ class Recorder:
         )
 
     def observed(self, records: Iterable[Record], at: float) -> None:
-        """Keep records of the host."""
+        """Record the host's records, judged at `at`."""
         self._keep(Observed(at, [to_json(record).decode() for record in records]))
 
     def finished(self, paths: Sequence[str], at: float) -> None:
-        """Keep that these files have ended."""
+        """Record that these files have ended."""
         self._keep(Finished(at, [encodable(path) for path in paths]))
 
     def turn(self, now: float) -> None:
-        """Write what waits, a second after the last time at the earliest."""
+        """Write the waiting entries, at most once in `FLUSH_SECONDS`."""
         if now - self._flushed_at < FLUSH_SECONDS:
             return
         if not self._waiting and now - self._marked_at >= PULSE_SECONDS:
@@ -179,7 +180,7 @@ class Recorder:
         self._flushed_at = now
 
     def close(self) -> None:
-        """Write the rest and the file's end; a file to which nothing came is taken away."""
+        """Write the rest and gzip's end; delete the file if nothing was recorded."""
         if self._file is not None:
             self._flush(zlib.Z_FINISH)
             if self._is_empty:
@@ -222,22 +223,19 @@ class Recorder:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether the file begins as a recording does; a pipe is left unread, and is none."""
+    """Whether a regular file begins as a recording does; False for a pipe, which is not read."""
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            head = zlib.decompressobj(_GZIP).decompress(file.read(4096), 4096)
+            head = zlib.decompressobj(_GZIP).decompress(file.read(_READ), _READ)
     except (OSError, zlib.error):
         return False
     return FORMAT.encode() in head.partition(b"\n")[0]
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """What a recording holds, in its order, up to where it was cut off or is damaged.
-
-    Raises `InputError` where it is none, or cannot be read.
-    """
+    """The entries up to where a recording is cut off or damaged. Raises `InputError` for others."""
     if not is_recording(path):
         raise InputError(
             "is no recording", where=str(path), remedy="name a file that --record wrote, or logs"

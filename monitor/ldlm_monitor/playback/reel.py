@@ -1,4 +1,4 @@
-"""What is played back: pieces in the order of their times, and the monitor that judges them."""
+"""The input of a playback: pieces in the order of their times, and the monitor that judges them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Play: TypeAlias = Callable[[], list[Transition]]
 
 
 class Piece(NamedTuple):
-    """Something that came at `at` (Unix seconds), `size` bytes of it; `play` judges it."""
+    """An input that arrived at `at` (Unix seconds), of `size` bytes; `play` judges it."""
 
     at: float
     size: int
@@ -38,9 +38,10 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Reel:
-    """From `start` to `end`, Unix seconds; pieces of before `start` were there already.
+    """A playback from `start` to `end` (Unix seconds); earlier pieces are the logs' old content.
 
-    `opened` gives a log as far as it was played, `finish` judges that nothing more comes.
+    `runs`: how many runs it has. `opened` opens a log up to where it was played. `finish` judges
+    the end of all input.
     """
 
     start: float
@@ -53,7 +54,7 @@ class Reel:
 
 
 def of_logs(settings: Settings) -> Reel:
-    """Finished logs, placed in time. Raises `InputError`."""
+    """A reel of the finished logs that `settings` name. Raises `InputError`."""
     replay = Replay(settings)
     history, monitor = replay.history, replay.monitor
     paced(history)
@@ -79,10 +80,7 @@ def of_logs(settings: Settings) -> Reel:
 
 
 def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
-    """What `--record` kept; the logs come to stand in `folder` as they are played.
-
-    Raises `InputError` where it is no recording.
-    """
+    """The reel of a recording; playing it writes the logs into `folder`. Raises `InputError`."""
     start, end, runs = _extent(path)
     monitor = assemble(settings)
     logs = _Logs(folder)
@@ -122,7 +120,7 @@ def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
 
 
 def _extent(path: Path) -> tuple[float, float, int]:
-    """When the recording began, when its last entry came, and of how many runs."""
+    """The recording's first and last time (Unix seconds), and how many runs it has."""
     start = end = 0.0
     runs = set()
     for entry in entries(path):
@@ -132,23 +130,20 @@ def _extent(path: Path) -> tuple[float, float, int]:
         end = max(end, entry.at)
     if not end:
         raise InputError(
-            "holds nothing", where=str(path), remedy="record for more than a second with --record"
+            "is empty", where=str(path), remedy="record for more than a second with --record"
         )
     return start, end, len(runs)
 
 
 class _Logs:
-    """Logs as they grew, one file each in a folder that is of no use afterwards.
-
-    What was left out of a log when it was first read is a hole there.
-    """
+    """The logs as far as they were played, in a temporary folder; bytes not read are holes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, tuple[Path, tuple[int, int, int]]] = {}
 
     def write(self, chunk: Chunk) -> None:
-        """Bytes at their place; another file under the old name begins anew."""
+        """Write a chunk at its offset; if its name leads to another file now, empty it first."""
         place, held = self._known.get(chunk.path, (self._folder / str(len(self._known)), None))
         mode = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if chunk.file != held else 0)
         self._known[chunk.path] = place, chunk.file
@@ -159,7 +154,7 @@ class _Logs:
             os.close(descriptor)
 
     def opened(self, path: str) -> LogReader:
-        """The log as far as it was played. Raises `FileNotFoundError`."""
+        """The log up to where it was played. Raises `FileNotFoundError`."""
         if path not in self._known:
             raise FileNotFoundError(2, os.strerror(2), path)
         return LogReader(str(self._known[path][0]))
@@ -170,8 +165,11 @@ _STAMP = re2.compile(
 )
 
 
+"""A date and time among a line's first 80 characters: further on, it is part of a message."""
+
+
 def paced(history: History) -> None:
-    """In place: lines come when they say, or, where none does, in their order a second apart."""
+    """Time the lines of logs without zones, in place: by the clock times in them, or nominally."""
     for file in history.files:
         if file.timeline.is_at_once and file.form == "text":
             whole = file.whole()
@@ -181,7 +179,7 @@ def paced(history: History) -> None:
 
 
 def _stamped(stretch: Stretch) -> Timeline | None:
-    """By the dates and times in front of lines, taken for this machine's; they never fall."""
+    """A timeline by the clock times in lines, in this machine's zone; earlier times are skipped."""
     offsets, times = [0], [-1.0]
     for chunk in stretch.chunks():
         for found in _STAMP.finditer(chunk.data):

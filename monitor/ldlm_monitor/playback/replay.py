@@ -1,4 +1,4 @@
-"""Finished logs through the same core, on a virtual clock: `replay`, `report` and `--once`."""
+"""Judges finished logs on a virtual clock, for `replay`, `report` and `--once`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,11 @@ from ldlm_monitor.source.input_patterns import resolve
 
 
 class Replay:
-    """One pass over files that are finished, or read as if they were.
+    """One pass over files that are finished, or are read as if they were.
 
-    Nothing is waited for, nobody is notified; the clock ends at the last byte's time.
-    `notices` say what was added to the files that were named, and why; `history` is what is
-    played, `monitor` who judges it. `apart`: seconds
-    within which rows with times count as one piece (None: as many as keep the
-    order over all files). `parser`: one of the settings' formats, made where none is given.
+    It waits for nothing and sends nothing; the clock ends at the last byte's time. `monitor`
+    judges `history`. `notices` and `apart`: see `gather`. `parser`: one made earlier of the
+    settings' formats; None makes a new one.
     """
 
     def __init__(
@@ -51,8 +49,9 @@ class Replay:
             yield from transitions
 
     def played(self) -> Iterator[tuple[float | None, Chunk | None, list[Transition]]]:
-        """Each piece of a file, when it came, and what it brought about; last, without a piece,
-        the end. Times are None where the log has none.
+        """For each piece: its time (None if its log has no times), the piece, its transitions.
+
+        The last item, without time and piece, has the transitions of the end.
         """
         history = self.history
         for when, chunk, file in history.play():
@@ -63,7 +62,7 @@ class Replay:
         yield None, None, list(self._dated(self.monitor.finish(history.end, paths), history))
 
     def snapshot(self) -> Snapshot:
-        """The state at the end; call it after `transitions` is exhausted."""
+        """The state at the end, once `transitions` is exhausted."""
         return self.monitor.snapshot()
 
     def _dated(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
@@ -75,10 +74,10 @@ class Replay:
 def gather(
     settings: Settings, names: RunNames, *, apart: float | None = None
 ) -> tuple[History, list[str]]:
-    """The files of the settings, and notices of what was added to them, and why.
+    """The history of the settings' files and their companions; a notice for each file added.
 
-    `apart`: seconds within which rows with times count as one piece (None: as
-    many as keep the order over all files). Raises `InputError`.
+    `apart`: seconds that the rows of one piece may span; None: the most that keeps the order of
+    rows over all files. Raises `InputError`.
     """
     patterns = resolve(settings.files, base=Path())
     files = patterns.present()
@@ -100,7 +99,7 @@ def gather(
 
 
 def refuse_unreadable(history: History) -> None:
-    """Raises `InputError` for a file of which something could not be read."""
+    """Raise `InputError` for the first file that could not be read whole."""
     for path, error in history.unreadable.items():
         raise InputError(
             f"cannot be read ({error.strerror})",
@@ -110,7 +109,7 @@ def refuse_unreadable(history: History) -> None:
 
 
 def _with_companions(files: list[Path], names: RunNames, notices: list[str]) -> list[Path]:
-    """The files and what belongs to them; of several launches, the newest has a claim."""
+    """The files and their companions; one that fits several launches belongs to the newest."""
     found = {path.resolve(): path for path in files}
     claims: dict[Path, Path] = {}
     around = Surroundings()

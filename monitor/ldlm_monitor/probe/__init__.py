@@ -1,1 +1,1 @@
-"""What the host shows of a training and no log contains: read-only, at the edge."""
+"""Inspects the processes of a stalled training on this host, read-only."""

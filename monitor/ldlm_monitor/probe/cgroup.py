@@ -1,4 +1,4 @@
-"""How often the kernel killed a process of a control group for its memory.
+"""How often the kernel's OOM killer killed processes of a training's control groups.
 
 Version 2: `memory.events` (oom, oom_kill; both include the groups below), `memory.max`,
 `memory.current`. Version 1: `memory.oom_control` (oom_kill, since Linux 4.13),
@@ -17,14 +17,14 @@ from ldlm_monitor.probe import host_events
 from ldlm_monitor.probe.process import read_text
 from ldlm_monitor.run.verdict import ProbeCandidate
 
-MOUNT = Path("/sys/fs/cgroup")
+MOUNT = Path("/sys/fs/cgroup")  # as systemd and container runtimes mount it
 _NO_LIMIT = 1 << 60
-"""Version 1 writes the largest multiple of a page, above 2^60, where there is no limit."""
+"""Bytes. Version 1 shows a missing limit as the largest multiple of a page, which is above this."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A control group's memory. None: not readable, or no limit. Sizes in bytes."""
+    """A control group's memory in bytes; `limit` and `used` are None if unreadable or unlimited."""
 
     path: Path
     oom_kills: int
@@ -34,13 +34,13 @@ class MemoryGroup:
 
 @dataclass(slots=True)
 class MemoryGroups:
-    """The memory groups of a run's ranks, and how often each had killed when it was last noted."""
+    """The memory groups of a run's ranks, and the kills in each when `note` last counted them."""
 
     groups: dict[int | None, Path] = field(default_factory=dict)
     kills: dict[Path, int] = field(default_factory=dict)
 
     def note(self, mount: Path, *, goes_on: bool) -> None:
-        """Count the kills so far; while a run `goes_on`, what was is survived."""
+        """Set the counts with which `events` compares; a run that `goes_on` survived the kills."""
         for group in {*self.groups.values()}:
             for around in upwards(group, mount):
                 if (goes_on or around not in self.kills) and (seen := look(around)):
@@ -49,11 +49,14 @@ class MemoryGroups:
     def events(
         self, case: ProbeCandidate, mount: Path, died: Collection[int | None]
     ) -> Iterator[Event]:
-        """A group in which the kernel killed since; one around it only with a death."""
+        """An event for each group with kills since `note`; `died`: the ranks that ended.
+
+        A kill in a surrounding group may concern other jobs: it counts only if a rank died.
+        """
         for group in {*self.groups.values()}:
             for folder in upwards(group, mount):
                 now, before = look(folder), self.kills.get(folder)
-                if now is None or before is None:  # gone, with all that ran in it
+                if now is None or before is None:  # the group was removed with its last process
                     continue
                 if now.oom_kills > before and (folder == group or died):
                     self.kills[folder] = now.oom_kills
@@ -81,7 +84,7 @@ def _event(case: ProbeCandidate, rank: int | None, group: MemoryGroup, kills: in
 
 
 def group_of(membership: str, mount: Path = MOUNT) -> Path | None:
-    """The folder of a process' memory group, by the text of its /proc/PID/cgroup."""
+    """The folder of a process' memory group; `membership`: the text of its /proc/PID/cgroup."""
     hierarchies = [line.split(":", 2) for line in membership.splitlines() if line.count(":") >= 2]
     for _, controllers, path in hierarchies:
         if "memory" in controllers.split(","):
@@ -94,13 +97,13 @@ def group_of(membership: str, mount: Path = MOUNT) -> Path | None:
 
 
 def _below(mount: Path, path: str) -> Path:
-    """In a container the path may be the host's and not exist: the container's own is the mount."""
+    """The group's folder; in a container, where the host's path is missing, the mount itself."""
     inner = mount.joinpath(*(part for part in Path(path).parts if part not in ("/", "..")))
     return inner if inner.is_dir() else mount
 
 
 def look(folder: Path) -> MemoryGroup | None:
-    """The group now; None where it is gone or has no counters."""
+    """The group's present counters; None if it was removed or has none."""
     for counters, limit, used in (
         ("memory.events", "memory.max", "memory.current"),
         ("memory.oom_control", "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -114,7 +117,7 @@ def look(folder: Path) -> MemoryGroup | None:
 
 
 def upwards(folder: Path, mount: Path = MOUNT) -> Iterator[Path]:
-    """The group and those around it, up to the mount point of its hierarchy."""
+    """The group and the groups that contain it, up to the mount point of the hierarchy."""
     yield folder
     for parent in folder.parents:
         if parent in (mount, mount.parent) or not parent.is_relative_to(mount):

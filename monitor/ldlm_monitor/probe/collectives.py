@@ -1,9 +1,9 @@
 """Finds the ranks that hold up a collective, from the ranks' flight recorders.
 
-Collectives of a process group are numbered alike on all its ranks. Where the group hangs,
-most ranks wait in the same one; a rank that has not enqueued it holds the others up. No rank
-is the reference (as the first is in torch's own analysis): the most frequent answer counts.
-Ranks without a dump are listed, never skipped: the missing dump is most often the culprit's.
+All ranks of a process group number its collectives alike. If the group hangs, most ranks wait in
+the same collective; a rank that has not enqueued it holds the others up. The majority decides,
+rather than the first rank as in torch's own analysis. Ranks without a dump are listed, never
+skipped, because the missing dump is most often that of the rank at fault.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ _ALIKE = frozenset(
     }
 )
 """Operations whose inputs have the same sizes on every rank."""
-_DEFAULT = "default_pg"
+_DEFAULT = "default_pg"  # torch's description of the group of all ranks
 FILES_SKEW_SECONDS = 60.0
-"""How far a file server's clock may be behind."""
+"""Dumps so much older than the last step count too: a file server's clock may be behind."""
+_MAX_FINDINGS = 4  # hanging groups in a verdict; a person reads one or two
+_MAX_CALLS = 8  # different calls of one collective in a finding; the message shows three
+_FETCH_SECONDS = 1.0  # for one rank's recorder, so that a rank that hangs leaves time for others
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +49,11 @@ log = logging.getLogger(__name__)
 class Finding:
     """A collective that does not finish.
 
-    `missing` have not enqueued it, `waiting` have; of these, `mismatched` called another
-    one than most, or with other sizes. `without_dump` are members of the group of which
-    no dump was found; `all_known`: the dumps name the members.
-    `frames`: by rank, where the training's code called it, of the missing ones their last
-    collective in the group. `since` is Unix seconds.
+    Ranks in `missing` have not enqueued it, those in `waiting` have; `mismatched` are waiting
+    ranks that called another operation than most, or with other sizes. `without_dump`: members of
+    the group without a dump. `all_known`: whether the group's members are known. `frames`: rank
+    to the line that called the collective; of a missing rank, its last one in the group. `since`:
+    when it was enqueued first (Unix seconds).
     """
 
     group: str
@@ -67,12 +70,12 @@ class Finding:
 
     @property
     def names_somebody(self) -> bool:
-        """Whether a rank is accused by more than the lack of its dump."""
+        """Whether dumps accuse a rank, rather than only the lack of one."""
         return bool(self.missing or self.mismatched)
 
 
 def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Finding]:
-    """What hangs, those that name a rank at fault first, then by time."""
+    """The hanging collectives: those that name a rank at fault first, then by time."""
     groups = {name for dump in dumps for name in (*dump.status, *dump.descriptions)}
     found = (_ProcessGroup(name, dumps, world_size).finding() for name in sorted(groups))
     return sorted(filter(None, found), key=lambda each: (not each.names_somebody, each.since))
@@ -81,9 +84,10 @@ def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Findin
 def look(
     case: ProbeCandidate, environments: Collection[Mapping[str, str]], until: float
 ) -> Iterator[Event]:
-    """What the flight recorders of a run's ranks show, read until then (monotonic).
+    """Events of the collectives that hang, by the flight recorders of a run's ranks.
 
-    `environments` are of its processes, with their working directory as `PWD`.
+    `environments`: those of its processes, with their working directory as `PWD`. `until`: the
+    time on the monotonic clock at which reading ends.
     """
     folders = {Path(log).absolute().parent for log in case.files if log != "-"}
     homes = {each.get("PWD", "/") for each in environments} or {"/"}
@@ -102,18 +106,18 @@ def look(
             log.debug("%s", problem)
             unread.append(rank)
     dumps += _of_living(case, {dump.rank for dump in dumps}, until)
-    for finding in analyse(dumps, case.world_size)[:4]:
+    for finding in analyse(dumps, case.world_size)[:_MAX_FINDINGS]:
         yield _event(case, finding, len(dumps), unread)
 
 
 def _of_living(case: ProbeCandidate, dumped: Collection[int], until: float) -> Iterator[Dump]:
-    """What ranks record that opened their flight recorder and have written no dump."""
+    """The recorders of living ranks that serve them on a socket and have written no dump."""
     for page in heartbeat.pages(host_events.folders(case)):
         left = until - time.monotonic()
         if not page.recorder or page.rank in dumped or left <= 0:
             continue
         with suppress(msgspec.DecodeError, RecursionError):
-            tree = msgspec.json.decode(stacks.fetch(page, min(left, 1.0)) or b"")
+            tree = msgspec.json.decode(stacks.fetch(page, min(left, _FETCH_SECONDS)) or b"")
             if (dump := flight_recorder.dump_of(tree, page.rank)) is not None:
                 yield dump
 
@@ -148,7 +152,7 @@ class _ProcessGroup:
         return enqueued, min(completed, enqueued)
 
     def finding(self) -> Finding | None:
-        """None where nothing hangs."""
+        """The group's hanging collective; None if no rank waits in one."""
         at = Counter(
             self._completed[rank] + 1
             for rank, enqueued in self._enqueued.items()
@@ -156,7 +160,7 @@ class _ProcessGroup:
         )
         if not at:
             return None
-        # A rank may see a completion late, so the majority decides; of a tie the later collective.
+        # A rank may see a completion late, so the majority decides; in a tie, the later number.
         most = max(at.values())
         seq = max(number for number, votes in at.items() if votes == most)
         missing = sorted(rank for rank, enqueued in self._enqueued.items() if enqueued < seq)
@@ -171,7 +175,7 @@ class _ProcessGroup:
             missing=tuple(missing),
             waiting=tuple(waiting),
             mismatched=tuple(odd),
-            calls=tuple(sorted({_call(entry) for entry in calls.values()}))[:8],
+            calls=tuple(sorted({_call(entry) for entry in calls.values()}))[:_MAX_CALLS],
             without_dump=tuple(sorted(self._members - {*self._enqueued})),
             all_known=self._all_known,
             frames=self._frames([*missing, *odd, *waiting[:1]], seq),
@@ -179,7 +183,6 @@ class _ProcessGroup:
         )
 
     def _frames(self, ranks: Iterable[int], seq: int) -> dict[int, str]:
-        """Where each rank called its last collective up to `seq`."""
         frames: dict[int, str] = {}
         for rank in ranks:
             last = max((number for number in self._entries[rank] if number <= seq), default=None)
@@ -190,7 +193,7 @@ class _ProcessGroup:
 
 
 def _odd_ones(calls: dict[int, CollectiveEntry]) -> tuple[CollectiveEntry | None, list[int]]:
-    """What most ranks called, and the ranks that called something else (none where it is a tie)."""
+    """The call of most ranks, and the ranks that called something else (none in a tie)."""
     votes = Counter(_signature(entry) for entry in calls.values())
     (first, count), *others = votes.most_common(2) or [(("", "", ""), 0)]
     usual = next((entry for entry in calls.values() if _signature(entry) == first), None)
@@ -215,7 +218,7 @@ def _most_common(values: Iterable[T | None]) -> T | None:
 
 
 def describe(finding: Finding) -> str:
-    """The finding in a sentence."""
+    """The finding in one sentence for people."""
     what = f"collective {finding.seq} ({finding.operation or 'unknown'}) of {finding.group}"
     said = [f"{names_of(finding.waiting)} in {what}"]
     if finding.missing:
@@ -225,7 +228,7 @@ def describe(finding: Finding) -> str:
     elif len(finding.calls) > 1:
         said.append("the ranks do not agree on what it is: " + " or ".join(finding.calls[:3]))
     there = len(finding.missing) + len(finding.waiting)
-    if len(finding.without_dump) > there:  # those of other nodes lie there
+    if len(finding.without_dump) > there:  # other nodes keep their ranks' dumps
         said.append(f"dumps of {there} of {there + len(finding.without_dump)} ranks are here")
     elif finding.without_dump:
         said.append(f"no dump of {names_of(finding.without_dump)}")
@@ -238,7 +241,6 @@ def describe(finding: Finding) -> str:
 
 
 def _event(case: ProbeCandidate, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
-    """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
     accused = finding.missing or finding.mismatched
     return host_events.event(
         case,

@@ -1,11 +1,11 @@
-"""Dumps of PyTorch's flight recorder: where they lie, and what of them counts.
+"""Finds and reads dumps of PyTorch's flight recorder.
 
 Format: torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, a pickle or JSON of
 `entries`, `pg_config` and `pg_status` (versions 2.x; 1.x has `seq_id` and no status).
 The writer appends the global rank to a prefix that is `TORCH_FR_DUMP_TEMP_FILE` (torch
 2.9), before that `TORCH_NCCL_DEBUG_INFO_TEMP_FILE`, or a default that changed twice.
-Anyone may have written such a file, so nothing of it is trusted: it is read in bounds,
-made into plain data, and whatever has another form than expected is passed over.
+Anyone may have written such a file, so nothing in it is trusted: its size is bounded, it becomes
+plain data only, and values of an unexpected form are ignored.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ _DEFAULTS = (
     "~/.cache/torch/nccl_trace_rank_",
     "/tmp/nccl_trace_rank_",
 )
-"""Since 2.9, of 2.7 and 2.8, before."""
+"""torch's default prefixes: since 2.9, of 2.7 and 2.8, and before."""
 _USUAL = ("nccl_trace_rank_", "comm_lib_trace_rank_")
+"""File names that count in any folder: the defaults', which people keep in paths of their own."""
 _RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
-_RANKS = re.compile(r"\d{1,7}")
+_RANKS = re.compile(r"\d{1,7}")  # seven digits: more than any training has ranks
 MAX_FILES = 4096
-"""Ranks whose dumps are read from one host's folders; shared folders hold all ranks'."""
-MAX_LISTED = 50_000
-"""Names read of one folder: /tmp of a busy host has thousands."""
-MAX_ENTRIES = 20_000
-"""Ten times the usual ring of 2,000 entries."""
+"""Ranks whose dumps are read, as many as an event lists; a shared folder has all ranks' dumps."""
+MAX_LISTED = 50_000  # names that are read of one folder: /tmp of a busy host has thousands
+MAX_ENTRIES = 20_000  # entries read of a dump: ten times torch's default ring of 2,000
 _MAX_TEXT = 200
-"""Characters of a field from a file that anyone may have written."""
-_MAX_TENSORS = 8
-_MAX_FRAMES = 64
+"""Characters of a text field, because anyone may have written the file; names are shorter."""
+_MAX_TENSORS = 8  # per collective: enough to see that shapes differ
+_MAX_FRAMES = 64  # per stack; the training's own frame is within the first ones
+# Parts of file names in stacks that are not the training's code.
 _LIBRARIES = ("site-packages/", "dist-packages/", "/torch/distributed/", "threading.py")
 
 
 class DumpError(ValueError):
-    """A file that is no dump, or cannot be read."""
+    """The file is no dump, or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveEntry:
-    """One collective that a rank enqueued in a process group, by its number there.
+    """A collective that a rank enqueued; `seq` is its number in the process group `group`.
 
-    `dumped` keeps the raw entry: of thousands, only a few are read further.
+    `dumped`: the raw entry, of which the properties parse fields on use; of thousands of entries
+    only a few are needed.
     """
 
     group: str
@@ -64,7 +65,7 @@ class CollectiveEntry:
 
     @property
     def operation(self) -> str:
-        """Such as `all_reduce`, without the backend."""
+        """The operation's name without the backend, such as `all_reduce`."""
         return _text(self.dumped.get("profiling_name")).rpartition(":")[2]
 
     @property
@@ -79,7 +80,7 @@ class CollectiveEntry:
 
     @property
     def frame(self) -> str | None:
-        """Where the training's code called it; None where the stack was not recorded."""
+        """The line of the training's code that called it; None if no stack was recorded."""
         return _frame(self.dumped.get("frames"))
 
     @property
@@ -90,9 +91,10 @@ class CollectiveEntry:
 
 @dataclass(slots=True)
 class Dump:
-    """What one rank recorded; of its groups by their names `members` and `descriptions`.
+    """The record of one rank. `members` and `descriptions` are by group name.
 
-    `status`: the last collective that was enqueued and the last completed; 0: not recorded.
+    `status`: group name to the numbers of the last enqueued and the last completed collective,
+    0 if not recorded.
     """
 
     rank: int
@@ -109,10 +111,10 @@ def find(
     *,
     since: float,
 ) -> dict[int, Path]:
-    """By global rank, the newest dump file written at `since` (Unix seconds) or later.
+    """Global rank to its newest dump file, written at `since` (Unix seconds) or later.
 
-    `folders` may hold dumps under their usual names, `named` are paths that a log names,
-    `environments` are of the training's processes, `PWD` their working directory.
+    `folders`: searched for the usual names. `named`: paths in a log. `environments`: those of the
+    training's processes, with their working directory as `PWD`.
     """
     wanted: dict[Path, set[str]] = {folder: set() for folder in folders}
     for path in named:
@@ -177,7 +179,7 @@ def _content(path: Path) -> bytes:
 
 
 def dump_of(tree: object, rank: int) -> Dump | None:
-    """What counts of plain data as they were dumped; None where they are something else."""
+    """The dump in plain data of the documented form; None for other data."""
     if isinstance(tree, list):  # torch 2.2 wrote the entries alone
         tree = {"entries": tree}
     if not isinstance(tree, dict) or not isinstance(tree.get("entries", []), list):
@@ -190,6 +192,7 @@ def dump_of(tree: object, rank: int) -> Dump | None:
         if isinstance(each, dict) and (entry := _entry(each, names, dump)) is not None:
             dump.entries.append(entry)
     for key, each in _items(tree.get("pg_config")):
+        # A number of at most seven digits and a comma for each rank.
         if ranks := _RANKS.findall(str(each.get("ranks", ""))[: 8 * MAX_FILES]):
             dump.members[key] = tuple(map(int, ranks))
             dump.descriptions.setdefault(key, _text(each.get("desc")))
@@ -202,7 +205,7 @@ def dump_of(tree: object, rank: int) -> Dump | None:
 
 
 def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> CollectiveEntry | None:
-    """A collective; what goes from one rank to another has numbers of its own."""
+    """A collective; None for point-to-point operations, which are numbered separately."""
     seq = _number(each.get("collective_seq_id", each.get("seq_id")))
     if each.get("is_p2p") is True or seq is None:
         return None
@@ -215,7 +218,7 @@ def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Col
 
 
 def _frame(frames: object) -> str | None:
-    """The innermost frame outside of libraries: the line of the training that called."""
+    """The innermost frame outside of libraries: the line of the training's code."""
     calls = [
         f"{_text(each.get('name'))} ({_text(each.get('filename'))}:{_number(each.get('line'))})"
         for each in (frames[:_MAX_FRAMES] if isinstance(frames, list) else ())
@@ -226,7 +229,6 @@ def _frame(frames: object) -> str | None:
 
 
 def _sizes(value: object) -> str:
-    """Sizes of tensors, or their dtypes, as a text to compare."""
     if not isinstance(value, list | tuple):
         return ""
     shown = (
@@ -246,12 +248,12 @@ def _items(value: object) -> Iterator[tuple[str, dict[object, object]]]:
 
 
 def _number(value: object) -> int | None:
-    """JSON spells the numbers of `pg_status` as texts."""
+    """An integer; JSON dumps spell those of `pg_status` as texts. 18 digits fit into int64."""
     if isinstance(value, str) and len(value) < 19 and value.isdecimal():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _text(value: object) -> str:
-    """At most `_MAX_TEXT` characters; a pickle may hold surrogates, which UTF-8 has not."""
+    """At most `_MAX_TEXT` characters that UTF-8 can encode: a pickle may contain surrogates."""
     return encodable(str(value)[:_MAX_TEXT]) if isinstance(value, str | int | float) else ""

@@ -15,18 +15,17 @@ from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 ASKED_AT_ONCE = 16
-"""Requests for stacks in flight; each waits for its rank, not for a processor."""
+"""Requests for stacks in flight: all of a usual host's 8 to 16 ranks; each only waits."""
 MAX_ASKED = 256
-"""Ranks of one host."""
+"""Ranks of this host that are asked: far more than a host has, as anyone may write a page."""
 SKEW_SECONDS = 10.0
-"""Clocks of hosts may differ by this much without NTP."""
-_MAX_SHOWN = 8
-"""Threads in an event: the main one and those of loaders and autograd."""
+"""How far a rank's clock may be behind: above NTP's error, below the time between launches."""
+_MAX_SHOWN = 8  # threads in an event: the main thread, and the first of the loader's and autograd's
 
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
-    """A rank's page, and its stacks if it wrote them. `asked`: it was asked for them."""
+    """A rank's page, and its stacks if it wrote them; `asked`: whether it was asked for them."""
 
     page: Page
     stacks: Stacks | None
@@ -34,10 +33,9 @@ class RankReport:
 
 
 def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heartbeat]:
-    """The state of a run's ranks, by their heartbeats.
+    """The heartbeats of a run's ranks, and events with the stacks of those on this host.
 
-    A rank with progress since its last record is a `Heartbeat`. Stacks are asked of
-    those of this host, within `seconds`. `now` in Unix seconds.
+    `now`: Unix seconds. `seconds`: the time within which the ranks must answer.
     """
     until = time.monotonic() + seconds
     found = [page for page in pages(host_events.folders(case)) if page.status == "running"]
@@ -51,11 +49,7 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
 
 
 def beats(case: ProbeCandidate) -> list[Heartbeat]:
-    """The heartbeats of a run's ranks.
-
-    A page that was written last before the run's last step is of an earlier launch, and is
-    left out.
-    """
+    """The heartbeats of a run's ranks; pages older than its last step are an earlier launch's."""
     return [
         page.record(case.run)
         for page in pages(host_events.folders(case))
@@ -66,11 +60,11 @@ def beats(case: ProbeCandidate) -> list[Heartbeat]:
 
 
 def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
-    """The ranks that the others wait for, and the reason; no ranks where that is unknown.
+    """The ranks that the others wait for, and the reason in words; no ranks if unknown.
 
-    The first rule that finds some decides. Ranks are accused that are a step behind; that
-    answer no signal while others do; that are not in a collective or in backward while others
-    are; that are the smaller group at another place. More than half are never accused.
+    The first of these rules that finds ranks decides: they are a step behind; they do not answer
+    while others do; they are outside a collective and backward while others are inside; they are
+    the smallest group at another place. More than half of the ranks are never accused.
     """
     steps = {each.page.rank: each.page.step for each in ranks}
     behind = frozenset(rank for rank, step in steps.items() if step < max(steps.values()))
@@ -98,7 +92,7 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
 
 
 def events_of(ranks: Sequence[RankReport], case: ProbeCandidate, now: float) -> list[Event]:
-    """One `stack_dump` for each rank that gave its stacks or is accused, the accused first."""
+    """One `stack_dump` event per rank that has stacks or is accused, the accused first."""
     guilty, why = accused(ranks)
     ordered = sorted(ranks, key=lambda each: (each.page.rank not in guilty, each.page.rank))
     return [

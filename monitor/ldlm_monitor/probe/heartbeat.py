@@ -1,7 +1,7 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/rank.py`. Anyone who may write into the folder may write
-such a file, so a page counts for a process only as far as the kernel confirms it.
+Format: `ldlm_monitor/callback/rank.py`. Anyone who may write into the folder may write such a
+file, so its claims about a process are used only after a check with the kernel (`is_process`).
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from ldlm_monitor.callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid
 from ldlm_monitor.model.records import Heartbeat, Position
 from ldlm_monitor.probe import process
 
-PATTERN = "heartbeat_rank*"
-MAX_PAGES = 4096
-"""Pages read per look: a folder of thousands of ranks is one that a shared disk holds."""
+PATTERN = "heartbeat_rank*"  # the callback's file names
+MAX_PAGES = 4096  # pages read per look: a shared folder may have those of thousands of ranks
 _TRIES = 20
-"""A store takes nanoseconds; a page that changes this often is no heartbeat."""
+"""Reads until two are alike: a store takes nanoseconds; a page that changes on is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a rank's heartbeat file says, in its order. Times are Unix seconds; step -1: none yet.
+    """The content of a rank's heartbeat file, fields in its order. Times are Unix seconds.
 
-    `started` (clock ticks after boot) and `pid_namespace` (an inode) name the process
-    beside its pid. `stack_signal` makes it write its stacks to `stack_file`; 0: nothing
-    does. `recorder` is the socket of its flight recorder, if any. `status`: running,
-    finished or failed.
+    `owner`: the file's user id. `started` (clock ticks after boot) and `pid_namespace` (an inode)
+    identify the process together with `pid`. `stack_signal`: the signal on which it writes its
+    stacks to `stack_file`, or 0. `recorder`: the socket of its flight recorder, or "". `step`: -1
+    before the first. `status`: running, finished or failed.
     """
 
     path: Path
@@ -51,7 +50,7 @@ class Page:
     status: str
 
     def record(self, run: str) -> Heartbeat:
-        """The same as a record of a run."""
+        """The page as a `Heartbeat` record of a run."""
         return Heartbeat(
             run=run,
             rank=self.rank,
@@ -65,14 +64,14 @@ class Page:
 
 
 def pages(folders: Iterable[Path]) -> Iterator[Page]:
-    """The pages in some folders, by rank. What is none is passed over."""
+    """The pages in these folders, sorted by rank; other files are ignored."""
     paths = [path for folder in {*folders} for path in _matching(folder)]
     found = filter(None, map(read, paths[:MAX_PAGES]))
     yield from sorted(found, key=lambda page: (page.rank, str(page.path)))
 
 
 def read(path: Path) -> Page | None:
-    """What a file says; None: it is no heartbeat, or is not to be had."""
+    """The page in a file; None if it is no heartbeat, or cannot be read."""
     try:
         with open(process.open_regular(path), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -83,7 +82,7 @@ def read(path: Path) -> Page | None:
 
 
 def page_of(data: bytes, path: Path, owner: int = -1) -> Page | None:
-    """What the bytes of a page say; None: no beat yet, or one that is being stored."""
+    """The page in the bytes of a file; None if it has no beat yet, or is half written."""
     if len(data) != SIZE or not data.startswith(MAGIC):
         return None
     _, *identity = IDENTITY.unpack_from(data)
@@ -94,7 +93,7 @@ def page_of(data: bytes, path: Path, owner: int = -1) -> Page | None:
 
 
 def is_process(page: Page) -> bool:
-    """Whether the process that writes the page lives, here: its pid could be another's by now."""
+    """Whether the page's process lives on this host: its pid may be another process' by now."""
     if page.host != socket.gethostname() or page.pid <= 0:
         return False
     found = process.look(page.pid)
@@ -110,7 +109,7 @@ def _matching(folder: Path) -> list[Path]:
 
 
 def _stable(fd: int) -> bytes | None:
-    """The page as it was twice in a row; None: it is written all the time."""
+    """The page's bytes once two reads are alike; None if they never are."""
     before = os.pread(fd, SIZE, 0)
     for _ in range(_TRIES):
         after = os.pread(fd, SIZE, 0)

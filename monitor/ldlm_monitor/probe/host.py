@@ -1,8 +1,8 @@
-"""Looks at a training without progress on this host, read-only and within seconds.
+"""Inspects a training without progress on this host, read-only and within seconds.
 
-Each process is read twice, to see whether it computes. Of memory, the rise of the kernel's
-counters since the last progress counts. Ranks with the callback have heartbeats, and are
-asked for their stacks (`hang`).
+Each process is read twice, to see whether it computes. The kernel's out-of-memory counters are
+compared with those at the last progress. Ranks with the callback have heartbeats, and are asked
+for their stacks (`hang`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
-"""A rank that answers does so in about a tenth of this."""
+"""Least time for ranks to write their stacks, ten times what they take, if the look is late."""
 APART_SECONDS = 1.0
-"""Between the two looks at a process."""
+"""Between the two reads of a process: a hundred of the ticks in which CPU time is counted."""
+_RAS_SECONDS = 3.0  # for one query of RAS; a look has five for all its parts
 MAX_KNOWN = 4096
-"""Ended runs that are kept; the oldest go first."""
+"""Ended runs whose processes are kept, the newest ones: bounds the memory to some MB."""
 _STATES = {
     "R": "running",
     "D": "disk sleep",
@@ -43,14 +44,15 @@ _STATES = {
     **dict.fromkeys("Tt", "stopped"),
     **dict.fromkeys("ZX", "zombie"),
 }
-_ENDED = ("gone", "zombie")
+"""The kernel's letters (proc(5), /proc/PID/stat) to the words in an event."""
+_ENDED = ("gone", "zombie")  # "gone": no process of this pid and start time
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was seen of a run while it went on."""
+    """A run's processes, memory groups and environments, by rank, from before they ended."""
 
     ranks: dict[int | None, Process] = field(default_factory=dict)
     memory: cgroup.MemoryGroups = field(default_factory=cgroup.MemoryGroups)
@@ -58,10 +60,10 @@ class _Known:
 
 
 class HostProbe:
-    """Looks at the processes of several runs at once. Not for several threads.
+    """Looks at the processes of several runs at once. Not safe for several threads.
 
-    `proc` and `mount` are where the kernel shows processes and control groups; `ras` is
-    where NCCL's RAS listens unless the processes' environment says otherwise.
+    `proc`, `mount`: the folders in which the kernel shows processes and control groups. `ras`: the
+    address of NCCL's RAS, unless the processes' environment has another. `wait`: sleeps (seconds).
     """
 
     def __init__(
@@ -81,10 +83,7 @@ class HostProbe:
     def watch(
         self, cases: Sequence[ProbeCandidate], *, note: bool = True
     ) -> dict[str, list[Heartbeat]]:
-        """The heartbeats of active runs.
-
-        `note`: also their processes, and the out-of-memory counters so far.
-        """
+        """Run name to heartbeats of active runs; `note`: also note their processes for `look`."""
         if note:
             self._note_all(cases)
         return {case.run: hang.beats(case) for case in cases}
@@ -103,7 +102,7 @@ class HostProbe:
             del self._known[next(iter(self._known))]
 
     def look(self, cases: Sequence[ProbeCandidate], seconds: float) -> dict[str, list[Record]]:
-        """What is found of each run, within about `seconds`."""
+        """Run name to the records found, within about `seconds`."""
         until = time.monotonic() + seconds
         seen = process.scan(self._proc)
         firsts = {case.run: self._first(case, seen) for case in cases}
@@ -129,12 +128,12 @@ class HostProbe:
     # Processes
 
     def _now(self, known: Process) -> Process | None:
-        """The process as it stands; a later one of the same number is another."""
+        """The process' present state; None if it ended, even if its pid is used again."""
         found = process.look(known.pid, self._proc)
         return found if found is not None and found.started == known.started else None
 
     def _first(self, case: ProbeCandidate, seen: Scan) -> Family:
-        """The processes now; those seen before that are gone stay among the ranks."""
+        """The run's processes now; ranks that ended stay in `_Known.ranks`."""
         known = self._known.setdefault(case.run, _Known())
         family = _family(case, seen)
         for rank, each in family.ranks.items():
@@ -145,7 +144,7 @@ class HostProbe:
         return family
 
     def _note(self, known: _Known, *, goes_on: bool = False) -> None:
-        """What is needed when a process is gone; while a run `goes_on`, what was is survived."""
+        """Note what is needed after a process' end; `goes_on`: see `MemoryGroups.note`."""
         for rank, each in known.ranks.items():
             now = self._now(each)
             if now is None or now.status is not None:
@@ -171,16 +170,16 @@ class HostProbe:
             if now is not None and now.status is not None:
                 look["status"] = now.status
             elif now is not None:
-                # What a rank started, such as its loaders, computes for it.
+                # The CPU time of processes that a rank started, such as its loaders, counts too.
                 before = [seen.table[pid] for pid in process.descendants([each.pid], seen)]
                 used = sum(one.ticks for one in before) / process.TICKS
                 after = ((self._now(one) or one).ticks for one in before)
                 moved = sum(after) / process.TICKS - used
                 look["cores"] = round(moved / apart, 2)
-                age = max(
+                age = max(  # until the last progress; a second at least, against division by zero
                     case.last_progress_at - seen.booted_at - each.started / process.TICKS, 1.0
                 )
-                look["usual_cores"] = round((used + moved) / age, 4)
+                look["usual_cores"] = round((used + moved) / age, 4)  # may be far below one core
                 if (place := process.waits_in(each.pid, self._proc)) is not None:
                     look["waits_in"] = place
             looks[rank] = look
@@ -189,7 +188,7 @@ class HostProbe:
     # NCCL
 
     def _ask_ras(self, case: ProbeCandidate, family: Family, until: float) -> Iterator[Event]:
-        """Of a host that several jobs share, only the RAS of this one."""
+        """Query the RAS of this run; on a shared host, not the RAS of other jobs."""
         addresses = {
             each.get(nccl_ras.ADDRESS_VARIABLE, "")
             for each in self._known[case.run].environments.values()
@@ -201,13 +200,12 @@ class HostProbe:
             if family.members and not process.listens(family.members, address[1], self._proc):
                 continue
             try:
-                yield nccl_ras.event_of(case, nccl_ras.ask(address, min(left, 3.0)))
+                yield nccl_ras.event_of(case, nccl_ras.ask(address, min(left, _RAS_SECONDS)))
             except nccl_ras.RasError as problem:
                 log.debug("%s", problem)
 
 
 def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:
-    """The state of the processes of a training without progress, those that ended first."""
     ordered = sorted(looks, key=lambda look: look["state"] not in _ENDED)
     gone = sum(look["state"] in _ENDED for look in looks)
     counts: dict[Scalar, list[dict[str, Scalar]]] = {}

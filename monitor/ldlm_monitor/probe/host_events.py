@@ -1,4 +1,4 @@
-"""Events of what a host shows of a run; their kinds are those of logs."""
+"""Makes events of the findings on a host; their kinds are those of log events."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from pathlib import Path
 from ldlm_monitor.model.records import Event, FieldValue, Scalar, Severity
 from ldlm_monitor.run.verdict import ProbeCandidate
 
-MAX_SHOWN = 64
-"""Processes in an event."""
-MAX_RANKS = 4096
-"""Ranks in one field: an event stays below a few tens of KiB."""
+MAX_SHOWN = 64  # processes in an event: more than a host has ranks, and some KiB
+MAX_RANKS = 4096  # ranks in one field, so that an event stays below a few tens of KiB
 MAX_MESSAGE = 1000
-"""Characters; a message is one line of an alert."""
+"""Characters of an event's message: a sentence of a finding with ranks and a frame is shorter."""
 
 
 def folders(case: ProbeCandidate) -> set[Path]:
-    """Where heartbeats may lie: beside the rows of the callback or of the trainer."""
+    """Folders that may have heartbeats: those of JSON lines, beside which the callback writes."""
     return {Path(file).parent for file in case.files if file.endswith(".jsonl")}
 
 
@@ -32,7 +30,7 @@ def event(
     rank: int | None = None,
     **fields: FieldValue,
 ) -> Event:
-    """An event of what was found of the run, at the position of its last step."""
+    """An event of a finding about the run, at the position of its last step."""
     return Event(
         kind=kind,
         severity=severity,
@@ -45,5 +43,5 @@ def event(
 
 
 def listed(ranks: Iterable[int]) -> list[Scalar]:
-    """Ranks as a field of an event."""
+    """Sorted ranks as a field of an event, at most `MAX_RANKS`."""
     return [*sorted(ranks)[:MAX_RANKS]]

@@ -1,10 +1,10 @@
-"""What NCCL's RAS threads say of a job's ranks: a query over TCP.
+"""Queries NCCL's RAS service for the state of a job's ranks, over TCP.
 
 Protocol and outputs: NCCL user guide, "RAS" (since 2.24; JSON since 2.28.7), and
-src/ras/client_support.cc. Commands are lines; the answers to all come in order, and the
-server closes after a status. An older server answers `SET FORMAT` with an error and goes
-on in text. Only `STATUS` is asked, which changes nothing in the job. That it finds
-nothing is no evidence: its threads live on in a process whose collectives hang.
+src/ras/client_support.cc. Commands are lines; the server answers them in order, and closes after
+a status. An older server answers `SET FORMAT` with an error and continues in text. Only `STATUS`
+is requested, which changes nothing in the job. An answer without suspects is no evidence of
+health, because RAS' threads keep running in a process whose collectives hang.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ldlm_monitor.probe import host_events
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
-DEFAULT_ADDRESS = ("localhost", 28028)
-"""Another with `NCCL_RAS_ADDR`."""
-ADDRESS_VARIABLE = "NCCL_RAS_ADDR"
+DEFAULT_ADDRESS = ("localhost", 28028)  # NCCL's default
+ADDRESS_VARIABLE = "NCCL_RAS_ADDR"  # NCCL's variable for another address
 RAS_SECONDS = 2.0
-"""How long RAS itself is to wait for silent processes."""
+"""How long RAS itself waits for silent processes; its default of 5 s is longer than a look has."""
+_CONNECT_SECONDS = 1.0  # the service is on this host, where a connection takes milliseconds
 MAX_BYTES = 32 * 1024 * 1024
-"""A bound on memory, far above the answer for the largest jobs."""
-
+"""Bytes of an answer: bounds the memory, far above the answer for the largest jobs."""
+# Lines of the text format. The bounded repeats keep a forged answer from costing time or memory.
 _MISSING = re.compile(r"The missing ranks?: ([\d ,]{1,200000})")
 _DEAD = re.compile(r"(\d{1,9}) job process(?:es)? (?:is|are) considered dead")
 _SILENT = re.compile(r"Missing communicator data from (\d{1,9}) job process")
@@ -43,7 +43,7 @@ _COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,32})\) (\S{1,40})")
 
 
 class RasError(OSError):
-    """No RAS there, or none that answers in time."""
+    """No RAS listens there, or it does not answer in time."""
 
 
 class _Status(msgspec.Struct):
@@ -77,7 +77,10 @@ class _RasAnswer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A rank that RAS calls missing, dead or behind. `rank` is that within its communicator."""
+    """A rank that RAS reports as `what` (missing, unresponsive, dead, failed or behind).
+
+    `rank`: its number within the communicator, which need not be the global one; None if unknown.
+    """
 
     rank: int | None
     host: str
@@ -87,19 +90,21 @@ class Suspect:
 
 
 def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> list[Suspect]:
-    """The suspects of the job whose RAS listens there, within `seconds`. Raises `RasError`."""
+    """The suspects of the job whose RAS is at `address`, within `seconds`. Raises `RasError`."""
     until = time.monotonic() + seconds
+    # RAS takes whole seconds, 1 at least; one second of ours is for the connection and the answer.
     commands = (
         f"CLIENT PROTOCOL 2\nTIMEOUT {max(1, round(min(RAS_SECONDS, seconds - 1)))}\n"
         "SET FORMAT json\nVERBOSE STATUS\n"
     )
     received = bytearray()
     try:
-        with socket.create_connection(address, timeout=min(1.0, seconds)) as connection:
+        with socket.create_connection(address, min(_CONNECT_SECONDS, seconds)) as connection:
             connection.sendall(commands.encode())
             while len(received) < MAX_BYTES:
+                # Above 0, which would mean non-blocking.
                 connection.settimeout(max(until - time.monotonic(), 0.001))
-                part = connection.recv(65_536)
+                part = connection.recv(65_536)  # bytes: any size does, larger ones save calls
                 if not part:
                     break
                 received += part
@@ -109,16 +114,16 @@ def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> lis
 
 
 def address_of(text: str) -> tuple[str, int] | None:
-    """`HOST:PORT` or `[IPv6]:PORT` as of `NCCL_RAS_ADDR`; None where it is neither."""
+    """Host and port of `NCCL_RAS_ADDR`'s `HOST:PORT` or `[IPv6]:PORT`; None for other texts."""
     host, _, port = text.strip().rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
+    if not port.isdecimal() or int(port) > 65535:  # the highest TCP port
         return None
     return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
 
 
 def suspects_of(answer: str) -> list[Suspect]:
-    """What a whole answer accuses. Raises `RasError` where it is none of RAS'."""
-    if "SERVER PROTOCOL" not in answer[:200]:
+    """The suspects in a whole answer. Raises `RasError` if the answer is not from RAS."""
+    if "SERVER PROTOCOL" not in answer[:200]:  # characters: its first line is shorter
         raise RasError("what answered is not NCCL's RAS")
     start = answer.find("\n{")
     if start < 0:
@@ -141,7 +146,7 @@ def _of_json(answer: _RasAnswer) -> list[Suspect]:
 
 
 def _behind(ranks: list[_RasRank]) -> Iterable[_RasRank]:
-    """The minority that launched fewer collectives than most, of any kind."""
+    """The ranks that launched fewer collectives, of all kinds together, than the median rank."""
     totals = {rank.rank: sum(rank.collective_counts.values()) for rank in ranks}
     ordered = sorted(totals.values())
     if not ordered:
@@ -152,11 +157,11 @@ def _behind(ranks: list[_RasRank]) -> Iterable[_RasRank]:
 
 def _suspect(rank: _RasRank, what: str) -> Suspect:
     gpu = "" if rank.cuda_dev is None else str(rank.cuda_dev)
-    return Suspect(rank.rank, rank.host[:256], rank.pid, gpu, what)
+    return Suspect(rank.rank, rank.host[:256], rank.pid, gpu, what)  # as long as in `_PROCESS`
 
 
 def _of_text(answer: str) -> list[Suspect]:
-    """Groups of outliers follow the line that says what they are; most ranks are not listed."""
+    """Suspects of the text format: a line names the kind of problem, the ranks follow."""
     suspects: list[Suspect] = []
     what = "missing"
     groups: dict[int, int] = {}
@@ -187,7 +192,7 @@ def _listed(match: re.Match[str], what: str) -> Suspect:
 
 
 def describe(suspects: Sequence[Suspect]) -> str:
-    """The suspects in a sentence. That there are none is no evidence of health: see the module."""
+    """The suspects in one sentence for people."""
     if not suspects:
         return "RAS finds nothing wrong, which proves nothing"
     said = []
@@ -200,7 +205,7 @@ def describe(suspects: Sequence[Suspect]) -> str:
 
 
 def event_of(case: ProbeCandidate, suspects: Sequence[Suspect]) -> Event:
-    """RAS' report. Where it finds nothing, the event is context and clears no rank."""
+    """An event of RAS' report; without suspects it is context, and clears no rank."""
     fields: dict[str, Any] = {}
     for what in dict.fromkeys(each.what for each in suspects):
         ranks = {each.rank for each in suspects if each.what == what and each.rank is not None}

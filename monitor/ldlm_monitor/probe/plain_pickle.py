@@ -2,9 +2,9 @@
 
 A pickle is a program for a stack machine (CPython, Lib/pickletools.py). This is the Python
 unpickler of the standard library with a shorter table: only the opcodes that make dict, list,
-tuple, str, int, float, bool and None. None of them imports or calls. So a file that anyone may
-have written can be read: the worst it can do is to be refused. The usual way, an overridden
-`find_class`, would still allow memory and hash bombs.
+tuple, str, int, float, bool and None. These opcodes import and call nothing, so a file that
+anyone may have written can be read safely. The usual way, an overridden `find_class`, would
+still allow memory and hash bombs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pickle
 from typing import Any, ClassVar
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Fifty times a flight recorder's usual 2,000 entries with their stacks."""
+"""Bytes of a pickle: fifty times a flight recorder's usual 2,000 entries with their stacks."""
 _PLAIN = (
     *(pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.POP),
     *(pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BINFLOAT),
@@ -25,27 +25,24 @@ _PLAIN = (
     *(pickle.EMPTY_DICT, pickle.SETITEM, pickle.SETITEMS),
     *(pickle.MEMOIZE, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET),
 )
-"""Protocols 2 to 5, and torch's own writer, use these for data. Without LONG4: an integer of
-more than 255 bytes is no count of anything."""
-_PYTHON_UNPICKLER: Any = vars(pickle)["_Unpickler"]
+"""The opcodes that protocols 2 to 5 and torch's own writer use for data. LONG4 is left out: it is
+for integers of more than 255 bytes, which no field of a dump needs."""
+_PYTHON_UNPICKLER: Any = vars(pickle)["_Unpickler"]  # the one in C has no table to shorten
 
 
 class PlainPickleError(ValueError):
-    """The bytes are no pickle of plain data, or end before it does."""
+    """The bytes are no pickle of plain data, or end too early."""
 
 
 def load(data: bytes) -> object:
-    """The value that `data` holds; containers may be shared, even hold themselves.
-
-    Raises `PlainPickleError`.
-    """
+    """The pickled value, whose containers may contain themselves. Raises `PlainPickleError`."""
     if len(data) > MAX_BYTES:
         raise PlainPickleError(f"larger than {MAX_BYTES} bytes")
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except KeyError as error:
         raise PlainPickleError(f"opcode {error} does not make plain data") from error
-    except Exception as error:  # the unpickler raises whatever its opcodes run into
+    except Exception as error:  # forged opcodes can raise any exception in the unpickler
         raise PlainPickleError(f"malformed ({type(error).__name__})") from error
 
 
@@ -67,6 +64,6 @@ class _PlainUnpickler(_PYTHON_UNPICKLER):  # type: ignore[misc]
 
 
 def _check_keys(keys: list[object]) -> None:
-    """The hash of a tuple goes as deep as the tuple does, and may take for ever."""
+    """Refuse tuples as keys: hashing a tuple of tuples of tuples may take for ever."""
     if not {*map(type, keys)} <= {str, int}:
         raise PlainPickleError("a key that is neither text nor a number")

@@ -1,8 +1,7 @@
-"""The processes of a training on this host: who they are, and what they do.
+"""Finds the processes of a training on this host, and reads their state from /proc (proc(5)).
 
-Found by open files, never by name: the writers of the followed log, the writers of the
-pipe that such a writer (`tee`) reads, and their children. Everything is
-read from /proc (proc(5)).
+They are found by open files, never by name: the writers of the followed log, the writers of the
+pipe that such a writer (`tee`) reads, and their children.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from pathlib import Path
 
 from ldlm_monitor.callback.rank import RANK_VARIABLES
 
-PROC = Path("/proc")
-TICKS = os.sysconf("SC_CLK_TCK")
-"""Units of CPU time, and of a start time, in a second."""
+PROC = Path("/proc")  # proc(5)
+TICKS = os.sysconf("SC_CLK_TCK")  # the kernel's units of CPU time and of start times, per second
 _MAX_FDS = 4096
 """Descriptors read of one process; trainers with thousands of loaders' pipes stay below."""
 _MAX_ENVIRONMENT = 256 * 1024
-"""Bytes of an environment; Linux permits 128 KiB in one variable."""
-_HOPS = 4
-"""Pipes between the training and its log, e.g. `train | sed | tee`."""
-_STATUS_FIELD = 49
-"""Index of exit_code in /proc/PID/stat behind the name (proc(5), field 52)."""
-_LISTENING = "0A"
-_BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)
-_FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
+"""Bytes read of an environment: twice the 128 KiB that Linux permits in one variable."""
+_MAX_TABLE = 4 * 1024 * 1024
+"""Bytes read of /proc/stat and /proc/net/tcp: about 28,000 sockets of 150 bytes each."""
+_MAX_TEXT = 16 * 1024  # bytes read of other files in /proc and /sys, which have a few KiB at most
+_HOPS = 4  # pipes between the training and its log. `train | sed | tee` has two; more are rare
+_STATUS_FIELD = 49  # index of exit_code in /proc/PID/stat after the name (proc(5), field 52)
+_LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp (Linux, include/net/tcp_states.h)
+_BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)  # of /proc/stat, Unix seconds
+_FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)  # of fdinfo: those of open(2), octal
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as it stands.
+    """A process at the time it was read.
 
-    `started` (ticks after boot) distinguishes it from a later one with its pid. `state` is
-    the kernel's letter. `ticks` of CPU it used. `status` is a zombie's wait status, if it
-    may be read: a signal in the low seven bits, an exit code above.
+    `started` (ticks after boot) distinguishes it from a later process with its pid. `state`: the
+    kernel's letter. `ticks`: the CPU time used. `status`: a zombie's wait status (signal in the
+    low seven bits, exit code above), None for other processes.
     """
 
     pid: int
@@ -54,7 +53,7 @@ class Process:
 class Family:
     """The processes of a training; `ranks` are its main processes by global rank.
 
-    A training without ranks has one main process, the one that used most CPU time.
+    A training without ranks has one main process under None: the one with most CPU time.
     """
 
     members: dict[int, Process] = field(default_factory=dict)
@@ -65,9 +64,9 @@ class Family:
 class Scan:
     """The processes of a host at one time.
 
-    `openers`: by the last part of a file's name, who has such a one open, on which
-    descriptor, under which name. `pipes`: who holds a pipe other than as standard input, on
-    which descriptor; `inputs` who has one as that.
+    `openers`: base name of a file to (pid, descriptor, full name) of each process that has it
+    open. `pipes`: pipe to (pid, descriptor) of its holders, except as standard input. `inputs`:
+    pid to the pipe that is its standard input. `booted_at`: Unix seconds.
     """
 
     proc: Path
@@ -84,7 +83,7 @@ class Scan:
 
 
 def look(pid: int, proc: Path = PROC) -> Process | None:
-    """A process as it stands; None: there is none."""
+    """The present state of a process; None if there is none of this pid."""
     text = read_text(proc / str(pid) / "stat")
     _, bracket, rest = text.rpartition(")")
     fields = rest.split()
@@ -94,37 +93,37 @@ def look(pid: int, proc: Path = PROC) -> Process | None:
     return Process(
         pid=pid,
         parent=int(fields[1]),
-        started=int(fields[19]),
+        started=int(fields[19]),  # proc(5)'s field 22: it counts from 1, pid and name are cut off
         state=state,
-        ticks=int(fields[11]) + int(fields[12]),
+        ticks=int(fields[11]) + int(fields[12]),  # utime and stime
         status=int(fields[_STATUS_FIELD]) if state in "ZX" else None,
     )
 
 
 def waits_in(pid: int, proc: Path = PROC) -> str | None:
-    """The kernel function that a process sleeps in, where one may know."""
+    """The kernel function in which a process sleeps; None if it does not, or is not readable."""
     symbol = read_text(proc / str(pid) / "wchan").strip()
     return symbol if symbol not in ("", "0") else None
 
 
 def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str, str]:
-    """These variables of a process, as it was started with; the others are not kept."""
+    """The variables `names` of a process' environment at its start."""
     text = read_text(proc / str(pid) / "environ", _MAX_ENVIRONMENT)
     pairs = (entry.partition("=") for entry in text.split("\0"))
     return {name: value for name, _, value in pairs if name in names}
 
 
 def table(proc: Path = PROC) -> dict[int, Process]:
-    """Every process of this host by its number; empty on a system that shows them elsewhere."""
+    """Pid to process, for every process of this host; empty on a system without /proc."""
     pids = [int(name) for name in _names(proc) if name.isdecimal()]
     return {pid: found for pid in pids if (found := look(pid, proc)) is not None}
 
 
 def scan(proc: Path = PROC) -> Scan:
-    """Every process of this host but this one, with the open files that may be inspected."""
+    """Every process of this host except this one, with its open files as far as readable."""
     seen = Scan(proc, table(proc))
     seen.table.pop(os.getpid(), None)
-    if booted := _BOOTED.search(read_text(proc / "stat", 4 * 1024 * 1024)):
+    if booted := _BOOTED.search(read_text(proc / "stat", _MAX_TABLE)):
         seen.booted_at = float(booted[1])
     for pid, each in seen.table.items():
         seen.children.setdefault(each.parent, []).append(pid)
@@ -142,7 +141,7 @@ def scan(proc: Path = PROC) -> Scan:
 def family(
     logs: Collection[str], named: Mapping[int | None, int] | None = None, seen: Scan | None = None
 ) -> Family:
-    """Who writes these files (real paths), and `named` processes by rank."""
+    """The processes that write the files `logs` (real paths), and those of `named` (by rank)."""
     seen = seen or scan()
     writers, filters = _writers(logs, seen)
     found = writers | ({*(named or {}).values()} & seen.table.keys())
@@ -152,12 +151,12 @@ def family(
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
-    """Whether one of these processes listens on a TCP port; where that cannot be read, True."""
+    """Whether one of the processes listens on a port; True if it is unknown whose the socket is."""
     sockets = set()
     for table in ("net/tcp", "net/tcp6"):
-        for line in read_text(proc / table, 4 * 1024 * 1024).splitlines()[1:]:
+        for line in read_text(proc / table, _MAX_TABLE).splitlines()[1:]:
             fields = line.split()
-            local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""
+            local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""  # 9: the inode
             if local and int(local, 16) == port and fields[3] == _LISTENING:
                 sockets.add(f"socket:[{fields[9]}]")
     held = [target for pid in pids for _, target in _descriptors(pid, proc)]
@@ -165,7 +164,7 @@ def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
 
 
 def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
-    """Who writes the logs, directly or through others; and these others, such as `tee`."""
+    """The processes that write the logs, also through pipes; and the filters between (`tee`)."""
     proc = seen.proc
     found: set[int] = set()
     filters: set[int] = set()
@@ -188,7 +187,7 @@ def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
 
 
 def _is_filter(pid: int, proc: Path) -> bool:
-    """Whether a process waits for its standard input, as `tee` does; True where unknown."""
+    """Whether a process waits for its standard input, as `tee` does; True if unknown."""
     call = read_text(proc / str(pid) / "syscall").split()
     if len(call) > 1 and call[0].isdecimal() and int(call[1], 16) != 0:
         return False
@@ -199,14 +198,14 @@ def _is_filter(pid: int, proc: Path) -> bool:
 def _main_processes(
     members: Mapping[int, Process], filters: Collection[int], proc: Path
 ) -> dict[int | None, Process]:
-    """By rank, if their environment names one; the busiest, not a shell that waits for it."""
+    """Rank (None without one) to its busiest process, rather than a shell that waits for it."""
     environments = {pid: environment(pid, RANK_VARIABLES, proc) for pid in members}
     ranks: dict[int | None, list[Process]] = {}
     for name in RANK_VARIABLES:
         for pid, variables in environments.items():
             if variables.get(name, "").isdecimal():
                 ranks.setdefault(int(variables[name]), []).append(members[pid])
-        if ranks:  # a batch script has Slurm's rank, and what torchrun starts in it has RANK
+        if ranks:  # a Slurm script has Slurm's rank, but torchrun's processes in it have RANK
             break
     else:
         ranks = {None: [*members.values()]} if members else {}
@@ -214,7 +213,7 @@ def _main_processes(
 
 
 def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: Path) -> Process:
-    """A process and its loaders run the same program; what started them another."""
+    """The busiest process' eldest ancestor of the same program: its loaders are children."""
     main = max(found, key=lambda each: (each.ticks, each.pid not in filters, -each.started))
     known = {each.pid: each for each in found}
     program = link(proc / str(main.pid) / "exe")
@@ -226,7 +225,7 @@ def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: P
 
 
 def descendants(roots: Collection[int], seen: Scan) -> set[int]:
-    """These processes and all that they started, directly or not."""
+    """These processes and all their descendants."""
     found: set[int] = set()
     ahead = [pid for pid in roots if pid in seen.table]
     while ahead:
@@ -249,7 +248,7 @@ def _writes(pid: int, descriptor: str, proc: Path) -> bool:
 
 
 def _is_same(descriptor: Path, path: str) -> bool:
-    """The same file under another name, as containers and mounts make them."""
+    """Whether both are the same file, also under other names, as in containers and mounts."""
     try:
         return os.path.samestat(os.stat(descriptor), os.stat(path))
     except OSError:
@@ -257,7 +256,7 @@ def _is_same(descriptor: Path, path: str) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """What lies in a folder of /proc; nothing where it is another user's, or gone."""
+    """The names in a folder of /proc; none if it is another user's, or was removed."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -265,15 +264,15 @@ def _names(folder: Path) -> list[str]:
 
 
 def link(path: Path) -> str | None:
-    """Where a link in /proc leads; None: another user's, or gone."""
+    """The target of a link in /proc; None if it is another user's, or was removed."""
     try:
         return os.readlink(path)
     except OSError:
         return None
 
 
-def read_text(path: Path, most: int = 16_384) -> str:
-    """The first `most` bytes of a file in /proc or /sys; empty where it cannot be read."""
+def read_text(path: Path, most: int = _MAX_TEXT) -> str:
+    """The first `most` bytes of a file in /proc or /sys; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(most).decode("utf-8", "replace")
@@ -282,9 +281,9 @@ def read_text(path: Path, most: int = 16_384) -> str:
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor of a regular file, never of what a link leads to. Raises `OSError`.
+    """A descriptor of a regular file. Raises `OSError` for other files and for symbolic links.
 
-    Anyone may have put it there; a FIFO must not block us.
+    Anyone may have made the file: a link may lead to a secret, and a FIFO would block.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,10 +1,9 @@
-"""Asking a living rank: for its stacks by a signal, for its flight recorder on a socket.
+"""Asks a living rank for its stacks by a signal, and for its flight recorder on a socket.
 
-The handler is faulthandler's, so a rank answers while its GIL is held; only one that
-sleeps uninterruptibly in the kernel does not. A signal that nobody handles ends a
-process, and a heartbeat file may be anybody's. So the signal is sent only to a process
-of the file's owner that started when the file says, handles that signal, and has that
-very stack file open.
+The signal's handler is faulthandler's, so a rank answers even while its GIL is held, unless it
+sleeps uninterruptibly in the kernel. A signal without a handler ends a process, and anyone may
+have written a heartbeat file. So the signal is sent only to a process of the file's owner with
+the start time in the file, which handles that signal and has that stack file open.
 
 A rank opens PyTorch's flight recorder with `flight_recorder=True`. The answer is JSON in the
 form of a dump file. The server is PyTorch's own and runs in C++ (`_WorkerServer`, handler
@@ -29,22 +28,22 @@ from ldlm_monitor.probe.heartbeat import Page, is_process
 from ldlm_monitor.probe.process import PROC
 
 _MAX_STACKS = 256 * 1024
-"""A dump of 100 threads of 100 frames, as faulthandler limits both."""
-_MAX_THREADS = 64
-_MAX_FRAMES = 64
-_MAX_TEXT = 256
-_FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')
+"""Bytes read of a dump: faulthandler writes at most 100 threads of 100 frames."""
+_MAX_THREADS = 64  # kept: the last ones, as the main thread is at the end of a dump
+_MAX_FRAMES = 64  # kept of a thread: the innermost, among which are the user's code and torch's
+_MAX_TEXT = 256  # characters of a file or function name, which anyone may have written
+_FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')  # as faulthandler writes it
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
-"""Signals that mean nothing by themselves."""
+"""Signals without a meaning of their own (signal(7)); all others are never sent."""
 _QUIET_SECONDS = 0.1
-"""A dump of all threads is written at once; no growth for this long means that it is complete."""
-_POLL_SECONDS = 0.01
-"""The dump appears within milliseconds; polling this often costs nothing in a few seconds."""
+"""A dump of all threads is written at once; without growth for this long it is complete."""
+_POLL_SECONDS = 0.01  # between two looks at the stack file: the dump appears within milliseconds
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
+"""Parts of file names that are not the user's code: installed packages and Python's own."""
 _MAX_RECORDED = 64 * 1024 * 1024
-"""As much as a dump file may have: 2,000 entries with stacks are a few MiB."""
-_RECORDER_PATH = "/handler/fr_trace_json"
-_PEER = struct.Struct("3i")
+"""Bytes of a recorder's answer, to bound the memory: 2,000 entries with stacks are a few MiB."""
+_RECORDER_PATH = "/handler/fr_trace_json"  # of torch's `_WorkerServer`
+_PEER = struct.Struct("3i")  # `struct ucred`: pid, uid, gid (unix(7))
 _WAITING = (
     "torch/distributed/distributed_c10d.py",
     "torch/distributed/_functional_collectives.py",
@@ -52,12 +51,12 @@ _WAITING = (
     "torch/nn/parallel/distributed.py",
     "torch/autograd/graph.py",
 )
-"""Where a rank waits for others: in a collective, or in a backward pass that reduces."""
+"""Files of torch in which a rank waits for others: collectives, and backward passes that reduce."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """A call: `file:line in function`."""
+    """A call in a stack, written as `file:line in function`."""
 
     file: str
     line: int
@@ -69,7 +68,7 @@ class StackFrame:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """Threads of one rank, the main one first: their names and calls, the innermost first."""
+    """The threads of one rank, the main thread first: (name, calls with the innermost first)."""
 
     threads: tuple[tuple[str, list[StackFrame]], ...]
 
@@ -80,18 +79,18 @@ class Stacks:
 
     @property
     def place(self) -> StackFrame | None:
-        """Where the user's code stands: the innermost call that is no library's."""
+        """The innermost call of the user's code, otherwise of a library; None without calls."""
         own = (each for each in self.main if not any(part in each.file for part in _LIBRARIES))
         return next(own, self.main[0] if self.main else None)
 
     @property
     def may_wait(self) -> bool:
-        """Whether the main thread is where one waits for other ranks."""
+        """Whether the main thread is at a place where ranks wait for each other."""
         return any(each.file.endswith(_WAITING) for each in self.main)
 
 
 def may_ask(page: Page) -> bool:
-    """Whether the process registered the signal for its stack file, according to the kernel."""
+    """Whether the kernel confirms that the page's process handles the signal: see the module."""
     if page.status != "running" or page.stack_signal not in _FOR_USERS:
         return False
     name = page.stack_file
@@ -113,10 +112,10 @@ def may_ask(page: Page) -> bool:
 
 
 def ask(page: Page, seconds: float) -> Stacks | None:
-    """A rank's stacks within `seconds`; None: no request is permitted, or no answer came."""
+    """A rank's stacks; None if it must not be asked, or did not answer within `seconds`."""
     path = page.path.parent / page.stack_file
     try:
-        # The descriptor means this very process, also if its number is given away meanwhile.
+        # The descriptor stays with this process, even if its pid is used again meanwhile.
         process = os.pidfd_open(page.pid)
     except OSError:
         return None
@@ -135,7 +134,7 @@ def ask(page: Page, seconds: float) -> Stacks | None:
 
 
 def stacks_of(text: str) -> Stacks:
-    """What faulthandler wrote (CPython, Python/traceback.c): newest threads first, main last."""
+    """The stacks in faulthandler's text (CPython, Python/traceback.c), whose last is the main."""
     threads: list[tuple[str, list[StackFrame]]] = []
     for line in text.splitlines():
         head, is_head, _ = line.partition(" (most recent call first):")
@@ -149,7 +148,7 @@ def stacks_of(text: str) -> Stacks:
 
 
 def _written(path: Path, start: int, until: float) -> str:
-    """What a file got from `start` on, once it stops growing."""
+    """The text that is appended to a file from `start` on, once it stops growing."""
     size, grew_at = start, time.monotonic()
     while (now := time.monotonic()) < until:
         found = os.stat(path).st_size
@@ -164,7 +163,7 @@ def _written(path: Path, start: int, until: float) -> str:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket of which the kernel says that this process made it."""
+    """HTTP over a Unix socket, if the kernel confirms that the process `pid` made it."""
 
     def __init__(self, path: str, pid: int, seconds: float) -> None:
         super().__init__("localhost", timeout=seconds)
@@ -172,7 +171,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._pid = pid
 
     def connect(self) -> None:
-        """Connect, or raise `OSError`."""
+        """Connect; raise `OSError` if that fails, or if another process made the socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
@@ -182,7 +181,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def fetch(page: Page, seconds: float) -> bytes | None:
-    """The rank's flight recorder as JSON, within about `seconds`; None: not available."""
+    """The rank's flight recorder as JSON, within about `seconds`; None if unavailable."""
     if not page.recorder or page.status != "running" or not is_process(page):
         return None
     connection = _UnixConnection(page.recorder, page.pid, seconds)

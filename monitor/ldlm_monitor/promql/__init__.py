@@ -1,4 +1,4 @@
-"""PromQL: expressions are accepted or refused by name (`parse`), then evaluated (`evaluate`).
+"""PromQL: expressions are accepted or refused (`parse`), then evaluated (`evaluate`).
 
 The semantics are those of Prometheus 3: ranges and the lookback are open on the left. The
 syntax is read by `promql-parser`; the evaluator is our own, since no Python library evaluates

@@ -19,10 +19,10 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})
-COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})
-ROUNDING_SECONDS = 0.001
-"""Times moved by an offset are rounded by less than this: see `ranges.exact`."""
+_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
+_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
+_ROUNDING_SECONDS = 0.001
+"""Seconds added to a range, because `ranges.exact` rounds times to milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Expression:
 
 
 def metric_names(expr: Expression) -> frozenset[str]:
-    """The metric names that its selectors match by `=`."""
+    """The metric names that the expression's selectors match by `=`."""
     return frozenset(
         matcher.value
         for selector in selectors(expr)
@@ -47,7 +47,7 @@ def metric_names(expr: Expression) -> frozenset[str]:
 
 
 def result_selectors(node: Node) -> Iterator[Selector]:
-    """The selectors whose series are in its result. Excludes filter-only operands."""
+    """The selectors whose series are in the result; not those that `and` or `unless` filter by."""
     if isinstance(node, Selector):
         yield node
     elif isinstance(node, Binary) and node.operator in ("and", "unless"):
@@ -58,7 +58,7 @@ def result_selectors(node: Node) -> Iterator[Selector]:
 
 
 def names_its_metrics(expr: Expression) -> bool:
-    """Whether each of its selectors matches one metric by name."""
+    """Whether each selector of the expression matches one metric by its name."""
     return all(
         any(matcher.name == NAME and matcher.op == "=" for matcher in selector.matchers)
         for selector in selectors(expr)
@@ -66,32 +66,37 @@ def names_its_metrics(expr: Expression) -> bool:
 
 
 def selectors(expr: Expression) -> Iterator[Selector]:
-    """All its selectors."""
+    """All selectors of the expression."""
     return (each for each in walk(expr.root) if isinstance(each, Selector))
 
 
 def settles_after(expr: Expression) -> float:
-    """Seconds after the last change of its metrics in which its value may still change.
+    """Seconds for which the value may still change after the last change of its metrics.
 
-    It needs a storage that stores when a series ended: no selector looks back beyond that.
-    Infinite for a fixed `@` time.
+    Right only if the storage stores when a series ended, so that no selector finds its last
+    sample afterwards by lookback. Infinite for a fixed `@` time.
     """
-    return _reach(expr.root, 0.0) + ROUNDING_SECONDS
+    return _reach(expr.root, 0.0) + _ROUNDING_SECONDS
 
 
 def max_range(expr: Expression) -> float:
-    """The furthest that it looks back, in seconds; infinite for a fixed `@` time."""
+    """Seconds before the evaluation from which samples are read; infinite for a fixed `@` time."""
     return _reach(expr.root, LOOKBACK)
 
 
 def uses_time(expr: Expression) -> bool:
-    """Whether it uses `time()` or the like, so that its value changes without a new sample."""
-    return _calls(expr, TIME_FUNCTIONS)
+    """Whether the expression calls `time()` or a date function: it changes without a sample."""
+    return _calls(expr, _TIME_FUNCTIONS)
 
 
 def counts_samples(expr: Expression) -> bool:
-    """Whether its value depends on the number of samples, also of series that do not change."""
-    return _calls(expr, COUNTING_FUNCTIONS)
+    """Whether the value depends on the number of samples, even if all samples are equal.
+
+    So does a subquery's: with a range shorter than its step it has a sample at some times only.
+    """
+    return _calls(expr, _COUNTING_FUNCTIONS) or any(
+        isinstance(node, Subquery) for node in walk(expr.root)
+    )
 
 
 def _calls(expr: Expression, functions: frozenset[str]) -> bool:

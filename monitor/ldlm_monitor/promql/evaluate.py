@@ -69,10 +69,11 @@ Windows: TypeAlias = Callable[[_Query, float], Iterator[RangeWindow]]
 
 
 class Evaluator:
-    """Answers expressions from `storage`; an `alert.Query`.
+    """Evaluates expressions over `storage`; an implementation of `model.alert.Query`.
 
-    `step` is the resolution in seconds of subqueries that name none. `delayed_name_removal` is
-    the feature flag of Prometheus: metric names are dropped at the end of a query, not at once.
+    `step` is the resolution in seconds of subqueries without one; its default is Prometheus'
+    (`evaluation_interval`). `delayed_name_removal` is the feature flag of Prometheus: metric
+    names are dropped at the end of a query, not at once.
     """
 
     def __init__(
@@ -86,8 +87,7 @@ class Evaluator:
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
         """The instant vector at `at`; a scalar becomes one sample without labels.
 
-        Raises RuleError where the data forbid the operation, as in a match of
-        many to many.
+        Raises RuleError if the data do not permit the operation, such as a match of many to many.
         """
         value = self.value(expr, at)
         if isinstance(value, float):
@@ -97,7 +97,7 @@ class Evaluator:
     def value(
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
-        """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
+        """The value at `at`, with metric names; `start` and `end` are the ends that `@` names."""
         at = float(at)
         compute = self._compiled.get(expr.text)
         if compute is None:
@@ -146,7 +146,7 @@ class _Compiler:
             end = query.selection.shifted(node.shift, at)
             start = exact(end - node.seconds)
             samples: dict[Labels, tuple[list[float], list[float]]] = {}
-            # Steps are aligned to zero, not to the query.
+            # Steps are aligned to zero, not to the query; rounding removes the error of division.
             slot = math.floor(round(start / step, 6)) + 1
             while (time := exact(slot * step)) <= end:
                 value = operand(query, time)

@@ -14,7 +14,7 @@ INF = math.inf
 
 
 def divide(left: float, right: float) -> float:
-    """`left / right`; by zero Inf with the sign of both, or NaN."""
+    """`left / right`; a division by zero gives Inf with the sign of both, and 0/0 NaN."""
     if right != 0:
         return left / right
     if left == 0 or math.isnan(left):
@@ -42,7 +42,7 @@ def power(left: float, right: float) -> float:
         return NAN
 
 
-ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+ARITHMETIC: dict[str, Callable[[float, float], float]] = {  # PromQL's operators, as in Go
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -51,7 +51,7 @@ ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "^": power,
     "atan2": math.atan2,
 }
-COMPARISON: dict[str, Callable[[float, float], bool]] = {
+COMPARISON: dict[str, Callable[[float, float], bool]] = {  # Python's are those of IEEE 754
     "==": operator.eq,
     "!=": operator.ne,
     ">": operator.gt,
@@ -72,14 +72,15 @@ def add_compensated(addend: float, total: float, lost: float) -> tuple[float, fl
 
 
 CANCELLED = 1e-12
-"""A sum this much smaller than its terms loses digits in Prometheus' summation: 1e4 ulps."""
+"""Share of its terms below which a sum may have lost digits in Prometheus' summation: it is about
+5000 times the precision of a float."""
 
 
 def _exact_sum(values: Sequence[float]) -> float | None:
-    """The sum, rounded once; None where Prometheus' own summation may differ.
+    """The sum, rounded once; None if Prometheus' own summation may differ.
 
-    That is where almost everything cancels, where it overflows, and where Inf of both signs
-    occurs. Elsewhere both agree to the last digits, and `fsum` is faster.
+    It may if almost everything cancels, if it overflows, and with Inf of both signs. Otherwise
+    both agree to the last digits, and `fsum` is faster.
     """
     try:
         total = math.fsum(values)
@@ -89,7 +90,7 @@ def _exact_sum(values: Sequence[float]) -> float | None:
 
 
 def sum_of(values: Sequence[float]) -> float:
-    """The sum as Neumaier's summation has it."""
+    """The sum by Neumaier's compensated summation, as Prometheus computes it."""
     exact = _exact_sum(values)
     if exact is not None:
         return exact
@@ -100,7 +101,7 @@ def sum_of(values: Sequence[float]) -> float:
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """The mean, also where the sum overflows: from there on it is carried incrementally."""
+    """The mean. From the value on at which the sum overflows, the mean itself is updated."""
     exact = _exact_sum(values)
     return _carried_mean(values) if exact is None else exact / len(values)
 
@@ -125,7 +126,7 @@ def _continue_mean(values: Sequence[float], first: int, mean: float, lost: float
 
 
 def variance_of(values: Sequence[float]) -> float:
-    """The population variance; NaN where a value is not finite."""
+    """The population variance; NaN if a value is not finite."""
     mean = mean_of(values)
     if not math.isfinite(mean):
         return NAN
@@ -140,7 +141,7 @@ def has_nan(values: Iterable[float]) -> bool:
 
 
 def extreme_of(pick: Callable[..., float], values: Sequence[float]) -> float:
-    """The smallest (`min`) or greatest (`max`) value; NaN only where there is nothing else."""
+    """The smallest (`min`) or greatest (`max`) value; NaN only if all values are NaN."""
     if not has_nan(values):
         return pick(values)
     return pick((value for value in values if not math.isnan(value)), default=NAN)
@@ -180,7 +181,7 @@ def decimal_text(value: float) -> str:
 
 
 def clamped(pick: Callable[..., float], left: float, right: float) -> float:
-    """`math.Max` (`max`) or `math.Min`: Inf of its sign wins over NaN, NaN over all else."""
+    """Go's `math.Max` (`pick` is `max`, which +Inf wins) or `math.Min` (-Inf); then NaN wins."""
     wins = pick(INF, -INF)
     if wins in (left, right):
         return wins

@@ -16,16 +16,7 @@ import re2
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
-from ldlm_monitor.promql.floats import (
-    INF,
-    NAN,
-    clamped,
-    divide,
-    logarithm,
-    nan_last,
-    total,
-    whole,
-)
+from ldlm_monitor.promql.floats import INF, NAN, clamped, divide, logarithm, nan_last, total, whole
 from ldlm_monitor.promql.nodes import (
     Node,
     Range,
@@ -69,7 +60,7 @@ def _date(part: Callable[[datetime], int]) -> Callable[[float], float]:
     return of
 
 
-DATES: dict[str, Callable[[float], float]] = {
+DATES: dict[str, Callable[[float], float]] = {  # of Unix seconds, in UTC
     "days_in_month": _date(lambda date: calendar.monthrange(date.year, date.month)[1]),
     "day_of_month": _date(lambda date: date.day),
     "day_of_week": _date(lambda date: date.isoweekday() % 7),
@@ -108,7 +99,7 @@ ELEMENTWISE: dict[str, Callable[..., float]] = {
     "atanh": _atanh,
     **DATES,
 }
-"""Of each value (and scalar arguments) on its own; the metric name is dropped."""
+"""Functions of each value (and scalar arguments); they drop the metric name."""
 
 
 def _clamp(vector: Vector, least: float, most: float) -> Vector:
@@ -138,12 +129,9 @@ def _label_join(vector: Vector, target: str, separator: str, *sources: str) -> V
     return result
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # a choice: above the patterns of a set of rules and of a board
 def compile_pattern(pattern: str) -> Any:
-    """An RE2 pattern in which `.` also matches a line feed.
-
-    Raises RuleError where it is no regular expression.
-    """
+    """Compile an RE2 pattern in which `.` also matches a line feed. Raises RuleError."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -152,7 +140,7 @@ def compile_pattern(pattern: str) -> Any:
         raise RuleError(f"invalid regular expression {pattern!r}") from problem
 
 
-_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
+_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)  # grammar of `Regexp.Expand`
 
 
 def _expand(template: str, match: Any) -> str:
@@ -177,12 +165,13 @@ OVER_VECTOR: dict[str, Callable[..., Vector]] = {
     "label_replace": _label_replace,
     "label_join": _label_join,
 }
-"""Of a vector as a whole and literal arguments."""
+"""Functions of a whole vector and literal arguments."""
 KEEPS_NAME = frozenset({"sort", "sort_desc", "label_replace", "label_join", "last_over_time"})
+"""Functions that keep the metric name, as in Prometheus."""
 
 
 def labels_of_absent(operand: Node) -> Labels:
-    """The labels that `absent` takes from a selector: those that must equal one value."""
+    """The labels of `absent`'s result: those that the selector requires to equal one value."""
     selector = operand.selector if isinstance(operand, Range) else operand
     if not isinstance(selector, Selector):
         return ()
@@ -197,15 +186,15 @@ def labels_of_absent(operand: Node) -> Labels:
     return tuple(sorted((name, value) for name, value in known.items() if value))
 
 
-BOUND = "le"
+BOUND = "le"  # the label with the upper bound of a bucket
 SMALL_DELTA = 1e-12
 """Relative difference of two counts that is a rounding error (`smallDeltaTolerance`)."""
-
+# Bounds as Prometheus reads them; Python's `float` reads more, such as `1_0`.
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
 
 
 def histogram_quantile(rank: float, vector: Vector) -> Vector:
-    """The quantile of each histogram in the vector; what is no bucket is left out."""
+    """The quantile of each histogram in the vector; series that are no bucket are left out."""
     histograms: dict[Labels, list[tuple[float, float]]] = {}
     for labels, count in vector:
         bound = dict(labels).get(BOUND, "")
@@ -227,7 +216,7 @@ def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
     if bounds[-1] != INF or len(bounds) < 2 or counts[-1] == 0:
         return NAN
     wanted = rank * counts[-1]
-    # The counts rise, NaN aside; with NaN Go's binary search decides, and so does this one.
+    # Counts rise, except for NaN: then the result is that of the binary search, as in Go.
     index = bisect_left(range(len(bounds) - 1), True, key=lambda i: counts[i] >= wanted)
     if index == len(bounds) - 1:
         return bounds[-2]
@@ -238,7 +227,7 @@ def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
 
 
 def _merged(buckets: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Bounds and counts by rising bound; equal bounds as one, counts made to rise."""
+    """Bounds and counts by rising bound. Equal bounds are added up, and counts never fall."""
     bounds: list[float] = []
     counts: list[float] = []
     for bound, count in sorted(buckets, key=lambda bucket: bucket[0]):

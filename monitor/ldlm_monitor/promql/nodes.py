@@ -35,11 +35,12 @@ class RangeWindow:
 
 
 Value: TypeAlias = float | str | Vector
+"""The value of a node that is no range: a scalar, a string or an instant vector."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Number:
-    """A number literal; 0 and -0 are two."""
+    """A number literal; 0 and -0 are different."""
 
     value: float
 
@@ -105,9 +106,8 @@ class Negation:
 class Matching:
     """How the elements of two vectors are matched.
 
-    `on`: `labels` are compared; otherwise they are ignored; `many` names
-    the side that may hold several elements of a group; `include` are labels
-    copied from the other side.
+    With `on` only `labels` are compared, otherwise all others. `many` names the side that may
+    have several elements of a group; `include` are labels copied from the other side.
     """
 
     on: bool = False
@@ -129,7 +129,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """An aggregation over groups that share `labels` (or all labels but these: `without`)."""
+    """An aggregation over groups that share `labels`, or with `without` all other labels."""
 
     operator: str
     operand: "Node"
@@ -151,11 +151,10 @@ Node: TypeAlias = (
 )
 
 
-NAME = "__name__"
+NAME = "__name__"  # Prometheus' label with the name of the metric
 MARK = ("", "")
-
-Rename: TypeAlias = Callable[[Labels], Labels]
-
+"""The label that marks an element whose name is dropped at the end of the query."""
+Rename: TypeAlias = Callable[[Labels], Labels]  # such as `without_name`
 _METADATA = frozenset({"", NAME, "__type__", "__unit__"})
 """Labels that describe the metric, and are dropped with its name."""
 
@@ -178,11 +177,11 @@ def unmarked(labels: Labels) -> Labels:
 
 
 def settled(labels: Labels) -> Labels:
-    """The labels of the result of a query: without the name where they are marked."""
+    """The labels of a query's result: without the name if they are marked."""
     return without_name(labels) if labels and labels[0] == MARK else labels
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # a choice: above the different matchings of a set of rules
 def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
     """A function from an element's labels to those of its group."""
     wanted = frozenset(names)
@@ -199,10 +198,7 @@ def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
 
 
 def with_label(labels: Labels, name: str, value: str) -> Labels:
-    """The labels with one of them set; an empty value removes it.
-
-    A metric name that is set is not dropped.
-    """
+    """The labels with one set, or removed if `value` is empty; a name that is set is unmarked."""
     present = dict(unmarked(labels) if name == NAME else labels)
     present.pop(name, None)
     if value:

@@ -36,7 +36,7 @@ from ldlm_monitor.promql.nodes import (
 from ldlm_monitor.promql.ranges import unique
 
 OPERATORS: dict[str, Callable[[float, float], float]] = {**ARITHMETIC, **COMPARISON}
-SET_OPERATORS = frozenset({"and", "or", "unless"})
+SET_OPERATORS = frozenset({"and", "or", "unless"})  # of two vectors, by labels alone
 
 
 def set_operation(node: Binary) -> Callable[[Vector, Vector], Vector]:
@@ -137,7 +137,7 @@ def _index_by_signature(
 
 
 def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
-    """The operation on a pair; None where a filtering comparison does not hold."""
+    """The operation on a pair; its result is None if a filtering comparison does not hold."""
     compute = OPERATORS[node.operator]
     if node.operator in ARITHMETIC:
         return compute
@@ -147,7 +147,7 @@ def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
 
 
 def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], Labels]:
-    """The labels of a pair's result, from those of the many side and of the one side."""
+    """A function from the labels of the many side and of the one side to those of the result."""
     matching = node.matching
     listed = frozenset(matching.labels)
     include = frozenset(matching.include)
@@ -174,7 +174,7 @@ def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], 
     return lambda labels, other: unnamed(combined(labels, other))
 
 
-REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # the values of a group to one
     "sum": sum_of,
     "avg": mean_of,
     "min": partial(extreme_of, min),
@@ -184,12 +184,12 @@ REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "stddev": lambda values: math.sqrt(variance_of(values)),
     "stdvar": variance_of,
 }
-RANKINGS = frozenset({"topk", "bottomk"})
+RANKINGS = frozenset({"topk", "bottomk"})  # they keep elements instead of reducing a group
 AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "quantile", "count_values"})
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
-    """Apply the aggregation. Raises RuleError where the parameter has no meaning."""
+    """Apply the aggregation. Raises RuleError if the parameter is no number of elements."""
     if node.operator == "count_values":
         return _count_values(node, vector, str(parameter))
     groups = _group(node, vector)
@@ -207,14 +207,14 @@ def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
     by_name = NAME in node.labels and not node.without
     for sample in vector:
         group = signature(sample[0])
-        if by_name and sample[0][:1] == (MARK,):  # the name by which it is grouped is dropped later
+        if by_name and sample[0][:1] == (MARK,):  # the group's name, too, is dropped at the end
             group = (MARK, *group)
         groups.setdefault(group, []).append(sample)
     return groups
 
 
 def _rank(operator: str, groups: dict[Labels, Vector], parameter: Value | None) -> Vector:
-    if not isinstance(parameter, float) or not abs(parameter) < 2**63:
+    if not isinstance(parameter, float) or not abs(parameter) < 2**63:  # Prometheus' int64
         raise RuleError(f"{operator}: {parameter} is not a number of elements")
     count = int(parameter)
     if count < 1:

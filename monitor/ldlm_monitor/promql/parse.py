@@ -1,8 +1,8 @@
-"""Accepts an expression, or refuses it by the name of what is not supported.
+"""Accepts an expression, or refuses it and names the feature that is not supported.
 
-`promql_parser` checks syntax and types; its tree is copied into our nodes. What it accepts but
-is not evaluated here, or is no PromQL of Prometheus 3 without feature flags, is refused when a
-rule is loaded.
+`promql_parser` checks syntax and types; its tree is copied into our nodes. Features that the
+evaluator lacks, or that Prometheus 3 has only with a feature flag, are refused when a rule is
+loaded.
 """
 
 import re
@@ -37,11 +37,11 @@ from ldlm_monitor.promql.nodes import (
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
 
-FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})
+FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that exist here
 
 _ALIASES = {"holt_winters": "double_exponential_smoothing"}
-"""Names of Prometheus 2, which the parser of Prometheus 3 must be given."""
-_OLD = promql_parser.Function(
+"""Names of Prometheus 2, which the parser does not have: it is given them below."""
+_OLD = promql_parser.Function(  # signature: holt_winters(range-vector, scalar, scalar)
     "holt_winters",
     [promql_parser.ValueType.Matrix, *[promql_parser.ValueType.Scalar] * 2],
     promql_parser.ValueType.Vector,
@@ -50,7 +50,7 @@ promql_parser.register_extra_functions([_OLD])
 
 
 def unsupported(feature: str) -> UnsupportedError:
-    """The refusal of a feature that Prometheus evaluates."""
+    """The error for a feature that Prometheus has, but this evaluator lacks."""
     return UnsupportedError(
         f"{feature} is not supported",
         remedy="rewrite the rule without it, or evaluate it in Prometheus",
@@ -58,7 +58,7 @@ def unsupported(feature: str) -> UnsupportedError:
 
 
 def translate(tree: Any) -> Node:
-    """The node of a tree. Raises RuleError naming what is not supported."""
+    """The node of a parser's tree. Raises RuleError naming the invalid or unsupported part."""
     handler = _TRANSLATIONS.get(type(tree))
     if handler is None:
         raise unsupported(type(tree).__name__)
@@ -69,7 +69,7 @@ def translate(tree: Any) -> Node:
 def _shared(node: Node) -> Node:
     """The first of all equal nodes, so that equal nodes are evaluated once.
 
-    The bound is that of all nodes of a hundred rules; beyond it equal nodes are evaluated twice.
+    4096 are the nodes of a hundred rules; beyond this limit equal nodes are evaluated twice.
     """
     return node
 
@@ -167,11 +167,12 @@ def _call(tree: Any) -> Call:
 
 
 def _check_label(label: str, function: str) -> None:
-    """Any text may name a label since Prometheus 3, but for the empty one."""
+    """Refuse an empty name; since Prometheus 3 any other text may name a label."""
     if not label:
         raise RuleError(f"{function}: a label without a name")
 
 
+# Keys are the names of the parser's enumerations.
 _MATCH_OPS: dict[str, Any] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
 _MANY: dict[str, Literal["left", "right"]] = {"ManyToOne": "left", "OneToMany": "right"}
 _TRANSLATIONS: dict[type, Callable[[Any], Node]] = {
@@ -189,8 +190,7 @@ _TRANSLATIONS: dict[type, Callable[[Any], Node]] = {
 
 
 MAX_DEPTH = 200
-"""Limit of nesting: evaluation uses 3 to 5 of Python's 1000 stack frames a level."""
-
+"""Most levels of nesting: each needs 3 to 5 of Python's 1000 stack frames."""
 _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\[[^\]]*?(::)"), "an aligned subquery"),
     (re.compile(r"\[[^\]]*?([-+*/%^(]|\b(?:step|range|min|max)\b)"), "a duration expression"),
@@ -199,16 +199,19 @@ _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\b(fill(?:_left|_right)?)\s*\("), "the modifier {}"),
     (re.compile(r"(</|>/)"), "the operator {}"),
 )
-"""What needs a feature flag of Prometheus: the parser calls it bad syntax."""
+"""Syntax that Prometheus accepts with a feature flag only, and the parser reports as bad."""
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 _COMMENT = re.compile(r"#[^\n]*")
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
+"""A hexadecimal or octal escape above 127: a byte in Prometheus, a character in the parser."""
+_SHOWN = 120
+"""Characters of an expression in an error: a choice, enough to recognise the rule."""
 
 
 def parse(text: str) -> Expression:
     """Accept `text` as an expression that yields an instant vector or a scalar.
 
-    Raises RuleError: bad syntax, wrong types; UnsupportedError: what we do not evaluate.
+    Raises RuleError for bad syntax or types, UnsupportedError for features that are missing.
     """
     try:
         root = translate(_parsed(text))
@@ -231,7 +234,7 @@ def parse(text: str) -> Expression:
 
 
 def _parsed(text: str) -> Any:
-    """The parser's tree. Refuses first what the parser misreads."""
+    """The parser's tree. Text that the parser would misread is refused first."""
     strings = _STRING.findall(text)
     rest = _COMMENT.sub("", _STRING.sub('""', text))
     if re.search(r"@\s*-", rest):
@@ -253,4 +256,4 @@ def _parsed(text: str) -> Any:
 
 def _where(text: str) -> str:
     line = " ".join(text.split())
-    return f"expression `{line}`" if len(line) <= 120 else f"expression `{line[:119]}…`"
+    return f"expression `{line if len(line) <= _SHOWN else line[: _SHOWN - 1] + '…'}`"

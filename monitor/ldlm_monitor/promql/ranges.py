@@ -1,7 +1,7 @@
-"""Reads selectors from a storage, and functions of range vectors.
+"""Reads selectors from a storage, and has the functions of range vectors.
 
 Each function has a `RangeWindow` of at least one sample and scalars as arguments; it returns
-None where the window has too few samples. Semantics: Prometheus 3 `promql/functions.go`.
+None if the window has too few samples. Semantics: Prometheus 3 `promql/functions.go`.
 """
 
 from __future__ import annotations
@@ -13,30 +13,23 @@ from itertools import pairwise
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Storage
-from ldlm_monitor.promql.floats import (
-    divide,
-    extreme_of,
-    mean_of,
-    quantile_of,
-    sum_of,
-    variance_of,
-)
+from ldlm_monitor.promql.floats import divide, extreme_of, mean_of, quantile_of, sum_of, variance_of
 from ldlm_monitor.promql.nodes import LOOKBACK, Range, RangeWindow, Selector, Shift, Vector
 
 
 def exact(time: float) -> float:
-    """The time rounded to milliseconds, where it differs from them only by rounding errors.
+    """The time, rounded to milliseconds if it differs from them only by a rounding error.
 
     Prometheus counts in milliseconds; sums and products of seconds differ from them in the last
     bits, and samples at the edge of a range would appear and disappear.
     """
     whole = round(time, 3)
-    return whole if abs(whole - time) < 1e-6 else time
+    return whole if abs(whole - time) < 1e-6 else time  # a float of today's time has 2.4e-7
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Reads the selectors of one query; `start` and `end` are what `@` may refer to."""
+    """Reads the selectors of one query, of which `@` may name the `start` and the `end`."""
 
     storage: Storage
     start: float
@@ -71,7 +64,7 @@ class Selection:
 
 
 def unique(vector: Vector) -> Vector:
-    """The vector itself. Raises RuleError where two elements have the same labels."""
+    """The vector itself. Raises RuleError if two elements have the same labels."""
     if len(vector) > 1 and len({labels for labels, _ in vector}) != len(vector):
         raise RuleError(
             "the result has several series with the same labels once the metric name is dropped",
@@ -81,8 +74,8 @@ def unique(vector: Vector) -> Vector:
 
 
 _GAP = 1.1
-"""A distance to the window's end of more than 1.1 sample intervals is no part of the series
-(`extrapolationThreshold` of `extrapolatedRate`)."""
+"""Distance in sample intervals. If the first or last sample is further from the window's end, the
+series began or ended inside it (`extrapolationThreshold` of `extrapolatedRate`)."""
 
 
 def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
@@ -114,7 +107,7 @@ def _rate(window: RangeWindow) -> float | None:
 
 
 def _last_change(window: RangeWindow, *, rate: bool) -> float | None:
-    """The change between the last two samples; as a counter's rate a second, or as it is."""
+    """The change between the last two samples; with `rate` a counter's change per second."""
     if len(window.values) < 2:
         return None
     before, last = window.values[-2], window.values[-1]
@@ -124,12 +117,8 @@ def _last_change(window: RangeWindow, *, rate: bool) -> float | None:
 
 
 def _changes(window: RangeWindow) -> float:
-    return float(
-        sum(
-            before != after and not (math.isnan(before) and math.isnan(after))
-            for before, after in pairwise(window.values)
-        )
-    )
+    pairs = pairwise(window.values)
+    return float(sum(a != b and not (math.isnan(a) and math.isnan(b)) for a, b in pairs))
 
 
 def _resets(window: RangeWindow) -> float:
@@ -188,7 +177,7 @@ def _median_deviation(window: RangeWindow) -> float:
     return quantile_of(0.5, [abs(value - median) for value in window.values])
 
 
-OVER_RANGE: dict[str, Callable[..., float | None]] = {
+OVER_RANGE: dict[str, Callable[..., float | None]] = {  # functions of a range vector, by name
     "rate": _rate,
     "increase": lambda window: _extrapolated(window, counter=True),
     "delta": lambda window: _extrapolated(window, counter=False),

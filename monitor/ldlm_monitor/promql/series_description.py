@@ -11,25 +11,26 @@ from ldlm_monitor.model.points import Labels
 STALE = object()
 """The series ends here (`stale`)."""
 HISTOGRAM = object()
-"""A native histogram, whose content is not read: rules here use classic ones only."""
+"""A native histogram. Its content is not read: the evaluator has classic histograms only."""
 
+# Tokens of that grammar, and of Prometheus' lexer (`promql/parser/lex.go`).
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*")
 _LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
 _LABEL = re.compile(rf"\s*([\w.]+|{_STRING})\s*(?:=\s*({_STRING}))?\s*(?:,|$)")
 _NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|(?:[iI]nf|[nN]a[nN])(?!x))"
-"""`Infx3` is one token of Prometheus' lexer, and no number."""
+"""The lexer reads `Infx3` as one token, which is no number."""
 _POINT = re.compile(
     rf"(?P<histogram>\{{\{{.*?\}}\}}(?:[+-]\{{\{{.*?\}}\}})?)(?:x(?P<histograms>\d+))?(?:\s+|$)"
     rf"|(?P<stale>stale)(?:\s+|$)"
     rf"|_(?:x(?P<omitted>\d+))?(?:\s+|$)"
     rf"|(?P<first>[+-]?{_NUMBER})(?P<step>[+-]{_NUMBER})?(?:x(?P<times>\d+))?(?:\s+|$)"
 )
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}  # Go's
 
 
 def parse_series(text: str) -> tuple[Labels, str]:
-    """Labels (with `__name__`) at the start of a text, and what follows them. Raises ValueError."""
+    """Labels (with `__name__`) at the start of a text, and the rest of it. Raises ValueError."""
     pairs: dict[str, str] = {}
     position = 0
     if (name := _NAME.match(text)) is not None:
@@ -77,7 +78,7 @@ def unquoted(text: str) -> str:
 
 
 def parse_values(text: str) -> Iterator[object]:
-    """The values of a series in order: numbers, STALE, HISTOGRAM; None where there is none.
+    """The values of a series in order: numbers, STALE, HISTOGRAM, or None for a missing one.
 
     Raises ValueError.
     """

@@ -1,4 +1,4 @@
-"""One quantity over a whole run, in a bounded number of buckets: what a chart is drawn from."""
+"""The curve of one quantity over a whole run, for charts, in a bounded number of buckets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ldlm_monitor.model.records import Position, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView
 
 CAPACITY = 512
-"""Buckets of one curve, two a column of a wide screen; neighbours are merged when full."""
+"""Most buckets of a curve: two for each column of a screen 256 columns wide. A full curve merges
+its buckets in pairs."""
+# The fields of `CurveView` that `view` copies.
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
-# Quantities of reports and of the screen: a curve costs 30 kB a quantity.
+# Quantities that reports and the screen draw. Others have no curve: each costs up to 30 kB.
 _CHARTED = frozenset(
-    {
-        *("loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"),
-        *("samples_per_second", "tokens_per_second", "steps_per_second", "step_seconds"),
-        *("data_seconds", "mfu", "memory_allocated_bytes", "memory_reserved_bytes"),
-    }
+    {"loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"}
+    | {"samples_per_second", "tokens_per_second", "steps_per_second", "step_seconds"}
+    | {"data_seconds", "mfu", "memory_allocated_bytes", "memory_reserved_bytes"}
 )
 
 
@@ -28,11 +28,11 @@ def is_charted(quantity: str) -> bool:
 
 
 class RunCurve:
-    """Minimum, maximum and mean of equally many samples a bucket, so that no spike is lost.
+    """Buckets of equally many samples, each with minimum, maximum and mean: no spike is lost.
 
-    NaN and infinite values are only counted, in `nonfinite`. The other columns describe
-    finite values, and are NaN where a bucket has none. Each bucket has the position of its
-    first line.
+    NaN and infinite values are only counted, in `nonfinite`. `lows`, `highs` and `means`
+    describe finite values, and are NaN in a bucket without any. Step, time and position of a
+    bucket are those of its first sample.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class RunCurve:
         self.nonfinite, self.origins = array("I"), array("H")
 
     def add(self, sample: Sample, at: float, value: float) -> None:
-        """Add one value logged at `at` (Unix seconds); a redrawn bar is ignored."""
+        """Add one value logged at `at` (Unix seconds); a redrawn bar's second value is ignored."""
         finite = math.isfinite(value)
         step = sample.step
         if step is None:
@@ -63,7 +63,7 @@ class RunCurve:
     def extend(
         self, block: SampleBlock, times: Sequence[float] | None, at: float, column: Sequence[float]
     ) -> None:
-        """Add the finite values of all rows of a block, logged at `times`, or all at `at`."""
+        """Add a block's column of finite values, logged at `times`; without them all at `at`."""
         index, end = 0, len(column)
         while index < end:
             position = Position(block.path, block.first_line + index, block.offsets[index])
@@ -81,7 +81,7 @@ class RunCurve:
         )
 
     def _open(self, step: int, at: float, position: Position, wanted: int) -> int:
-        """Open a bucket where needed; returns how many of `wanted` samples it accepts."""
+        """Open a bucket if needed; returns how many of `wanted` samples fit in the last one."""
         fell = self.last_step is not None and step < self.last_step
         if not self.steps or fell or self._filled >= self._width:
             if len(self.steps) >= CAPACITY:
@@ -92,7 +92,7 @@ class RunCurve:
             self.times.append(at)
             self.lines.append(position.line)
             self.offsets.append(position.offset)
-            self.origins.append(min(len(self.files) - 1, 65535))
+            self.origins.append(min(len(self.files) - 1, 65535))  # the maximum of type H
             for column in (self.lows, self.highs, self.means):
                 column.append(math.nan)
             self.nonfinite.append(0)
@@ -131,7 +131,7 @@ def _single(value: float) -> float:
 
 
 def _least(a: float, b: float) -> float:
-    """The lesser of two values; NaN means that there is none."""
+    """The lesser of two values; NaN stands for a bucket without finite values."""
     return b if math.isnan(a) else a if math.isnan(b) else min(a, b)
 
 

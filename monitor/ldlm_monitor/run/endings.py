@@ -7,32 +7,33 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
 
+# The sets hold kinds of events, as `parse/data/events` defines them.
 _TABLE = "elastic_failure_table"
 _ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
+"""Logged by a rank that names another one as the cause."""
 _ONLY_FOLLOWS = frozenset(
-    {
-        *("collective_mismatch", "ddp_param_mismatch"),
-        *("nccl_watchdog_terminated", "nccl2_backend_timeout"),
-    }
+    {"collective_mismatch", "ddp_param_mismatch"}
+    | {"nccl_watchdog_terminated", "nccl2_backend_timeout"}
 )
 """Logged by every rank except the one at fault."""
 _DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error", "srun_task_exit"})
+"""A worker failed, as its launcher, Slurm or the worker itself reports."""
 _ABORTS = frozenset(
-    {
-        *("nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"),
-        *("cxx_terminate", "monitored_barrier_failed"),
-    }
+    {"nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"}
+    | {"cxx_terminate", "monitored_barrier_failed"}
 )
-"""After the end of a finished run these are part of the teardown."""
+"""Last messages of a process that ends itself; after the end of a run, part of its teardown."""
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
+"""The scheduler or a signal ended the training from outside."""
 _TERMINATION_SIGNALS = (-15, -2)
-"""torchrun sends SIGTERM, and passes on SIGINT, to the workers that are left."""
+"""Exit codes of workers to which torchrun sent SIGTERM, or forwarded SIGINT."""
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
+"""Exceptions that SIGINT raises: Python's in a worker, torch.distributed.elastic's in the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run may have ended at `since`; certain at `confirm_at` unless a step comes before."""
+    """An assumed end at `since`, certain at `confirm_at` (Unix seconds) if no step follows."""
 
     state: str
     since: float
@@ -41,11 +42,11 @@ class Ending:
 
 
 def is_kill(event: Event) -> bool:
-    """Whether something outside of the training ended it."""
+    """Whether the scheduler or a signal ended the training from outside."""
     if event.kind == "srun_task_exit":
         return event.fields.get("status") == "Terminated"
     if event.kind == "slurm_cancelled":
-        # Slurm ends the step where a task failed: a consequence.
+        # Slurm cancels a step because a task in it failed: that is a consequence, and no kill.
         reason = str(event.fields.get("reason", ""))
         return not reason.startswith(("TASK FAILURE", "non-zero exit code"))
     return event.kind in _KILLS
@@ -58,7 +59,7 @@ def explains(event: Event, assumed: Ending) -> bool:
 
 
 def is_interrupt(event: Event) -> bool:
-    """A person's Ctrl-C, as a worker or the agent reports it."""
+    """Whether a worker or torchrun's agent reports a person's Ctrl-C (SIGINT)."""
     if event.kind == "elastic_sigterm_peer":
         return event.fields.get("signal") == "SIGINT"
     exception = str(event.fields.get("exc_type", "")).rpartition(".")[2]
@@ -98,7 +99,7 @@ def dies_of_another(event: Event) -> bool:
 
 
 def has_own_words(event: Event) -> bool:
-    """Whether a rank itself reports what failed, which a launcher only follows."""
+    """Whether a rank itself reports the failure; a launcher's report only follows from it."""
     return is_fatal(event) or event.kind in _ACCUSES_ANOTHER
 
 
@@ -110,25 +111,27 @@ def _names_a_cause(table: Event) -> bool:
 
 
 TABLE_SECONDS = 3.0
-"""How long to wait for torchrun's failure table, which has the global rank: the agent prints it
-as soon as its workers are down."""
+"""Wait for torchrun's failure table, which names the global rank. Its agent prints the table as
+soon as its workers are down. A choice: longer delays the alert of every crash."""
 SILENCE_SECONDS = 10.0
-"""A traceback is a crash only if no step follows: the exception may have been caught."""
+"""A traceback counts as a crash if no step follows for so long: the exception may have been caught.
+A choice: longer delays the alert, shorter misjudges a run with slow steps."""
 VICTIM_SECONDS = 60.0
-"""The first death may be logged after the deaths it caused: torchrun's agent gives its workers
-30 s to end (`PContext.close`), and each node has an agent of its own."""
+"""Wait for the first death where only its consequences are logged. Twice the 30 s in which
+torchrun's agent lets its workers end (`PContext.close`): each node has an agent of its own."""
 STRAY_SECONDS = 1.0
-"""Buffered output of another file of the run may log its last steps this long after the end."""
+"""Steps logged this soon after an end do not undo it: they are the buffered output of another
+file. A choice: a real restart takes longer than a second."""
 
 
 class EndingTracker:
-    """How the run may have ended (`ending`; None: it goes on)."""
+    """Tracks `ending`, the assumed end of a run; None while there is no sign of an end."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
 
     def went_on(self, at: float) -> None:
-        """A step was taken at `at`: it was no end, unless another file logs the step late."""
+        """Drop the assumed end: a step was logged at `at`, more than `STRAY_SECONDS` after it."""
         if self.ending is not None and at - self.ending.since > STRAY_SECONDS:
             self.ending = None
 
@@ -140,7 +143,7 @@ class EndingTracker:
                 self.ending = None
                 self._assume("killed", at, TABLE_SECONDS, event, phase)
         elif kind == _TABLE:
-            # Where a node's table blames a victim, another node's table may have the cause.
+            # If a node's table blames a victim, another node's table may name the cause.
             wait = 0.0 if _names_a_cause(event) else TABLE_SECONDS
             self._assume("crashed", at, wait, event, phase)
         elif is_death(event):
@@ -161,7 +164,7 @@ class EndingTracker:
             if phase not in ("crashed", "killed"):
                 self.ending = Ending(state, at, at + wait, event)
         elif assumed.evidence.fields.get("role") == "victim" and state == "crashed":
-            # SIGTERM is what a launcher sends to the others when one died.
+            # A kill does not replace it: launchers send SIGTERM to the others when one died.
             self.ending = Ending(state, assumed.since, at + wait, event)
         elif assumed.state == "crashed":
             nearer = has_own_words(event) and not has_own_words(assumed.evidence)

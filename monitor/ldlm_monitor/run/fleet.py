@@ -15,21 +15,22 @@ from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
+"""Best to worst, each for the severity at the same index; the index is `ldlm_run_health`."""
 
 
 def worse(health: Health, severity: str) -> Health:
-    """The health of a run for which an alert of this severity fires; unknown ones are info."""
+    """The worse of `health` and that of a firing alert; an unknown severity counts as info."""
     rank = SEVERITIES.index(severity) if severity in SEVERITIES else 0
     return HEALTH[max(HEALTH.index(health), rank)]
 
 
 DUE_SECONDS = 0.25
-"""State changes are processed at most this late, so that runs which stall together are
-evaluated together."""
+"""Timers run at most this late, so that runs which stall together are evaluated together. A
+quarter of the second within which the contract wants a stall's alert (section 4)."""
 
 
 class Fleet:
-    """The runs by name. `end_after`: seconds that an ended run's series stay."""
+    """All runs by name. `end_after`: seconds for which an ended run's series are exported."""
 
     def __init__(self, stall: StallSettings, end_after: float) -> None:
         self._stall = stall
@@ -44,7 +45,7 @@ class Fleet:
         return iter(self._runs.values())
 
     def get(self, name: str) -> TrainingRun | None:
-        """The run of that name, None if no record of it came yet."""
+        """The run of that name; None if none of its records has arrived."""
         return self._runs.get(name)
 
     def has_ended(self, name: str) -> bool:
@@ -53,7 +54,7 @@ class Fleet:
         return run is not None and run.life.ended
 
     def of(self, record: Record, at: float) -> TrainingRun:
-        """The run that a record belongs to; its first record starts it."""
+        """The run that a record belongs to; a run is created by its first record."""
         run = self._runs.get(record.run)
         if run is None:
             run = TrainingRun(record.run, at, self._stall, record.position)
@@ -65,7 +66,7 @@ class Fleet:
         return {run.name for run in self if run.life.can_stall}
 
     def verdict(self, name: str) -> str | None:
-        """What became of a run that takes no step, as text; None where there is no evidence."""
+        """Why a run takes no step, as text; None without evidence or for an unknown run."""
         run = self._runs.get(name)
         found = None if run is None else run.verdict
         return None if found is None else str(found)
@@ -77,8 +78,15 @@ class Fleet:
             run.life.pace.settings = stall
             self.touch(run)
 
+    def shift(self, seconds: float) -> None:
+        """Leave out `seconds` by which the clock jumped forward: no run was silent for them."""
+        for run in self:
+            if not run.life.ended:
+                run.shift(seconds)
+                self.touch(run)
+
     def touch(self, run: TrainingRun) -> None:
-        """A record reached the run, so that its due time may have changed."""
+        """Note that a run changed, and schedule its next timer."""
         self._touched[run.name] = run
         if self._last_healths and not run.life.ended:
             self._last_healths.pop(run.name, None)
@@ -89,12 +97,12 @@ class Fleet:
                 heappush(self._queue, (due, run.name))
 
     def take_touched(self) -> list[TrainingRun]:
-        """The runs that got records since the last call."""
+        """The runs that changed since the last call."""
         touched, self._touched = self._touched, {}
         return list(touched.values())
 
     def tick(self, at: float) -> bool:
-        """Run all timers that are due before `at`; whether a state changed."""
+        """Run all timers that are due before `at`; returns whether a state changed."""
         changed = False
         while (first := self._first()) is not None and first[0] < at:
             heappop(self._queue)
@@ -122,18 +130,18 @@ class Fleet:
                 yield run.probe_candidate()
 
     def finish(self, at: float) -> None:
-        """No run gets more records."""
+        """Process the end of all input: no run gets more records."""
         for run in self:
             run.finish(at)
             self.touch(run)
 
     def due(self) -> float:
-        """When the next timer is to be run, rounded up to `DUE_SECONDS`; inf: never."""
+        """When to run the next timer, rounded up to a multiple of `DUE_SECONDS`; inf if none."""
         first = self._first()
         return math.inf if first is None else (math.floor(first[0] / DUE_SECONDS) + 1) * DUE_SECONDS
 
     def _first(self) -> tuple[float, str] | None:
-        """The earliest due time and its run; entries that a later record replaced are dropped."""
+        """The earliest due time and its run; drops queue entries that are out of date."""
         while self._queue and self._dues.get(self._queue[0][1]) != self._queue[0][0]:
             heappop(self._queue)
         return self._queue[0] if self._queue else None
@@ -144,18 +152,19 @@ class Fleet:
         return any(not run.life.ended for run in self)
 
     def keep_healths(self, healths: Mapping[str, Health]) -> None:
-        """Store the worst health of runs that have ended: their alerts will resolve."""
+        """Store the worst health of each ended run: it would be lost when its alerts resolve."""
         for name, health in healths.items():
             if self.has_ended(name):
                 stored = self._last_healths.get(name, "HEALTHY")
                 self._last_healths[name] = max(health, stored, key=HEALTH.index)
 
-    def health(self, run: TrainingRun, firing: Health) -> Health:
-        """The health of the run, where `firing` is that of its firing alerts."""
+    def health(self, run: TrainingRun, healths: Mapping[str, Health]) -> Health:
+        """The worse of the run's in `healths`, from its firing alerts, and that when it ended."""
+        firing = healths.get(run.name, "HEALTHY")
         return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
-        """The exported series, a list for each run; `healths` are those that are not HEALTHY.
+        """The exported series, a list for each run; a run missing in `healths` is HEALTHY.
 
         The list of a run without new records is the same object as in the last call.
         """

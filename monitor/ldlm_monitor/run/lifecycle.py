@@ -17,15 +17,15 @@ _PHASES = {
     "checkpoint_saved": ("checkpointing", "running"),
     "checkpoint_failed": ("checkpointing", "running"),
 }
-"""By the kind of an event: the phase that explains a pause, and the phase that follows."""
+"""Kind of an event -> the phase that explains the pause so far, the phase that follows it."""
 
 
 class Lifecycle:
     """The state of one run, by its records and the time.
 
-    Progress is an advance of the step in any file of the run: a redrawn bar, a repeated line
-    or a growing file is none. A smaller step is a resume. `timed`: records have times, and
-    not only an order; otherwise no pace is learned from them.
+    Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
+    or a growing file is no progress. A smaller step is a resume. `timed`: records have times,
+    and not only an order; otherwise no pace is learned from them.
     """
 
     def __init__(self, started: float, settings: StallSettings, first: Position) -> None:
@@ -51,7 +51,7 @@ class Lifecycle:
 
     @property
     def ending(self) -> Ending | None:
-        """How the run may have ended, while that is not certain."""
+        """The assumed end of the run; None if there is none or it is certain."""
         return self._ending.ending
 
     @property
@@ -66,17 +66,17 @@ class Lifecycle:
 
     @property
     def can_stall(self) -> bool:
-        """Whether the run trains and has not ended: a kernel log never stalls."""
+        """Whether the run trains and has not ended. False for a file without training."""
         return self._training and not self.ended
 
     @property
     def is_paused(self) -> bool:
-        """Whether the next step is expected later than the pace of steps says."""
+        """Whether the next step may take longer than the pace of steps: a phase explains it."""
         return self.phase != "running" or self._paused_by is not None
 
     @property
     def stall_limit(self) -> float:
-        """How many seconds after `last_progress_at` a pause stops being normal."""
+        """Seconds after `last_progress_at` for which a pause is normal; signs of life extend it."""
         limit = self.pace.limit(self.phase)
         if self.phase == "running" and self.progress_step is not None and self._stride:
             step, stride = self.progress_step, self._stride
@@ -85,7 +85,7 @@ class Lifecycle:
         return self._alive_at - self.last_progress_at + limit
 
     def due(self) -> float | None:
-        """When the state changes without a record; None: never."""
+        """When the state changes if no record arrives (Unix seconds); None if it never does."""
         times = []
         ending = self._ending.ending
         if ending is not None:
@@ -118,9 +118,9 @@ class Lifecycle:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
 
     def only_advances(self, block: SampleBlock, until: float) -> bool:
-        """Whether lines up to `until` whose steps rise can only advance the run.
+        """Whether a block's rows, up to time `until` and with rising steps, only advance the run.
 
-        They cannot where it is not running, or where a pause between them could be a stall.
+        False if the run is in another state than running, or may stall between two rows.
         """
         running = self.phase == "running" and not self._stalled
         doubtful = self.ending is not None or self._paused_by is not None
@@ -128,7 +128,7 @@ class Lifecycle:
         return running and not doubtful and not paused and not _is_sign(block.values)
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Process lines at `times` that `only_advances`; the one before is the last record."""
+        """Process rows at `times` that only advance the run and directly follow its last row."""
         self._steps[block.path, block.rank] = block.steps[-1]
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:
@@ -165,10 +165,10 @@ class Lifecycle:
             self._ending.observe(event, at, phase=self.phase)
 
     def _is_left_by_all(self, event: Event) -> bool:
-        """Whether no rank goes on after this begin or end of one; a banner applies to all ranks.
+        """Whether no rank trains on after a `run_started` or `run_finished` event.
 
-        Only ranks that report both count, as those with the callback do: its rows have a process
-        (begin) or a status (end).
+        An event without a rank, such as a banner, applies to all ranks. Ranks are counted only
+        by events of the callback, which reports both: its rows have `pid` or `status`.
         """
         if event.rank is None or {"pid", "status"}.isdisjoint(event.fields):
             return True
@@ -241,8 +241,13 @@ class Lifecycle:
             return
         self._enter(phase, at)
 
+    def shift(self, seconds: float) -> None:
+        """Silence so far goes on from `seconds` later."""
+        self.last_progress_at += seconds
+        self._alive_at += seconds
+
     def finish(self, now: float) -> None:
-        """No record follows, so that an assumed end is certain."""
+        """Confirm an assumed end: no record follows that could refute it."""
         if self.ending is not None:
             self._end(self.ending.state, now)
 
@@ -257,5 +262,5 @@ class Lifecycle:
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:
-    """Whether the line is a sign of life without a step."""
+    """Whether the values are a sign of life without a step: a bar of an evaluation or a skip."""
     return "eval_progress" in values or "skip_progress" in values

@@ -13,27 +13,32 @@ WINDOW = 1000
 LEARNED_AFTER = 20
 """Gaps after which the learned pace is used: with fewer, q99 is only the maximum."""
 HICCUP_SECONDS = 240.0
-"""Slow data loading makes single gaps of several steps' time; the allowance for it ends here."""
+"""Up to this limit, 8 * q99 is allowed: slow data loading makes single gaps several steps long.
+A choice: longer delays the hang alerts of runs with slow steps."""
 ROUND = 500
+"""Steps between evaluations or checkpoints by default (Hugging Face: `save_steps=500`)."""
 STRIDES = 50
+"""Least such distance in logged steps: a choice, so that few logged steps get a longer limit."""
 LEAST_ROUND = 1000
-"""Trainers evaluate and save every 500 or 1000 steps by default (Hugging Face: `save_steps=500`).
-
-Shorter runs have no unannounced pause often enough to be worth a later hang alert.
-"""
+"""Step from which unannounced pauses are expected. In shorter runs they are too few to be worth a
+later hang alert."""
 UNKNOWN_PAUSE = 300.0
-"""Seconds allowed for an evaluation or a checkpoint whose duration is not learned yet."""
+"""Seconds allowed for an unannounced pause whose length is not learned yet. A choice: longer delays
+the alert of a hang at such a step, shorter rings at a first evaluation of usual length."""
 RHYTHMS = 8
-"""Distinct rhythms kept: evaluation, checkpoint and logging, each counted from 0 and from 1."""
+"""Distinct rhythms kept: evaluation, checkpoint and logging, each with steps counted from 0 and
+from 1, and two more."""
 
 
 @dataclass(frozen=True, slots=True)
 class StallSettings:
-    """What the user may set, in seconds.
+    """The user's settings of stall limits, in seconds.
 
     `floor`: no pause shorter than this is a stall. `startup`: allowed before the
     first step, and for a first evaluation. `limits`: a fixed limit for a phase
     ("starting", "running", "evaluating", "checkpointing"), instead of the learned one.
+    The defaults are choices: a longer `floor` delays every hang alert, a shorter `startup`
+    rings while a large model compiles or loads.
     """
 
     floor: float = 30.0
@@ -46,7 +51,7 @@ class Pace:
 
     While steps are running, with `q99` the 99th percentile of the last 1000 gaps
     between advances of the step, `pause` the longest gap that a checkpoint explained
-    (it is logged only when it is over), and `second` the second longest gap:
+    (many logs report a checkpoint only when it is over), and `second` the second longest gap:
 
         limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause)
 
@@ -56,9 +61,9 @@ class Pace:
         limit = (begin of the evaluation - last step) + allowance
         allowance = max(floor, 2 * longest evaluation so far), `startup` before the first
 
-    and each sign of life inside it moves the begin. Five times the longest observed interval
-    is what NVIDIA's resiliency extension uses for heartbeats. The factors 2 and 10 trade a
-    later alert for no alert where one pause is twice as long as the one before.
+    and each sign of life in the evaluation counts as its begin. NVIDIA's resiliency extension
+    allows five times the longest interval between heartbeats. The other factors are choices:
+    larger ones delay the alert, smaller ones ring where a pause is twice as long as the last.
 
     Most logs without bars announce no evaluation, but pauses repeat. After a pause beyond the
     limit that ended by itself, a pause of up to twice its length is normal after the same
@@ -66,8 +71,8 @@ class Pace:
     of 500 steps (or of 50 logged steps) from 1000 on. A hang at such a step is reported later;
     one step in 250 is such a step.
 
-    `write_delay`: seconds by which a buffering writer may log a step late; it is added to the
-    limit between steps.
+    `write_delay`: seconds by which a buffering writer may log a step late. They are added to
+    the limit between steps.
     """
 
     def __init__(self, settings: StallSettings) -> None:
@@ -79,7 +84,7 @@ class Pace:
         self._rhythms: dict[tuple[int, int], float] = {}
 
     def learn_gap(self, seconds: float) -> None:
-        """An ordinary gap between two advances of the step."""
+        """Add an ordinary gap between two advances of the step."""
         if seconds <= 0:
             return
         if len(self._recent) == WINDOW:
@@ -88,11 +93,11 @@ class Pace:
         insort(self._sorted, seconds)
 
     def learn_pause(self, phase: str, seconds: float) -> None:
-        """A pause that a phase explains: "evaluating" or "checkpointing"."""
+        """Add a pause that a phase explains: "evaluating" or "checkpointing"."""
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
 
     def learn_unannounced(self, step: int, stride: int, seconds: float) -> None:
-        """A pause without an explanation after `step`; `stride` is the distance of logged steps.
+        """Add an unexplained pause after `step`; `stride` is the distance between logged steps.
 
         Steps may be counted from 0 or from 1, so both rhythms are stored.
         """
@@ -102,9 +107,9 @@ class Pace:
                 self._rhythms[rhythm] = max(seconds, self._rhythms.get(rhythm, 0.0))
 
     def expected_pause(self, step: int, stride: int, *, announced: bool) -> float:
-        """Seconds that a pause after `step` may take, where that is more than after other steps.
+        """Seconds that an evaluation or checkpoint after `step` may take; 0 if none is expected.
 
-        `announced`: the log reports when a phase begins, and reported none.
+        `announced`: the log reports when an evaluation begins, so that none has begun.
         """
         longest = [
             seconds
@@ -155,11 +160,11 @@ class Pace:
 
 
 COARSE_SECONDS = 5.0
-"""Bars show whole seconds, so that a span of 5 s has an error of at most 20 %."""
+"""Least span that is measured by bars: they show whole seconds, so its error is at most 20 %."""
 
 
 class StepDurations:
-    """Seconds a step, collected in `fresh` until `Progress.take_durations` takes them.
+    """Seconds per step, collected in `fresh` until `Progress.take_durations` takes them.
 
     Where each step has its own time, a duration is the time between two steps over the number
     of steps; otherwise it spans at least 5 seconds. Spans with a pause in them (an evaluation,
@@ -172,11 +177,11 @@ class StepDurations:
         self.resumed = False
 
     def pause(self) -> None:
-        """The time up to the next step is no step duration."""
+        """Leave out the time up to the next step: it contains a pause."""
         self._last = None
 
     def advance(self, at: float, step: int, *, exact: bool) -> None:
-        """A step was logged at `at`; `exact`: with its own time."""
+        """Add a step logged at `at`. `exact`: the record has its own time."""
         if self._last is None or step <= self._last[1] or at < self._last[0]:
             if self._last is not None and step < self._last[1]:
                 self.resumed = True
@@ -190,7 +195,7 @@ class StepDurations:
             self._last = (at, step)
 
     def advance_all(self, times: Sequence[float], steps: Sequence[int]) -> None:
-        """Steps that rise, each with its own time; times never fall."""
+        """Add rising steps, each with its own time; times never fall."""
         if self._last is None:
             self._last = (times[0], steps[0])
         moment, count = self._last

@@ -1,4 +1,4 @@
-"""How far a run is and how fast it goes, and what its events and logged settings come to."""
+"""The progress and speed of a run, the counts of its events, and its logged settings."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ldlm_monitor.model.points import Labels, Point
-from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock
+from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock, as_count
 from ldlm_monitor.model.view import RankView
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of
 
 PACE_STEPS = 50
-"""Steps that the estimate of seconds a step is computed over."""
+"""Logged steps of the estimate of seconds per step. A choice: more make the ETA lag behind a new
+pace, fewer make it jump."""
 FLUSH_SECONDS = 120.0
-"""TensorBoard's writers buffer for so long (`flush_secs` in torch/utils/tensorboard/writer.py)."""
+"""How long TensorBoard's writers buffer (`flush_secs` in torch/utils/tensorboard/writer.py)."""
 _SKIPPED = 50
-"""Skipped steps kept to count each once: every rank logs it, some steps later at most."""
+"""Last skipped steps kept, to count each once though every rank logs it. A choice: ranks are few
+steps apart."""
 _CHECKPOINTS = 6
-"""Checkpoints kept: the detector of late ones needs 4."""
+"""Last checkpoints kept. The detector of late ones needs 4 and compares with the longest interval
+between them: more would keep an interval that has since been shortened."""
 
 
 class Progress:
     """Step, epoch, pace, skipped steps and checkpoints of the run whose life is `life`.
 
     `rank_steps`: the last step of each rank that logs its own. `checkpoints`: the steps of
-    the last ones, rising.
+    the last checkpoints, rising.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -47,28 +50,28 @@ class Progress:
 
     @property
     def step(self) -> int | None:
-        """The last step, None before the first."""
+        """The last step; None before the first."""
         return None if self._step is None else self._step[1]
 
     @property
     def ratio(self) -> float | None:
-        """How much is done, 0 to 1; None where the log has no total."""
+        """The completed share of all steps, 0 to 1; None if the log has no total."""
         if self._step is None or not self.total_steps:
             return None
-        # A step log counts from 0, a bar counts what is done.
+        # Rows of the callback and of JSON lines number steps from 0; others count completed ones.
         done = self._step[1] + (1 if self._step[0] <= ValueSource.JSONL else 0)
         return min(done / self.total_steps, 1.0)
 
     @property
     def step_seconds(self) -> float | None:
-        """Seconds a step, by the times of the last ones."""
+        """Seconds per step over the last `PACE_STEPS` logged steps; None before the second."""
         if len(self._recent) < 2:
             return None
         (start, first), (end, last) = self._recent[0], self._recent[-1]
         return (end - start) / (last - first) if end > start else None
 
     def eta(self, step_seconds: float | None) -> float | None:
-        """Seconds that are left, at so many seconds a step."""
+        """Seconds left at `step_seconds` per step; None if unknown or if the run has ended."""
         ratio = self.ratio
         if ratio is None or not self.total_steps or step_seconds is None or self._life.ended:
             return None
@@ -80,7 +83,7 @@ class Progress:
             yield RankView(rank=rank, step=self.rank_steps.get(rank), seen_at=at, phase=phase)
 
     def take_durations(self) -> tuple[array[float], bool]:
-        """How long steps took since the last call, and whether the run resumed an earlier one."""
+        """Seconds per step since the last call, and whether the run resumed at an earlier step."""
         durations, self._durations.fresh = self._durations.fresh, array("d")
         resumed, self._durations.resumed = self._durations.resumed, False
         return durations, resumed
@@ -91,8 +94,14 @@ class Progress:
             self.skipped_steps += 1
             self._skipped.append(step)
 
+    def shift(self, seconds: float) -> None:
+        """Silence so far goes on from `seconds` later; no pace is learned across that."""
+        self._life.shift(seconds)
+        self._recent.clear()
+        self._durations.pause()
+
     def save_checkpoint(self) -> None:
-        """Store at which step a checkpoint was saved; several lines may report one."""
+        """Store that a checkpoint was saved at the present step, once for several reports."""
         if self.step is None:
             return
         while self.checkpoints and self.checkpoints[-1] > self.step:
@@ -106,9 +115,9 @@ class Progress:
         self._rank_seen[beat.rank] = (at, beat.phase)
 
     def observe(self, sample: Sample, at: float, source: ValueSource, *, timed: bool) -> None:
-        """Process a sample; `timed`: `at` is a time, and not only an order."""
+        """Process a sample. `timed`: `at` is when it was logged, and not only an order."""
         if "total_steps" in sample.values:
-            self.total_steps = int(sample.values["total_steps"])
+            self.total_steps = as_count(sample.values["total_steps"])
         if sample.rank is not None and sample.step is not None:
             self.rank_steps[sample.rank] = sample.step
             self._rank_seen[sample.rank] = (at, None)
@@ -125,7 +134,7 @@ class Progress:
     def observe_steps(
         self, block: SampleBlock, last: Sample, times: Sequence[float], source: ValueSource
     ) -> None:
-        """Process rows at `times`, which never fall; `last` is the last of them."""
+        """Process rows logged at `times`, which never fall; `last` is the last row."""
         if self._step is None or (source <= self._step[0] and block.rank == self._leader):
             self._recent.extend(zip(times, block.steps, strict=True))
             self._durations.advance_all(times, block.steps)
@@ -143,7 +152,7 @@ class Progress:
             self._durations.advance(at, step, exact=exact)
 
 
-EVENTS = "ldlm_events_total"
+EVENTS = "ldlm_events_total"  # contract, section 3
 _Sort: TypeAlias = tuple[str, str, int | None]
 """Kind, severity and rank."""
 
@@ -157,7 +166,7 @@ class EventCounts:
         self._last: dict[_Sort, Event] = {}
 
     def add(self, event: Event) -> None:
-        """Count an event; it is now the last of its sort, and of all."""
+        """Count an event, and keep it as the last of its sort and of all sorts."""
         sort = (event.kind, event.severity, event.rank)
         self._counts[sort] += 1
         self._last.pop(sort, None)
@@ -175,7 +184,7 @@ class EventCounts:
         return [Point(EVENTS, self._labels(sort), count) for sort, count in self._counts.items()]
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
-        """Kind, labels and last line of every sort, by the time of the last line."""
+        """Kind, labels and last line of every sort, in the order of the last lines."""
         for order, (sort, event) in enumerate(self._last.items()):
             line = SourceLine(event.position, None, event.message, order)
             yield event.kind, self._labels(sort), line
@@ -186,7 +195,7 @@ class EventCounts:
 
 
 _OURS = frozenset({"family", "role", "framework"})
-"""Fields that describe the event, and are no settings."""
+"""Fields that our event definitions add: they describe the event, and are no settings."""
 
 
 class LoggedSettings:
@@ -206,6 +215,6 @@ class LoggedSettings:
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks, where the log has it."""
+        """Number of ranks; None if the log does not have it."""
         size = self.settings.get("world_size", "")
-        return int(size) if size.isdigit() else None
+        return as_count(float(size)) if size.isdecimal() else None

@@ -18,24 +18,26 @@ from ldlm_monitor.run.curve import RunCurve
 class ValueSource(IntEnum):
     """Where a value comes from, the best first (contract: "One value, one source")."""
 
-    CALLBACK = 0
-    JSONL = 1
-    TRACKER = 2
-    TEXT = 3
-    BAR = 4
+    CALLBACK = 0  # rows of our callback: exact values of each rank
+    JSONL = 1  # rows of a trainer
+    TRACKER = 2  # event files of TensorBoard and W&B, written up to two minutes late
+    TEXT = 3  # lines of a log, rounded
+    BAR = 4  # progress bars, rounded and smoothed
 
 
 EVENT_FILE = ".tfevents."
-"""In the names of TensorBoard's files."""
+"""Part of the name of each TensorBoard event file."""
 _TRANSACTIONS = ".wandb"
-"""Ends the names of W&B's."""
+"""Suffix of W&B's transaction logs, `run-ID.wandb`."""
+_CALLBACK_FILE = "health_rank"
+"""Prefix of the callback's files, `health_rank*.jsonl`."""
 
 
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
-    """The source of a sample. `rows`: its file is JSON lines. A progress bar has `progress`."""
+    """The source of a sample, by its file's name and its values. `rows`: the file is JSON lines."""
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
-        return ValueSource.CALLBACK if name.startswith("health_rank") else ValueSource.JSONL
+        return ValueSource.CALLBACK if name.startswith(_CALLBACK_FILE) else ValueSource.JSONL
     if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
         return ValueSource.TRACKER
     return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
@@ -44,7 +46,7 @@ def source_of(sample: Sample, *, rows: bool) -> ValueSource:
 def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
     """Whether each rank reports a rate of its own, so that the run's rate is their sum.
 
-    The callback reports what its rank processed; a trainer's log the sum of all ranks.
+    The callback reports what its rank processed; a trainer's log reports the sum of all ranks.
     """
     return source is ValueSource.CALLBACK and quantity in (
         "samples_per_second",
@@ -53,17 +55,16 @@ def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
 
 
 WINDOW = 1000
-"""Values that statistics are computed over: memory is 8 kB a quantity and rank."""
+"""Last values that statistics cover. A choice: at 32 bytes each, 32 kB per quantity and rank."""
 
 _EXPORTED = frozenset(
-    {
-        *("loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"),
-        *("samples_per_second", "tokens_per_second", "step_seconds"),
-        *("memory_allocated_bytes", "memory_reserved_bytes"),
-    }
+    {"loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"}
+    | {"samples_per_second", "tokens_per_second", "step_seconds"}
+    | {"memory_allocated_bytes", "memory_reserved_bytes"}
 )
-"""Exported under their own names."""
+"""Exported as `ldlm_train_` and their name (contract, section 3)."""
 _NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
+"""Exported under another name (contract, section 3)."""
 
 
 def exported_name(quantity: str) -> tuple[str, Labels]:
@@ -77,18 +78,18 @@ def exported_name(quantity: str) -> tuple[str, Labels]:
     return "ldlm_train_metric", make_labels(name=quantity)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536)  # a choice: above the series of usual fleets; a log may invent more
 def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
-    """The labels of a series of a run, and of a rank where one reported it, with its `own`."""
+    """The sorted labels of a series: `own`, the run, and the rank unless it is None."""
     shared = make_labels(run=run, rank=None if rank is None else str(rank))
     return tuple(sorted((*own, *shared)))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """The line that last changed a series; of two, the later one has the greater `order`.
+    """The line that last changed a series; of two lines, the later has the greater `order`.
 
-    `text` is None where only its position is stored.
+    `text` is None if only the position of the line is stored.
     """
 
     position: Position
@@ -101,8 +102,8 @@ class SourceLine:
 class QuantityValues:
     """One quantity of one rank: the series that exports it, and its last values.
 
-    `fresh` holds those that no detector has read; None: no detector reads the quantity.
-    `curve` is what a chart is drawn from; of several ranks, only the first has one.
+    `fresh` holds the values that no detector has read yet; it is None if no detector reads the
+    quantity. `curve` is for charts; of several ranks, only the first has one.
     """
 
     metric: str
@@ -125,9 +126,9 @@ class QuantityValues:
             self.fresh.extend(column)
 
 
-METRIC = "ldlm_train_nonfinite_total"
+METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
 _COUNTED_STEPS = 64
-"""Steps kept to count each once: ranks and files of a run log a step within few steps."""
+"""Last steps kept, to count each once. A choice: ranks and files of a run are few steps apart."""
 
 
 @dataclass(slots=True)
@@ -162,7 +163,7 @@ class NonfiniteCounts:
         return True
 
     def by_quantity(self) -> dict[str, int]:
-        """The counts above 0, each of the rank that has most."""
+        """The counts above 0 by quantity: of several ranks, the highest."""
         counts: dict[str, int] = {}
         for (quantity, _), seen in self._counts.items():
             if seen.count > counts.get(quantity, 0):

@@ -9,29 +9,36 @@ from ldlm_monitor.model.chunk import Origin
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
-"""Largest difference of the stamps of one launch: each node names its own log when it starts,
+"""Largest difference between the stamps of one launch: each node names its own log when it starts,
 and image pulls and imports differ by up to a minute or two."""
 
+# Parts of log names as launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
-_NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")
-_NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")
-_RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")
+_NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")  # train_node0.log, train-node-0.log
+_NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual NCCL_DEBUG_FILE
+_RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")  # health_rank3.jsonl, out.rank-3.log
 _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
+"""sbatch's default name, slurm-JOB.out, or slurm-ARRAY_TASK.out of an array job."""
 _ELASTIC = re.compile(
     r"(?:^|/)(?P<run>[^/]+)_[A-Za-z0-9_]{8}/attempt_\d+/(?P<rank>\d+)/(?:stdout|stderr)\.log$"
 )
+"""torchrun's `--log-dir`: RUN_RANDOM/attempt_N/LOCAL_RANK/, 8 random characters by `mkdtemp`."""
 _POD_LOG = re.compile(
     r"(?:^|/)[a-z0-9-]{1,63}_(?P<pod>[a-z0-9.-]{1,253})_[0-9a-f-]{32,36}/[a-z0-9.-]+/\d+\.log$"
 )
-"""NAMESPACE_POD_UID/CONTAINER/RESTART.log, as the kubelet lays out /var/log/pods."""
+"""NAMESPACE_POD_UID/CONTAINER/RESTART.log, as the kubelet lays out /var/log/pods; 63 and 253 are
+the longest names that Kubernetes accepts."""
 _POD = re.compile(
     r"^(?P<job>.+?)(?:-(?:master|worker|launcher|node))?-(?P<index>\d+)(?:-[a-z0-9]{5})?$"
 )
-"""A pod of an indexed Job, a StatefulSet or a PyTorchJob: the run is all of them."""
+"""A pod of an indexed Job, a StatefulSet or a PyTorchJob: its run consists of all such pods. Jobs
+append 5 random characters."""
 _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
-_EVENT_FILE = "events.out.tfevents."
+"""MLflow's file store, mlruns/EXPERIMENT/RUN/metrics/."""
+_EVENT_FILE = "events.out.tfevents."  # how TensorBoard's writers begin each name
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
-# Names that trainers give to files and folders of any run.
+"""Folders of a run in which Keras and other trainers log evaluations."""
+# Names that trainers give to the files and folders of every run, so that they name none.
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
@@ -40,7 +47,7 @@ _GENERIC = frozenset(
 
 
 def origin_of(path: str, run: str | None = None) -> Origin:
-    """Run, node and rank by the path alone; `run` overrides the name."""
+    """Run, node and rank by the path alone; `run` overrides the run's name."""
     run = None if run is None else run[:MAX_LABEL_LENGTH]
     if elastic := _ELASTIC.search(path):
         return Origin(run or elastic["run"], rank=int(elastic["rank"]))
@@ -70,7 +77,7 @@ def _of_pod(name: str, run: str | None) -> Origin:
 
 
 def launch_time(path: str) -> float | None:
-    """When the launch began by the stamp in the file's name, as this host's local time."""
+    """Unix seconds of the stamp in a file's name, read in this host's zone; None without one."""
     stamped = _STAMP.match(PurePath(path).stem)
     if stamped is None:
         return None
@@ -93,7 +100,7 @@ def _run_name(pure: PurePath) -> str:
 
 
 def _folder_name(pure: PurePath) -> str:
-    """TensorBoard names a run by its folder; Keras has a folder for evaluations in it."""
+    """The name of an event file's run: the innermost folder whose name is not a common one."""
     passed_over = _GENERIC | _EVALUATIONS | {"/", ".", ".."}
     return next((part for part in reversed(pure.parts[:-1]) if part not in passed_over), pure.stem)
 
@@ -109,8 +116,8 @@ class _LaunchName:
 class RunNames:
     """Gives every file its origin, and files of one launch the same run.
 
-    `run` (from `--run`) names everything. The stamps of one launch's nodes differ by
-    seconds: its run has the name that was seen first.
+    `run` (from `--run`) is the run of every file. The nodes of one launch name their files with
+    stamps that differ by seconds: their run is named after the file that was seen first.
     """
 
     def __init__(self, run: str | None = None) -> None:
@@ -137,7 +144,7 @@ class RunNames:
             self._origins = {path: self._renamed(each) for path, each in self._origins.items()}
 
     def tie(self, path: str, run: str) -> None:
-        """Make a companion part of the run that it belongs to."""
+        """Assign a companion file to `run`, whatever its own path says."""
         origin = origin_of(path)
         named = (self._run or run)[:MAX_LABEL_LENGTH]
         self._origins[path] = Origin(named, origin.node, origin.rank)

@@ -19,6 +19,7 @@ PIECES_A_SECOND = 4
 """Distinct times for the bars of one second in logs of at most `FINE_SECONDS`: marks cost memory,
 and detectors of short runs need more than one step a second."""
 FINE_SECONDS = 3600.0
+"""Longest log, in seconds, whose bars are spread over a second. A choice: at most 14,400 times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class StepClock:
         return self.attempts[0].times[0]
 
     def when(self, step: int) -> float:
-        """The time of the first bar of all that shows `step` or more."""
+        """The time of the first bar in any attempt that shows `step` or more."""
         reaching = (attempt for attempt in self.attempts if attempt.steps[-1] >= step)
         furthest = max(self.attempts, key=lambda attempt: attempt.steps[-1])
         return next(reaching, furthest).when(step)
@@ -54,8 +55,8 @@ class StepClock:
     def times(self, steps: Sequence[int]) -> Iterator[float]:
         """When each row of a step log was written.
 
-        A row whose step falls begins another attempt. Attempts are matched with those of the
-        bars only where both have the same number.
+        A row whose step falls begins another attempt. If rows and bars have the same number of
+        attempts, these are matched; otherwise a step has the time when it was first shown.
         """
         falls = {index for index in range(1, len(steps)) if steps[index] < steps[index - 1]}
         if len(falls) + 1 != len(self.attempts):
@@ -70,16 +71,12 @@ class StepClock:
 class Timeline:
     """Estimated arrival times of one file's bytes.
 
-    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`
-    says whether the times mean anything beyond their order, or says it of each time.
+    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`, for all times
+    or for each: whether they are times (Unix seconds), and not only an order.
     """
 
     def __init__(
-        self,
-        offsets: Sequence[int],
-        times: Sequence[float],
-        *,
-        timed: bool | Sequence[bool] = True,
+        self, offsets: Sequence[int], times: Sequence[float], *, timed: bool | Sequence[bool] = True
     ) -> None:
         self._offsets = offsets
         self._times = times
@@ -87,7 +84,7 @@ class Timeline:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, float, "Timeline"]]) -> "Timeline":
-        """One of several: (first byte, earliest time, timeline), each up to the next one's byte."""
+        """Join parts (first byte, earliest time, timeline); each ends where the next begins."""
         offsets: list[int] = []
         times: list[float] = []
         timed: list[bool] = []
@@ -105,7 +102,7 @@ class Timeline:
 
     @property
     def timed(self) -> bool:
-        """Whether any of the times means more than an order."""
+        """Whether any of the times is more than an order."""
         return self._timed if isinstance(self._timed, bool) else any(self._timed)
 
     @property
@@ -124,7 +121,7 @@ class Timeline:
         return len(self._times) == 1 and not self.timed
 
     def without_start(self) -> "Timeline":
-        """A timeline in which bytes before the first mark arrived with it: a gap follows them."""
+        """The timeline of a file whose middle was skipped: its start has the first mark's time."""
         return Timeline(
             self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
         )
@@ -156,7 +153,7 @@ class Timeline:
         return self._timed if isinstance(self._timed, bool) else self._timed[index]
 
     def _mark(self, piece: Chunk, index: int) -> Chunk:
-        """In place: a copy would have its lines counted again."""
+        """Set `timed` in place: a copy would count the lines again."""
         piece.timed = self._is_timed(index)
         return piece
 
@@ -164,12 +161,12 @@ class Timeline:
 def from_bars(
     marks: Iterable[ClockMark], last_write: float, known: tuple[ClockMark, float] | None = None
 ) -> tuple[Timeline, StepClock] | None:
-    """The timeline of a log whose bars show elapsed seconds; None where it has none.
+    """The timeline of a log whose bars show elapsed seconds; None without bars of the training.
 
-    The last bar was written at `last_write` (Unix seconds); where `known` has the time of an
-    earlier bar on the same clock, times are counted from that. A clock that falls
-    back belongs to a new bar after a restart, and continues the old one. Bars show whole
-    seconds; those of one second are spread over it.
+    The last bar was written at `last_write` (Unix seconds). If `known` has an earlier bar of the
+    same clock and its time, times are counted from that. Elapsed seconds that fall belong to a
+    new bar after a restart, and are added to those of the old bar. Bars show whole seconds; the
+    bars of one second are spread over it.
     """
     groups = groupby(_on_one_clock(marks), key=itemgetter(0))
     seconds = [(elapsed, [mark for _, mark in group]) for elapsed, group in groups]
@@ -180,6 +177,7 @@ def from_bars(
     if known is not None and known[0].elapsed is not None:
         begun = known[1] - known[0].elapsed
         one_clock = known[0].elapsed <= seconds[0][0] and last_elapsed == last_marks[-1].elapsed
+        # 1.0: a bar shows whole seconds, so that its start is known to a second.
         start = begun if one_clock and begun < start + 1.0 else start
     pieces = PIECES_A_SECOND if last_elapsed <= FINE_SECONDS else 1
     offsets, times, attempts = [0], [start], [_Attempt([0], [start])]
@@ -231,7 +229,7 @@ def _on_one_clock(marks: Iterable[ClockMark]) -> Iterator[tuple[float, ClockMark
 def _within(
     inner: Iterable[ClockMark], start: float, end: float
 ) -> Iterator[tuple[float, ClockMark]]:
-    """Marks of consecutive inner bars from `start` on, at most at `end`."""
+    """Marks of consecutive inner bars, each with its time from `start` on, limited to `end`."""
     began = reached = start
     previous = 0.0
     for mark in inner:
@@ -258,12 +256,12 @@ def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline:
 
 
 def from_rows(offsets: Sequence[int], last_write: float) -> Timeline:
-    """Order without times: one nominal second from offset to offset, up to `last_write`."""
+    """A timeline with an order only: one nominal second between offsets, up to `last_write`."""
     rows = list(offsets) or [0]
     first = last_write - (len(rows) - 1)
     return Timeline(rows, [first + index for index in range(len(rows))], timed=False)
 
 
 def at_once(when: float) -> Timeline:
-    """All bytes at the time of the last write, where the log has no clock."""
+    """The timeline of a log without a clock: all bytes have the time of the last write."""
     return Timeline([0], [when], timed=False)

@@ -18,14 +18,14 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
 _MAX_RANKS = 65536
-"""More than any training has; a forged log may contain more."""
+"""Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
 
 class TrainingRun:
     """The state of one run.
 
-    `ranks`: those of which a record arrived. `failed_rank`: the first to fail, of a run that
-    crashed or was killed: see `name_failed`.
+    `ranks`: the ranks that logged a record. `failed_rank`: the rank that failed first, if the
+    run crashed or was killed (see `name_failed`).
     """
 
     def __init__(self, name: str, started: float, stall: StallSettings, first: Position) -> None:
@@ -50,13 +50,13 @@ class TrainingRun:
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
         """Process a record at `at`; returns a short key if it needs an evaluation at once.
 
-        `rows`: its file is JSON lines. `timed`: `at` is when it was written; else only the
+        `rows`: its file is JSON lines. `timed`: `at` is when it was written; otherwise only the
         order of times is right.
         """
         self._note(record.position.path, record.rank)
         self._timed = self.life.timed = timed or record.time is not None
         if isinstance(record, Sample):
-            # Values that an error block repeats are no source of their own: the next bar has more.
+            # An error block repeats values of a bar, so they rank as a bar's.
             remark = record.position == self._remark
             source = ValueSource.BAR if remark else source_of(record, rows=rows)
             return self._observe_sample(record, at, source)
@@ -69,7 +69,7 @@ class TrainingRun:
         return self._observe_event(record, at)
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
-        """Process rows with equal keys, all at one time; equal to one by one, and faster."""
+        """Process rows with equal keys, all at `at`: as `observe` for each row, but faster."""
         self._note(block.path, block.rank)
         self._timed = self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
@@ -79,9 +79,9 @@ class TrainingRun:
         return self._observe_progress(last, at, source) or first_urgent
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Process rows at `times`, which never fall; the row before them was the last record.
+        """Process rows logged at `times`, which never fall: as `observe` for each, but faster.
 
-        Equal to one by one, and faster, where `life.only_advances`.
+        `life.only_advances` must be true of them, and the row before them be the last record.
         """
         self._timed = self.life.timed = True
         self.life.observe_steps(block, times)
@@ -92,18 +92,22 @@ class TrainingRun:
         self.progress.observe_steps(block, last, times, source)
 
     def _note(self, path: str, rank: int | None) -> None:
-        """A record of that file and rank came, so that the series may differ."""
+        """Store file and rank of a record; the exported series may have changed."""
         self.files[path] = None
         if rank is not None and rank < _MAX_RANKS:
             self.ranks.add(rank)
         self._points = None
 
     def tick(self, at: float) -> bool:
-        """Run the timers that are due at `at`; whether the state changed."""
+        """Run the timers that are due at `at`; returns whether the state changed."""
         changed = self.life.tick(at)
-        if changed:
-            self._points = None
+        self._points = None if changed else self._points
         return changed
+
+    def shift(self, seconds: float) -> None:
+        """Leave `seconds` out of the present silence, and learn no pace across them."""
+        self.progress.shift(seconds)
+        self._points = None
 
     def finish(self, at: float) -> None:
         """The run gets no more records."""
@@ -112,21 +116,21 @@ class TrainingRun:
 
     @property
     def is_end_named(self) -> bool:
-        """Whether `name_failed` was called since the run ended, or went on."""
+        """Whether `name_failed` was called since the run last ended or went on."""
         return self._end_named == self.life.ended_at
 
     def name_failed(self, rank: int | None) -> None:
         """Store which rank the run's incident names, once for each end.
 
-        It is a label of the run's state and of alerts about it, so that a later change would
-        end an alert and begin another: messages are amended by the incident.
+        The rank is a label of the run's state and of alerts about it. Changing it would end an
+        alert and begin another one, so only the incident's messages are amended later.
         """
         self._end_named = self.life.ended_at
         self.failed_rank = rank if self.life.state in ("crashed", "killed") else None
         self._points = None
 
     def measured(self) -> Measured:
-        """What was measured since the last call."""
+        """The values, durations and steps measured since the last call, for the detectors."""
         values = self.values.take_fresh()
         durations, resumed = self.progress.take_durations()
         if durations:
@@ -142,7 +146,7 @@ class TrainingRun:
 
     @property
     def verdict(self) -> VerdictView | None:
-        """What became of a run that stalled, or whose host was probed after its end."""
+        """Why a stalled run takes no step, or how a run ended whose host was probed."""
         return self.findings.verdict(complete=self.progress.ratio == 1.0)
 
     def points(self) -> list[Point]:
@@ -154,9 +158,10 @@ class TrainingRun:
     def evidence(
         self, reads: Callable[[str, Labels], bool], labels: Mapping[str, str]
     ) -> SourceLine | None:
-        """The line that last changed a series that `reads` selects and that has `labels`.
+        """The last line that changed a series which `reads` selects and whose labels agree.
 
-        Labels that an aggregation dropped do not matter, nor does the rule's own severity.
+        Only labels that are also in `labels` must agree: an aggregation may drop others. The
+        label `severity` is ignored, since rules set their own.
         """
         if _is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
             life = self.life
@@ -176,7 +181,7 @@ class TrainingRun:
         return found
 
     def probe_candidate(self) -> ProbeCandidate:
-        """What a probe of the run's hosts needs."""
+        """The facts that a probe of the run's hosts needs."""
         life = self.life
         return ProbeCandidate(
             run=self.name,
@@ -285,7 +290,7 @@ class TrainingRun:
                 yield "ldlm_train_skipped_steps_total", self.labels, evidence
 
     def _step_seconds(self) -> float | None:
-        """Seconds a step: as logged, by the times of steps, or by the logged rate."""
+        """Seconds per step: as logged, otherwise by the times of steps or the logged rate."""
         seconds = self.values.last("step_seconds") or self.progress.step_seconds
         if seconds is None and (rate := self.values.last("steps_per_second")):
             return 1 / rate

@@ -21,14 +21,15 @@ from ldlm_monitor.run.quantity import (
 )
 
 MAX_QUANTITIES = 200
-"""Quantities of one rank; later ones are counted as dropped. It bounds the series of a run
-whose log writes a name per layer or per expert."""
+"""Most quantities of one rank; later ones are counted as dropped. A choice: it bounds the series of
+a run whose log has a name per layer or per expert."""
 
 _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
 """Progress of the run: exported by `TrainingRun`, not as values."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
-
+"""Also positions, whose mean has no meaning, and a rate that `step_seconds` repeats."""
 _SMOOTHED = ("steps_per_second", ValueSource.BAR)
+"""Not for detectors: tqdm smooths its rate by 0.3, so that one pause lowers many values."""
 
 
 class RunValues:
@@ -44,10 +45,7 @@ class RunValues:
         self.dropped = 0
 
     def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
-        """Add a sample; returns the quantities of which it has a new non-finite value.
-
-        `at` is when it was logged (Unix seconds).
-        """
+        """Add a sample logged at `at` (Unix s); returns quantities with a new non-finite value."""
         alarming: list[str] = []
         self._order += 1
         quantities = self._by_rank.setdefault(sample.rank, {})
@@ -83,9 +81,9 @@ class RunValues:
         at: float = 0.0,
         times: Sequence[float] | None = None,
     ) -> None:
-        """Add rows with equal keys and finite values, as one by one; `last` is the last of them.
+        """Add rows with equal keys and finite values, as `observe` adds each; `last` is the last.
 
-        They were logged at `times`, or all at `at`.
+        They were logged at `times`; without it, all at `at`.
         """
         before, self._order = self._order, self._order + len(block)
         self._by_rank.setdefault(block.rank, {})
@@ -127,14 +125,14 @@ class RunValues:
         yield from self._nonfinite.evidence()
 
     def last(self, quantity: str) -> float | None:
-        """The last value of a quantity, of the rank that reported first."""
+        """The last value of a quantity; of several ranks, the one that reported first."""
         for quantities in self._by_rank.values():
             if kept := quantities.get(quantity):
                 return kept.value
         return None
 
     def statistics(self) -> dict[str, Statistics]:
-        """Statistics of recent values, of each quantity that has any."""
+        """Statistics of recent values by quantity."""
         known: dict[str, tuple[float, list[float]]] = {}
         for quantity, kept in self._all():
             if quantity in _WITHOUT_STATISTICS or quantity in known:
@@ -155,7 +153,7 @@ class RunValues:
         return sum(kept.value for kept in ranks), recent[::-1]
 
     def curves(self) -> dict[str, CurveView]:
-        """By quantity, what a chart is drawn from, of its best source."""
+        """The curve of each charted quantity, from its best source."""
         return {
             quantity: kept.curve.view()
             for quantity, kept in self._all()
@@ -179,9 +177,9 @@ class RunValues:
     def _admit(
         self, quantity: str, sample: Sample, source: ValueSource, rows: int = 1
     ) -> QuantityValues | None:
-        """The quantity as reported by `source`, None where a better source has it.
+        """The quantity as reported by `source`; None if a better source reports it.
 
-        `rows`: so many values are dropped where there are too many quantities.
+        None too if the rank has too many quantities: then `rows` values count as dropped.
         """
         quantities = self._by_rank[sample.rank]
         kept = quantities.get(quantity)
@@ -192,7 +190,6 @@ class RunValues:
         if source < self._best.get(quantity, source):
             self._forget(quantity, but=sample.rank)
         self._best[quantity] = source
-        # The rate of a progress bar is smoothed (tqdm: 0.3), so that a pause lowers many values.
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None
         if kept is None:
@@ -211,14 +208,14 @@ class RunValues:
         return kept
 
     def _new_curve(self, quantity: str, source: ValueSource) -> RunCurve | None:
-        """None where no chart is drawn of it, or another rank has its curve."""
+        """A curve; None if the quantity is not charted, or if another rank has its curve."""
         if not is_charted(quantity) or self._charted.get(quantity) is source:
             return None
         self._charted[quantity] = source
         return RunCurve()
 
     def _forget(self, quantity: str, *, but: int | None) -> None:
-        """A better source has the quantity: values of worse ones, of other ranks or none, end."""
+        """Drop the quantity of all ranks except `but`: a better source reports it."""
         for rank, quantities in self._by_rank.items():
             if rank != but:
                 quantities.pop(quantity, None)

@@ -1,8 +1,9 @@
-"""What became of a run that takes no step: hung, killed, crashed, finished, or only silent.
+"""Why a run takes no step: it is hung, killed, crashed, finished, or only silent.
 
 A pure function of the events since the last step. The strongest evidence decides: first
 processes that are gone, then a collective that ranks did not join, then processes that cannot
-or do not run. NCCL's RAS is used against ranks only: what it does not list may still hang.
+or do not run. NCCL's RAS (its status service) is used against ranks only: a rank that it does
+not report may hang all the same.
 """
 
 from __future__ import annotations
@@ -23,22 +24,28 @@ _ENDINGS: Final[Mapping[str, Literal["finished", "crashed", "killed"]]] = {
     "crashed": "crashed",
     "killed": "killed",
 }
-"""The word by the state of a run that ended."""
+"""State of a run that ended -> word of its verdict, which is the same, as a literal for mypy."""
 IDLE_CORES = 0.05
-"""A process below this is idle: watchdog and heartbeat threads alone use less."""
+"""Used CPU cores below which a process is idle: watchdog and heartbeat threads alone use less."""
 RELAY_CORES = 0.005
-"""A process that used less up to the last step only forwards a log: `srun`, `ssh`, `kubectl
+"""A process that used fewer cores up to the last step only forwards a log: `srun`, `ssh`, `kubectl
 logs`. The training runs elsewhere, so that its waiting means nothing."""
 MAX_REASONS = 4
-"""Reasons of a verdict: it is one line of an alert."""
-PROBED = ("log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill")
-KINDS = frozenset({*PROBED, "stack_dump"})
+"""Most reasons of a verdict, a choice: they are one line of an alert."""
+_SHOWN_PROCESSES = 3
+"""Most processes that a reason names, a choice for the same line."""
+_SHOWN_STACKS = 2
+"""Most stacks in a verdict, a choice: one that waits and one that does not show a hang."""
+KINDS = frozenset(
+    {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
+)
 """Events that are evidence, besides the errors of the log."""
 _Look: TypeAlias = Mapping[str, Scalar]
+"""The fields that a probe logged of one process."""
 
 
 def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView | None:
-    """The verdict by the events since the last step; None where there is no evidence.
+    """The verdict by the events since the last step; None without evidence.
 
     `complete`: the run has taken all its steps.
     """
@@ -46,7 +53,7 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
     looks = _looks(events)
     gone = [look for look in looks if look["state"] in ("gone", "zombie")]
     failed = next((each for each in events if is_fatal(each) or is_abort(each)), None)
-    if failed is not None and (gone or not looks):  # while processes live, it was caught
+    if failed is not None and (gone or not looks):  # if processes live, the error was caught
         return VerdictView(word="crashed", reasons=(failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete)
@@ -85,7 +92,7 @@ def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bo
 
 
 def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
-    """Messages that name a rank first; a probe that found nothing gives no reason."""
+    """Messages of probes that found something; those that name a missing rank come first."""
     found = [each for each in events if each.kind in ("fr_dump", "ras_status")]
     for event in sorted(found, key=lambda each: not each.fields.get("missing_ranks")):
         if event.fields.get("probe") and event.fields.get("role") != "context":
@@ -93,8 +100,7 @@ def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _of_stacks(dumps: Mapping[int | None, Event]) -> Iterator[str]:
-    """Where ranks stood in their last stack dumps."""
-    for rank, event in [*dumps.items()][:2]:
+    for rank, event in [*dumps.items()][:_SHOWN_STACKS]:
         if "frame" in event.fields and "accused" not in event.fields:
             yield event.message if rank is None else f"rank {rank}: {event.message}"
 
@@ -120,9 +126,9 @@ def _place(looks: Sequence[_Look]) -> str:
 
 
 def _who(looks: Sequence[_Look]) -> str:
-    shown = [_one(look) for look in looks[:3]]
-    more = f" and {len(looks) - 3} more" if len(looks) > 3 else ""
-    return ", ".join(shown) + more
+    shown = [_one(look) for look in looks[:_SHOWN_PROCESSES]]
+    more = len(looks) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _one(look: _Look) -> str:
@@ -141,7 +147,7 @@ def _cores(look: _Look) -> float:
 
 
 def _looks(events: Sequence[Event]) -> list[_Look]:
-    """The processes in the last event that has them."""
+    """The processes in the last event that lists some."""
     for event in reversed(events):
         found = event.fields.get("processes")
         if event.kind in ("log_silence", "exit_without_error") and isinstance(found, list):
@@ -150,17 +156,17 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
 
 
 _MAX_EVENTS = 64
+"""Last events kept since the last step. A choice: a crash on many ranks may log thousands."""
 _MAX_RANKS = 4096
-"""Events since the last step, and pids and dump files, that are kept: more ranks than one
-probe visits."""
+"""Most pids and most dump files kept: more ranks than one probe visits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeCandidate:
-    """A run whose host may be probed for why no step comes; times in Unix seconds.
+    """A run whose host may be probed to find why it takes no step; times in Unix seconds.
 
-    `stalls_at`: when it will count as stalled, None once it ended. `pids` by rank, with
-    their host, and `dumps` of flight recorders are from its logs.
+    `stalls_at`: when it will count as stalled; None if it has ended. From its logs are `pids`,
+    the host and process of each rank, and `dumps`, the files of flight recorders.
     """
 
     run: str
@@ -178,8 +184,7 @@ class ProbeCandidate:
 class Findings:
     """Events since the last step of the run whose life is `life`.
 
-    `pids` are its processes by rank, with the host that they are on; `dumps` are files of
-    flight recorders, by rank.
+    `pids` are the host and process of each rank; `dumps` are files of flight recorders, by rank.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -206,9 +211,9 @@ class Findings:
             self.dumps[event.rank] = path
 
     def verdict(self, *, complete: bool) -> VerdictView | None:
-        """What became of a run that stalled; `complete`: it has taken all its steps.
+        """The verdict on a stalled or ended run; `complete`: it has taken all its steps.
 
-        A run that ended has a verdict only where its host was probed; its log has the rest.
+        A run that ended has a verdict only if its host was probed; otherwise its log suffices.
         """
         if not self._found or self._since != self._life.last_progress_at:
             return None

@@ -1,1 +1,1 @@
-"""The embedded store: what Prometheus would have scraped, on one grid."""
+"""The embedded series store: the samples that a Prometheus would have scraped, on one grid."""

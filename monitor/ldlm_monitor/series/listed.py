@@ -1,4 +1,4 @@
-"""Series that were written down, rather than scraped: those of tests."""
+"""Series listed in advance with their times, as unit tests of rules do."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,24 +8,24 @@ from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.series.store import is_matched
 
 ENDED: Final = None
-"""In place of a value: the series ends at this time."""
+"""Stands in place of a value: the series ends at this time (Prometheus' stale marker)."""
 
 
 class ListedSeries(Storage):
-    """What is listed becomes visible as time passes: see `pass_time`."""
+    """A store of listed samples, of which queries see those up to the time of `pass_time`."""
 
     def __init__(self) -> None:
         self._series: dict[Labels, tuple[list[float], list[float | None]]] = {}
         self._now = 0.0
 
     def pass_time(self, now: float) -> None:
-        """From now on (Unix seconds) samples up to this time are there."""
+        """Make the samples up to `now` (Unix seconds) visible to queries."""
         self._now = now
 
     def add(self, labels: Labels, samples: Iterable[tuple[float, float | None]]) -> None:
-        """Samples of a series, or ENDED, in time order; a later one of the same time counts.
+        """Append pairs of Unix seconds and a value or ENDED; of equal times the later pair counts.
 
-        Raises ValueError where they go back behind what is there.
+        Raises ValueError if a time lies before one that the series already has.
         """
         times, values = self._series.setdefault(labels, ([], []))
         for time, value in samples:

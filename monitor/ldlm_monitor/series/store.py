@@ -1,8 +1,7 @@
-"""Series as a Prometheus that scrapes every `interval` seconds would hold them.
+"""Series as a Prometheus that scrapes every `interval` seconds would store them.
 
-Only changes are kept. A scrape that brings the same value again costs nothing, and
-so does a grid slot that is skipped because nothing can differ: on reading, every
-slot of the grid is there.
+Only changes of a value are stored. A scrape with unchanged values takes no memory, and a grid
+slot may be skipped if nothing can have changed: a read returns a sample for every slot anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +21,10 @@ from ldlm_monitor.model.points import Labels, Matcher, Point, Series
 
 @dataclass(slots=True)
 class Segment:
-    """A stretch in which the series was there; values hold until the next change."""
+    """A period in which the series existed; each value holds until the next time in `times`.
+
+    `born`, `ended` and `times` are Unix seconds; `ended` is None while the series exists.
+    """
 
     born: float
     ended: float | None = None
@@ -30,13 +32,13 @@ class Segment:
     values: array[float] = field(default_factory=lambda: array("d"))
 
     def since(self, start: float) -> Segment:
-        """What of it lies behind `start`, and the value that still held then."""
+        """The part after `start`, and the value that held at `start`."""
         old = max(bisect_right(self.times, start) - 1, 0)
         times = self.times[old:]
         return Segment(times[0], self.ended, times, self.values[old:])
 
     def at(self, grid: Sequence[float]) -> Sequence[float]:
-        """The value at each time of the grid, which holds every time of a change."""
+        """The value at each time of `grid`, which must contain the times of all changes in it."""
         first = bisect_right(self.times, grid[0]) - 1
         last = bisect_right(self.times, grid[-1])
         if last - first == len(grid):
@@ -48,7 +50,7 @@ class Segment:
         return values
 
     def put(self, value: float, at: float) -> bool:
-        """Keep a value from `at` on; False if it is the last one."""
+        """Store the value that holds from `at` on; return False if it is unchanged."""
         if self.times:
             old = self.values[-1]
             if old == value or (math.isnan(old) and math.isnan(value)):
@@ -67,7 +69,7 @@ def is_matched(labels: Labels, matchers: Sequence[Matcher]) -> bool:
 
 
 def satisfies(matcher: Matcher, labels: Labels) -> bool:
-    """Whether a series of these labels (with `__name__`) is one that the matcher lets through."""
+    """Whether one matcher accepts a series of these labels (with `__name__`)."""
     value = next((v for name, v in labels if name == matcher.name), "")
     if matcher.op == "=":
         return value == matcher.value
@@ -77,7 +79,7 @@ def satisfies(matcher: Matcher, labels: Labels) -> bool:
     return found == (matcher.op == "=~")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # patterns: far more than the packaged rules and boards have
 def _compiled(pattern: str) -> Any:
     return re2.compile(f"(?s:{pattern})")  # `.` matches a line feed, as in Prometheus 3
 
@@ -89,11 +91,15 @@ class _Kept:
     seen: int = 0
 
 
-class SeriesStore:
-    """Appended to at every scrape; read through `points.Storage`.
+_FORGET_EVERY = 256
+"""Scrapes (21 minutes at 5 s) between two passes that drop old samples: trades time for memory."""
 
-    `interval` is the grid in seconds, `retention` how far back samples are kept.
-    Scrapes off the grid (an evaluation that could not wait) are samples too.
+
+class SeriesStore:
+    """The embedded store: `append` adds a scrape; queries read it as a `points.Storage`.
+
+    `interval`: the grid in seconds. `retention`: seconds for which samples are kept.
+    Scrapes off the grid, by an evaluation on an urgent event, are samples too.
     """
 
     def __init__(self, interval: float, retention: float) -> None:
@@ -111,9 +117,9 @@ class SeriesStore:
         self._read_last: tuple[tuple[float, float], Sequence[float]] = ((math.inf, -math.inf), ())
 
     def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
-        """One scrape at `at`, not before the last one. A series that is missing has ended.
+        """Store one scrape at `at`, not before the last one. A series that is missing has ended.
 
-        A group that is the very object of the last scrape is not looked at again.
+        A group that is the same object (`is`) as in the last scrape is taken as unchanged.
         """
         self._scrape += 1
         self._read_last = ((math.inf, -math.inf), ())
@@ -130,7 +136,7 @@ class SeriesStore:
         for kept in (*vanished, *self._recorded.values()):
             self._end_unseen(kept, at)
         self.last_scrape = at
-        if self._scrape % 256 == 0:
+        if self._scrape % _FORGET_EVERY == 0:
             self._forget(at - self._retention)
 
     def _end_unseen(self, of_last_scrape: Iterable[_Kept], at: float) -> None:
@@ -140,7 +146,7 @@ class SeriesStore:
                 segment.ended = self._changed[series.labels[0][1]] = at
 
     def record(self, name: str, points: Iterable[Point]) -> None:
-        """All that series called `name` hold at the last scrape; any other has ended with it."""
+        """Store a recording rule's result at the last scrape; series of `name` not in it end."""
         at = self.last_scrape
         kept = self._recorded[name] = [self._put(point, at) for point in points]
         for series in kept:
@@ -161,7 +167,7 @@ class SeriesStore:
     def latest(
         self, matchers: Sequence[Matcher], since: float, until: float
     ) -> Iterable[tuple[Labels, float, float]]:
-        """The last sample in (since, until] of each series that has not ended since."""
+        """Labels, time and value of the last sample in (since, until] of each unended series."""
         at = self._last_slot(min(until, self.last_scrape))
         for kept in self._matching(matchers):
             segment = kept.segments[-1]
@@ -174,15 +180,14 @@ class SeriesStore:
                 yield kept.labels, at, segment.values[index]
 
     def changed_at(self, names: Iterable[str]) -> float:
-        """When a series of one of these names last changed, began or ended; -inf: never."""
+        """When a series of one of these names last changed, began or ended; -inf if never."""
         latest = -math.inf
-        for name in names:  # asked thousands of times a second: no generator
+        for name in names:  # called thousands of times a second: a generator would cost more
             changed = self._changed.get(name, latest)
             latest = max(latest, changed)
         return latest
 
     def _last_slot(self, at: float) -> float:
-        """The time of the last scrape at or before `at`."""
         slot = math.floor(at / self._interval) * self._interval
         index = bisect_right(self._extra, at)
         return max(slot, self._extra[index - 1]) if index else slot
@@ -200,7 +205,6 @@ class SeriesStore:
         return kept
 
     def _put(self, point: Point, at: float) -> _Kept:
-        """Keep the value if it differs from the last one."""
         kept = self._find(point)
         if not kept.segments or kept.segments[-1].ended is not None:
             kept.segments.append(Segment(at))
@@ -209,7 +213,7 @@ class SeriesStore:
         return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
-        """The series that satisfy them all, oldest first; known until one of them is forgotten."""
+        """The series that satisfy all, oldest first; cached until a series of the name is gone."""
         key = tuple(matchers)
         name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
         known = self._matched.setdefault(name, {})
@@ -236,7 +240,7 @@ class SeriesStore:
         return Series(kept.labels, times, values, ended) if times else None
 
     def _grid(self, start: float, end: float) -> Sequence[float]:
-        """The times of all scrapes in [start, end]; most series of a query ask for the same."""
+        """The times of all scrapes in [start, end]; most series of a query have the same ones."""
         if (start, end) != self._read_last[0]:
             self._read_last = ((start, end), self._scrapes(start, end))
         return self._read_last[1]
@@ -251,7 +255,7 @@ class SeriesStore:
         return sorted({*times, *self._extra[low:high]}) if low < high else times
 
     def _forget(self, before: float) -> None:
-        """Drop what no rule can look back to; the value that still held then stays."""
+        """Drop the samples of before `before`, except the value that held then."""
         del self._extra[: bisect_left(self._extra, before)]
         for labels, kept in list(self._series.items()):
             kept.segments = [

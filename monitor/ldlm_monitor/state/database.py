@@ -1,4 +1,4 @@
-"""One SQLite file that may fail at any moment, and never takes the monitor with it."""
+"""One SQLite file; where it fails (disk full, damaged, read-only), memory replaces it."""
 
 import logging
 import sqlite3
@@ -11,18 +11,24 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_BUSY_SECONDS = 5.0
+"""Result codes (https://sqlite.org/rescode.html) of a file whose content is unusable."""
+_OUTSIDE = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
+)
+"""The file may be sound: the disk, its rights or another process are in the way."""
+_BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
+_TYPES = ("INTEGER", "REAL", "TEXT")  # of columns that are checked; BLOBs and the rest may vary
 
 log = logging.getLogger(__name__)
 
 
 class Database:
-    """One connection, shared by all threads one at a time.
+    """One connection, used by one thread at a time.
 
-    A damaged file is moved aside and a fresh one begun; where a file cannot be written at all,
-    and from the moment when it cannot be any more, the data are kept in memory. Either is logged
-    in one line. A commit survives the end of the process; with `durable` the loss of power too,
-    for a write to the disk each.
+    A damaged file is renamed and replaced by a new one. From the first failed write on, the data
+    are kept in memory. Both are logged in one line. A commit survives the end of the process;
+    with `durable` it also survives a loss of power, at the cost of one disk sync per commit.
     """
 
     def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
@@ -33,9 +39,9 @@ class Database:
         self._connection = self._open()
 
     def run(self, work: Work[T]) -> T:
-        """What `work` returns, its writes committed: all of them, or none.
+        """Call `work` in one transaction and return its result; an exception rolls it back.
 
-        `work` runs again from the start where the file failed and memory took over.
+        If the file fails, `work` is called a second time, on the copy in memory.
         Raises sqlite3.ProgrammingError after `close`.
         """
         with self._lock:
@@ -44,7 +50,22 @@ class Database:
             except sqlite3.DatabaseError as error:
                 if not _of_the_file(error):
                     raise
-                self._go_on_in_memory(error)
+                if _primary(error) in _DAMAGED:
+                    self._begin_anew(error)
+                else:
+                    self._go_on_in_memory(error)
+                return _transact(self._connection, work)
+
+    def load(self, work: Work[T]) -> T:
+        """What `work` reads of a file that was just opened; one that it cannot read is set aside.
+
+        Whatever damage leads to in our own code must not end this start and every other.
+        """
+        try:
+            return self.run(work)
+        except Exception as error:  # noqa: BLE001 # a wrong type, a number beyond 64 bits, ...
+            with self._lock:
+                self._begin_anew(error)
                 return _transact(self._connection, work)
 
     def rows(self, query: str) -> list[Any]:
@@ -52,18 +73,17 @@ class Database:
         return self.run(lambda db: db.execute(query).fetchall())
 
     def close(self) -> None:
-        """Release the file; it is complete at any time, so this loses nothing."""
+        """Close the file. Every commit is in it already."""
         with self._lock:
             self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # the owner alone
             try:
                 return self._connect()
-            except sqlite3.DatabaseError as error:
-                # SQLITE_ERROR: the tables are those of another version.
-                if _primary(error) not in (*_DAMAGED, sqlite3.SQLITE_ERROR):
+            except Exception as error:  # UnicodeDecodeError: a damaged message
+                if isinstance(error, OSError) or _primary(error) in _OUTSIDE:
                     raise
                 self._move_aside(error)
                 return self._connect()
@@ -72,22 +92,34 @@ class Database:
             return _prepare(_connection(), self._schema)
 
     def _connect(self) -> sqlite3.Connection:
-        self._path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
+        if self._path.exists() and not self._path.is_file():
+            raise _damage("not a file")
+        self._path.touch(mode=0o600)  # it holds log lines; SQLite gives -wal and -shm its mode
         self._path.chmod(0o600)
         connection = _connection(str(self._path))
         try:
             if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                error = sqlite3.DatabaseError(damage)
-                error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-                raise error
+                raise _damage(damage)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            return _prepare(connection, self._schema)
-        except sqlite3.Error:
+            _prepare(connection, self._schema)
+            _check_types(connection)
+        except BaseException:
             connection.close()
             raise
+        return connection
 
-    def _move_aside(self, error: sqlite3.Error) -> None:
+    def _begin_anew(self, error: Exception) -> None:
+        self._connection.close()
+        try:
+            self._move_aside(error)
+        except OSError as problem:
+            self._log_memory(problem)
+            self._connection = _prepare(_connection(), self._schema)
+        else:
+            self._connection = self._open()
+
+    def _move_aside(self, error: Exception) -> None:
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.damaged-{number}")).exists():
             number += 1
@@ -97,8 +129,8 @@ class Database:
             if companion.exists():
                 companion.rename(aside.with_name(aside.name + suffix))
         log.error(
-            "%s: damaged, or of another version (%s); kept as %s, a new one is begun; alerts that"
-            " waited in it to be sent are not sent",
+            "%s: damaged, or of another version (%s); kept as %s, and replaced by a new file;"
+            " alerts in it that were not sent yet will not be sent",
             *(self._path, error, aside.name),
         )
 
@@ -116,28 +148,58 @@ class Database:
 
     def _log_memory(self, error: OSError | sqlite3.Error) -> None:
         log.error(
-            "%s: cannot be used (%s); alerts that wait to be sent are kept in memory only; free"
-            " the disk or choose another --state-dir, and restart",
+            "%s: cannot be used (%s); alerts that are not sent yet are kept in memory only; free"
+            " space on the disk or choose another --state-dir, and restart",
             self._path,
             error.strerror if isinstance(error, OSError) else error,
         )
 
 
 def _of_the_file(error: sqlite3.Error) -> bool:
-    """Whether the file failed (full, locked, read-only, damaged), and not our use of it."""
+    """Whether the file failed (full, locked, read-only, damaged), rather than our statement."""
     return isinstance(error, sqlite3.OperationalError) or _primary(error) in _DAMAGED
 
 
-def _primary(error: sqlite3.Error) -> int:
-    """The primary result code of an extended one."""
+def _damage(what: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _check_types(connection: sqlite3.Connection) -> None:
+    """Raises `sqlite3.DatabaseError` for a value that is not of its column's type.
+
+    SQLite stores any type in any column; STRICT tables need 3.37, which not every system has.
+    """
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+        wrong = " OR ".join(
+            f"typeof([{name}]) NOT IN ('{kind.lower()}', '{kind.lower() if required else 'null'}')"
+            for _, name, kind, required, *_ in columns
+            if kind in _TYPES
+        )
+        if wrong and connection.execute(f'SELECT 1 FROM "{table}" WHERE {wrong}').fetchone():
+            raise _damage(f"a value of {table} is not of its type")
+
+
+def _primary(error: Exception) -> int:
+    """The primary result code: the low 8 bits of SQLite's extended code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _connection(name: str = ":memory:") -> sqlite3.Connection:
-    """Transactions are ours to begin (`isolation_level`), threads ours to keep apart."""
-    return sqlite3.connect(
+    """A connection without implicit transactions: `_transact` begins them, under the lock."""
+    connection = sqlite3.connect(
         name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
+    # A flipped byte in a text is for its reader to notice, and no exception of SQLite's.
+    connection.text_factory = _text
+    return connection
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _prepare(connection: sqlite3.Connection, schema: str) -> sqlite3.Connection:

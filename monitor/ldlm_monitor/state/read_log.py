@@ -1,8 +1,8 @@
-"""When which bytes were read, and what this host reported: noted before it is judged.
+"""When which bytes were read, and this host's records: stored before they are judged.
 
-A restart reads the followed files again. Most logs carry no time of their own, so the times
-of their bytes are kept here: with them, a stall and a pause come out as they were. Records
-that no log carries (what `probe` found) are kept whole.
+A restart reads the followed files again. Most logs contain no times, so the arrival times of
+their bytes are stored here; with them a restart computes the same stalls and pauses. Records
+that are in no log (the findings of `probe`) are stored whole.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.records import Heartbeat, Record, from_json, to_json
+from ldlm_monitor.model.records import MAX_COUNT, Heartbeat, Record, from_json, to_json
 from ldlm_monitor.state.database import Database
 
 Kind: TypeAlias = Literal["records", "peek", "final", "backlog", "skipped"]
-"""`backlog`: bytes that were there before they were read; `at` is when they were last written.
-`skipped`: bytes of an earlier launch, which are not judged."""
+"""`records`: whole records. `peek`: the last record, shown before it was finished. `final`: the
+file's last bytes. `backlog`: bytes that the file held when first seen; their `at` is the file's
+time of modification. `skipped`: bytes of an earlier launch, which are not judged."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS file (
@@ -44,20 +45,26 @@ CREATE TABLE IF NOT EXISTS observed (
     record TEXT NOT NULL
 );
 """
+"""Tables of the followed files (`key` as of `file_key`), `Arrival`s and `ObservedRecords`."""
 MAX_ARRIVALS = 200_000
-"""Rows of arrivals: about 10 MB, and read in half a second. One rank's log that grows every
-second fills them in two days, 64 of them in an hour. Beyond that, two neighbours of the older
-half become one row at the later time: of old bytes, pauses that are shorter than a row, and the
-order among files within it, are lost. Active alerts keep their start all the same."""
+"""Rows of arrivals: about 10 MB, read in half a second. One log that grows every second fills
+them in two days, 64 such logs in an hour. Then each two neighbours in the older half become one
+row at the later time, which loses pauses shorter than the row and the order among files within
+it. The start of an active alert is stored separately and is not affected."""
 MAX_OBSERVED = 10_000
-"""Records of this host; the oldest go first. A look at a stalled run gives some ten."""
+"""Records of this host (the oldest are dropped first): a thousand looks of about ten each."""
+_ARRIVALS = (
+    "SELECT number, at, start, stop, line, kind, key FROM arrival"
+    " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
+)
+LATEST = 1e10
+"""Unix seconds of the year 2286, where they get an eleventh digit; a later arrival is damage."""
 
 
 class Arrival(NamedTuple):
-    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds); `line` is that of `start`.
+    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds), from the line `line` on.
 
-    `order` rises with the reading, over all files; the read log gives it. `peek`: a record that
-    was not finished. `final`: nothing of this file was to follow.
+    `order`: the row's number in the read log, which rises over all files.
     """
 
     at: float
@@ -72,7 +79,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObservedRecords:
-    """A record that no log carried, judged at `at` (Unix seconds); `order` as of an arrival."""
+    """A record that is in no log, judged at `at` (Unix seconds); `order` as in `Arrival`."""
 
     order: int
     at: float
@@ -83,9 +90,7 @@ _Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]
 
 
 class ReadLog:
-    """In which order bytes and host records came, in the state store's database.
-
-    `last` is the highest number given; it never falls."""
+    """The order in which bytes and host records arrived; `last`: the highest row number given."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -93,12 +98,12 @@ class ReadLog:
         self._ended: set[str] = set()
         self.last = self._rows = 0
         self._prolonged: tuple[int, int, int] | None = None
-        database.run(self._load)
+        database.load(self._load)
 
     def note(self, chunks: Sequence[Chunk], at: float) -> None:
-        """Keep that these were read at `at`, committed when this returns.
+        """Store that `chunks` were read at `at` (Unix seconds); committed on return.
 
-        What one file got within one second, while no other file got anything, is one row.
+        Chunks of one file within one second, with none of another file between, are one row.
         """
         rows = [self._row(_arrival(chunk, at)) for chunk in chunks]
         self._database.run(lambda db: self._insert(db, rows))
@@ -107,9 +112,9 @@ class ReadLog:
             self._prolonged = None
 
     def note_observed(self, records: Sequence[Record], at: float) -> None:
-        """Keep that these were observed at `at`, committed when this returns.
+        """Store that `records` were observed at `at` (Unix seconds); committed on return.
 
-        Of the heartbeats of one file only the last is kept: it says where a rank is now.
+        Of the heartbeats of one file only the last is kept: it has the rank's present step.
         """
         self._prolonged = None
         rows = []
@@ -132,9 +137,9 @@ class ReadLog:
     def commit(
         self, db: sqlite3.Connection, contents: Iterable[Arrival], present: Collection[str]
     ) -> None:
-        """Part of a commit of the state: `contents` were judged, and all that was noted.
+        """Store `contents`, which were judged, within the caller's transaction `db`.
 
-        `present`: the keys of the files that are still followed; the others have ended.
+        `present`: the keys (`file_key`) of files still followed; all others are marked as ended.
         """
         self._prolonged = None
         self._insert(db, [self._row(each) for each in contents])
@@ -144,25 +149,31 @@ class ReadLog:
         self._ended = ended
 
     def arrivals(self) -> list[Arrival]:
-        """What was read of files that are still followed, in that order."""
-        rows = self._database.rows(
-            "SELECT number, at, start, stop, line, kind, key FROM arrival"
-            " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
-        )
-        found = []
-        for number, at, start, stop, line, kind, key in rows:
-            path, device, inode, generation = json.loads(key)
-            file = (device, inode, generation)
-            found.append(Arrival(at, path, file, start, stop, line, kind, number))
-        return found
+        """The reads of all files that are still followed, in the order of reading."""
+
+        def work(db: sqlite3.Connection) -> list[Arrival]:
+            found = []
+            for number, at, start, stop, line, kind, key in db.execute(_ARRIVALS):
+                if not (0 <= at < LATEST and 0 <= start <= stop < MAX_COUNT and line > 0):
+                    raise ValueError("the read log is damaged")
+                path, *file = json.loads(key)
+                found.append(Arrival(at, path, tuple(file), start, stop, line, kind, number))
+            return found
+
+        return self._database.load(work)
 
     def observed(self) -> list[ObservedRecords]:
         """What this host reported, in the order in which it was judged."""
-        rows = self._database.rows("SELECT number, at, record FROM observed ORDER BY number")
-        return [ObservedRecords(number, at, from_json(text)) for number, at, text in rows]
+        query = "SELECT number, at, record FROM observed ORDER BY number"
+        return self._database.load(
+            lambda db: [
+                ObservedRecords(number, at, from_json(text))
+                for number, at, text in db.execute(query)
+            ]
+        )
 
     def rename(self, path: str, before: FileId, after: FileId) -> None:
-        """A content is in another file by now."""
+        """Move the rows of the file `before` to the file `after`, which has its content now."""
         old, new = file_key(path, before), file_key(path, after)
         if old in self._ids and new not in self._ids:
             self._ids[new] = self._ids.pop(old)
@@ -174,7 +185,7 @@ class ReadLog:
             )
 
     def forget_others(self, present: Collection[str]) -> dict[str, int]:
-        """Drop files that are not `present`: they cannot be read again. Their bytes, by path."""
+        """Drop the rows of files not in `present`; return path to the read bytes that are lost."""
         lost: dict[str, int] = {}
         gone = [(key, self._ids.pop(key)) for key in self._ids.keys() - present]
 
@@ -199,12 +210,15 @@ class ReadLog:
         self._rows, last = db.execute("SELECT count(*), max(number) FROM arrival").fetchone()
         (other,) = db.execute("SELECT max(number) FROM observed").fetchone()
         self.last = max(last or 0, other or 0)
+        highest = max([self.last, *self._ids.values()])
+        if highest >= MAX_COUNT or not all(map(_is_key, self._ids)):
+            raise ValueError("the read log is damaged")
 
     def _row(self, new: Arrival) -> _Row:
-        """A new row, or that of the one that these bytes prolong: it keeps its start."""
+        """A new row; or, if the bytes continue the last row, that row's number and a later end."""
         key = file_key(new.path, new.file)
         file = self._ids.setdefault(key, max(self._ids.values(), default=0) + 1)
-        second = math.floor(new.at)
+        second = math.floor(new.at)  # bounds the rows; shorter pauses matter to no stall limit
         if new.kind != "records":
             self._prolonged = None
         elif self._prolonged == (file, second, new.start):
@@ -231,12 +245,21 @@ class ReadLog:
 
 
 def file_key(path: str, file: FileId) -> str:
-    """One content of one file as ASCII: a path need not be valid UTF-8."""
+    """A file and its identity as ASCII text, because a path need not be valid UTF-8."""
     return json.dumps([path, *file])
 
 
+def _is_key(text: str) -> bool:
+    """Whether a text is one of `file_key`."""
+    try:
+        path, *file = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(path, str) and [type(part) for part in file] == [int] * 3
+
+
 def _thin_out(db: sqlite3.Connection) -> int:
-    """Make one row of every two neighbours of the older half; how many rows are left."""
+    """Merge each two neighbours of the older half into one row; return how many rows are left."""
     rows = db.execute(
         "SELECT number, file, start, stop, line FROM arrival WHERE kind = 'records'"
         " AND number <= (SELECT number FROM arrival ORDER BY number LIMIT 1 OFFSET ?)"

@@ -1,4 +1,4 @@
-"""The folder of what must survive a restart: one per set of inputs, one daemon at a time."""
+"""The folder of files that survive a restart: one per set of inputs, one daemon at a time."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from typing import IO
 from ldlm_monitor.model.errors import UsageError
 
 LOCK = "daemon.json"
+"""The file that a running daemon holds locked; it contains the daemon's process id and URL."""
 OWN_FILES = frozenset({"daemon", "ledger", "outbox", "silences", "arrivals"})
-"""How the names of the files begin that stand in a state folder, of any version."""
+"""File names, up to the first dot, that any version of the monitor writes into its folder."""
 
 
 def default_state_dir(files: Sequence[str], base: Path) -> Path:
-    """Under `$XDG_STATE_HOME/ldlm-monitor/`, named after the inputs (their order aside)."""
+    """A folder under `$XDG_STATE_HOME/ldlm-monitor/`, named by a hash of the sorted inputs."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     inputs = sorted(str(base / file) if file != "-" else file for file in files)
-    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:12]
-    return Path(home) / "ldlm-monitor" / digest
+    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()
+    return Path(home) / "ldlm-monitor" / digest[:12]  # 48 bits: short, and far from a collision
 
 
 class StateDir:
-    """The folder, locked against a second daemon on the same inputs; only its owner may enter.
+    """The state folder, locked against a second daemon on the inputs; only its owner may enter.
 
-    `notice` is one line about the folder. Where it cannot be written, `path` is a
-    temporary one, nothing is locked, and nothing survives a restart. Raises `UsageError` where
-    a daemon runs on it already, or where it belongs to another user, who could change what is
-    sent. `free`: the free bytes of its disk, as `look` saw them last; None: not known.
+    `notice`: one line for the user about the folder, or None. If the folder cannot be written,
+    `path` is a temporary one, nothing is locked, and nothing survives a restart. Raises
+    `UsageError` if a daemon uses the folder already, or if it belongs to another user, who could
+    change what is sent. `free`: free bytes of its disk at the last `look`; None if unknown.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -56,7 +57,7 @@ class StateDir:
         self._take()
 
     def announce(self, url: str) -> None:
-        """Leave the address where the next daemon on these inputs finds it."""
+        """Write the daemon's URL into the lock file, for the error of a second daemon."""
         if self._lock is not None:
             self._lock.seek(0)
             self._lock.truncate()
@@ -64,10 +65,10 @@ class StateDir:
             self._lock.flush()
 
     def look(self) -> int | None:
-        """The free bytes of its disk, those for root alone left out.
+        """The free bytes of the folder's disk, without those reserved for root; None if unknown.
 
-        They change once they differ by a hundredth: others write to the disk all the time, and
-        each change is an evaluation of the rules.
+        The value is updated when it differs by 1 % or more: other processes write to the disk all
+        the time, and each change costs an evaluation of the rules.
         """
         try:
             disk = os.statvfs(self.path)
@@ -80,7 +81,7 @@ class StateDir:
         return self.free
 
     def close(self) -> None:
-        """Unlock; what is in the folder stays, unless it is a temporary one."""
+        """Unlock the folder; if it is a temporary one, delete it."""
         if self._lock is not None:
             self._lock.close()
         if self._temporary is not None:
@@ -102,9 +103,9 @@ class StateDir:
 
 
 def _restrict(folder: Path) -> str | None:
-    """Close the folder to other users; what to say of it."""
+    """Close the folder to other users; return a notice, or None if it was closed already."""
     status = folder.stat()
-    # Root's folder is what a container's volume is: others may write to it by its group.
+    # A container's volume belongs to root; its users may write to it by their group.
     if status.st_uid not in (os.geteuid(), 0):
         raise UsageError(
             "belongs to another user",
@@ -113,12 +114,12 @@ def _restrict(folder: Path) -> str | None:
         )
     if not status.st_mode & 0o077:
         return None
-    # The folder of a training may have been named: then its owner shares it on purpose.
+    # A folder with other files is the user's own, and may be shared on purpose: no chmod.
     is_ours = all(path.name.partition(".")[0] in OWN_FILES for path in folder.iterdir())
     if is_ours and status.st_uid == os.geteuid():
         folder.chmod(0o700)
         return f"{folder}: was open to other users, and has mode 0700 now"
-    return f"{folder}: other users may enter it; give --state-dir a folder of its own"
+    return f"{folder}: other users may enter it; choose a folder of its own with --state-dir"
 
 
 def _for_the_owner(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""What a restart needs and no log says: how far was judged, what was active, what was counted."""
+"""What a restart needs and no log contains: positions in files, active alerts, counters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,11 +32,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class State:
-    """How a daemon stood when all up to `positions` was judged and put into the outbox.
+    """A daemon's state when everything before `positions` was judged and put into the outbox.
 
-    `alerts` were active. `runs`: by file name, the run that the file belongs to, in the order in
-    which they were first seen. `clock` (Unix seconds): up to then everything was judged. `judged`:
-    the last number in the read log by then.
+    `alerts`: the active ones. `runs`: file name to run name, in the order in which the files were
+    first seen. `clock`: everything up to this time (Unix seconds) was judged. `judged`: the read
+    log's highest number at that time.
     """
 
     positions: list[FilePosition] = field(default_factory=list)
@@ -47,28 +48,29 @@ class State:
 
 
 _STATE: TypeAdapter[State] = TypeAdapter(State)
-_FIELDS: dict[str, TypeAdapter[Any]] = {
+_FIELDS: dict[str, TypeAdapter[Any]] = {  # each read by itself: a damaged one spoils no other
     name: TypeAdapter(kind) for name, kind in get_type_hints(State).items()
 }
 
 
 class StateStore:
-    """One SQLite file in the state folder. `read_log` stands in the same file.
+    """One SQLite file in the state folder, which also contains the `read_log`.
 
-    Commit it after the outbox, never before: what it says was judged is in the outbox.
+    Commit it after the outbox, never before: otherwise a kill between the two loses alerts.
     """
 
     def __init__(self, path: Path) -> None:
-        # After a loss of power an earlier commit will do: more is judged again.
+        # A loss of power may undo the last commits: then more bytes are read and judged again.
         self._database = Database(path, _SCHEMA, durable=False)
-        for suffix in ("", "-wal", "-shm"):  # of an earlier version, as the table `checkpoint`
-            path.with_name(f"arrivals.sqlite{suffix}").unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm"):  # earlier versions wrote it, as `checkpoint`
+            with suppress(OSError):
+                path.with_name(f"arrivals.sqlite{suffix}").unlink()
         self.read_log = ReadLog(self._database)
         self._path = path
 
     def commit(self, state: State, contents: Sequence[Arrival] = ()) -> None:
-        """Keep `state`; `contents` were in files already, and were judged with it."""
-        # json, not pydantic: names of files need not be valid UTF-8.
+        """Store `state` and, in the same transaction, the backlog `contents` that were judged."""
+        # json, not pydantic's: file names need not be valid UTF-8, which pydantic demands.
         rows = [(name, json.dumps(value)) for name, value in _STATE.dump_python(state).items()]
         present = {file_key(each.path, each.file) for each in state.positions}
 
@@ -79,14 +81,15 @@ class StateStore:
         self._database.run(work)
 
     def load(self) -> State | None:
-        """What was committed last; None on a first start. What cannot be read is left out."""
-        kept = dict(self._database.rows("SELECT * FROM kept"))
+        """The last committed state; None on a first start. Unreadable fields get their default."""
+        query = "SELECT name, body FROM kept"
+        kept = self._database.load(lambda db: dict(db.execute(query).fetchall()))
         if not kept:
             return None
         if "clock" not in kept:
             log.warning(
-                "%s: of an earlier version; what it had read before is placed in time by what the"
-                " logs say",
+                "%s: written by an earlier version, without arrival times; times of bytes read"
+                " before are estimated from the logs",
                 self._path,
             )
         found = {}
@@ -94,9 +97,9 @@ class StateStore:
             try:
                 found[name] = _FIELDS[name].validate_python(json.loads(kept[name]))
             except (ValueError, RecursionError):
-                log.warning("%s: the kept %s cannot be read, and are left out", self._path, name)
+                log.warning("%s: the stored %s cannot be read and are ignored", self._path, name)
         return State(**found)
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         self._database.close()

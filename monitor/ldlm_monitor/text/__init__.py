@@ -1,1 +1,1 @@
-"""Numbers, times and untrusted text as people read them."""
+"""Formats of numbers and times for people, and the sanitising of untrusted text."""

@@ -1,4 +1,4 @@
-"""Numbers, byte sizes, durations, times and ranks as people read them: one format each."""
+"""The one human-readable format for each of numbers, byte sizes, durations, times and ranks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+# Sizes of the units, the largest first: `duration` and the prefix searches take them in order.
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNKNOWN = "-"
 _MOST_SPANS = 400
-"""Spans of ranks in one text: some 3000 characters, which a message still shows."""
+"""Spans of ranks in one text: about 3000 characters, which Slack and a terminal still show."""
 
 
 def signal_name(number: int) -> str | None:
-    """Such as `SIGTERM`; None where no signal has this number."""
+    """A signal's name such as `SIGTERM`; None if no signal of this system has the number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -24,7 +25,10 @@ def signal_name(number: int) -> str | None:
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """`digits` significant digits, whole numbers below 1e9 in full; `-` for None."""
+    """A number with `digits` significant digits; whole numbers below 1e9 in full; None as `-`.
+
+    Five digits show a change of 0.01 % of a loss; ten are harder to read than an exponent.
+    """
     if value is None:
         return _UNKNOWN
     if math.isnan(value):
@@ -37,7 +41,7 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def si_number(value: float | None) -> str:
-    """Three digits and an SI prefix, such as `1.25M`."""
+    """A number with three significant digits and an SI prefix, such as `1.25M`."""
     if value is None or not math.isfinite(value):
         return number(value)
     for size, prefix in _DECIMAL:
@@ -47,7 +51,7 @@ def si_number(value: float | None) -> str:
 
 
 def byte_size(count: float | None) -> str:
-    """Bytes with an IEC prefix and one decimal, such as `1.5 GiB`."""
+    """A number of bytes with an IEC prefix and one decimal, such as `1.5 GiB`."""
     if count is None or not math.isfinite(count):
         return number(count)
     for size, prefix in _BINARY:
@@ -57,19 +61,19 @@ def byte_size(count: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 line`, `1,200 lines`."""
+    """A count with its noun: `1 line`, `1,200 lines`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def printable(text: str) -> str:
-    """`text`, in it what does not print escaped, as Python would write it."""
+    """`text` with unprintable characters as Python's escapes, such as `\\x1b`."""
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in text
     )
 
 
 def compressed(ranks: Iterable[int]) -> str:
-    """Ranks as text: `0-36,38-63`; after `_MOST_SPANS` spans it ends with an ellipsis."""
+    """Ranks as text such as `0-36,38-63`; spans after the first 400 become an ellipsis."""
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if spans and rank == spans[-1][1] + 1:
@@ -81,13 +85,13 @@ def compressed(ranks: Iterable[int]) -> str:
 
 
 def names_of(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-2,5`."""
+    """Ranks with their noun: `rank 3`, `ranks 0-2,5`."""
     listed = compressed(ranks)
     return f"rank {listed}" if listed.isdecimal() else f"ranks {listed}"
 
 
 def duration(seconds: float | None) -> str:
-    """The two largest units, such as `1h 12m`; three digits below ten seconds.
+    """A duration in its two largest units, such as `1h 12m`; below ten seconds as `1.25s`.
 
     The units are those of Prometheus' `humanizeDuration`, which alert annotations use.
     """
@@ -105,14 +109,14 @@ def duration(seconds: float | None) -> str:
 
 
 def utc(time: float | None) -> str:
-    """`2026-01-29 10:15:00 UTC`, or `-` where no time is known."""
+    """Unix seconds as `2026-01-29 10:15:00 UTC`; `-` if the time is unknown."""
     if time is None or not math.isfinite(time):
         return _UNKNOWN
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def iso(time: float | None) -> str:
-    """RFC 3339 in UTC with milliseconds: the form of lines that programs read, too."""
+    """Unix seconds as RFC 3339 in UTC with milliseconds, for lines that programs may parse."""
     if time is None:
         return _UNKNOWN
     moment = datetime.fromtimestamp(time, UTC)
@@ -120,7 +124,7 @@ def iso(time: float | None) -> str:
 
 
 def local_time(time: float | None) -> str:
-    """Local date and time to the second: the screen belongs to one person in one place."""
+    """Unix seconds as local date and time, for the screen: its viewer sits in one time zone."""
     if time is None or not math.isfinite(time) or time <= 0:
         return _UNKNOWN
     return datetime.fromtimestamp(time).astimezone().strftime("%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""One line for people, one object for programs."""
+"""Status and alerts on stdout: text lines for people, JSON objects for programs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from ldlm_monitor.text.format import duration, iso, number
 from ldlm_monitor.text.sanitize import jsonable, plain, without_run
 
 CAUSE = 200
-"""Characters of an incident's first cause in the line of an alert."""
+"""Characters of an incident's first cause in the line of an alert: a choice, two terminal rows."""
 SHOWN_RUNS = 20
-"""More runs than these are counted in one status line, not shown in a line each."""
+"""Active runs with a status line each; more are counted in one line. A choice: one terminal."""
 
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
+"""The fields that `--format json` prints of a transition, beside `position`."""
 
 
 def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
-    """The state of every active run, a line each; for many runs, counts by state.
+    """One line for each active run; for more than `SHOWN_RUNS`, one line with counts by state.
 
-    `now` (Unix seconds) dates the lines: a snapshot without news keeps its own time.
+    `now` (Unix seconds) dates the lines, as an unchanged snapshot may be older.
     """
     shown = [run for run in snapshot.runs if run.ended_at is None]
     head = f"{iso(now)}  {'STATUS':<8}  "
@@ -58,17 +59,14 @@ def _status(run: RunView, now: float) -> Iterator[str]:
 
 
 def transition_json(transition: Transition) -> str:
-    """One JSON object in the public form; non-finite numbers are strings, secrets redacted."""
+    """A transition as one JSON object; non-finite numbers are strings, secrets redacted."""
     shown: dict[str, Any] = {name: getattr(transition, name) for name in _PUBLIC}
     shown["position"] = transition.position and asdict(transition.position)
     return json.dumps(jsonable(shown), ensure_ascii=False, allow_nan=False)
 
 
 def transition_line(transition: Transition) -> str:
-    """Time, state, alert, severity, run/rank, summary, file:line, first cause of its incident.
-
-    Log text is sanitised.
-    """
+    """Time, state, alert, severity, run/rank, summary, file:line, first cause; all sanitised."""
     labels = transition.labels
     whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
     position = transition.position

@@ -1,8 +1,11 @@
 r"""Log text made harmless for terminals, messages and pages: bounded, visible, without secrets.
 
-Every pattern runs on RE2, so the time is linear in the text whatever it holds. Where a secret and
-a word look alike, the word is hidden too: a hidden word costs a look at the log, a posted secret
-costs the account.
+Every pattern runs on RE2, whose time is linear in the text for any input. If a word looks like a
+secret, it is hidden too: a hidden word costs a look at the log, a posted secret costs the account.
+
+The forms below are those of the services that issue the keys, and of detect-secrets 1.5
+(docs/security.md says what it lacks). The least lengths are a choice: at most the length that is
+issued, so that most cut keys are hidden too, and above that of usual words.
 """
 
 import math
@@ -15,24 +18,24 @@ import re2
 ELLIPSIS = "…"
 
 _LONGEST = 8192
-"""Characters of a text that are read: longer lines are dumps, of which a limit shows the start."""
+"""Characters that `plain` sanitises: a choice that bounds the time, 20 times what it shows."""
 
+# Forms of ECMA-48: control sequences, operating system commands, two-character escapes.
 _ESCAPE_SEQUENCE = re2.compile(
     r"(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[ -/]*[0-~]"
 )
-_LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")
+_LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")  # as in Unicode, but for \n
 _UNSEEN = re2.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x{9f}\x{ad}\x{61c}\x{180e}"  # controls, marks without width
     r"\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}"  # zero width, direction
     r"\x{fff9}-\x{fffb}\x{e0000}-\x{e007f}]"
 )
 
-
 REDACTED = "[redacted]"
 
-# `token` alone is no sign of a secret: `pad_token=<pad>`, `tokens: 1024`. Nor does `pass`.
+# Names of secrets. `token` and `pass` alone are not: `pad_token=<pad>`, `tokens: 1024`, `pass=2`.
 _NAME = (
     r"[A-Za-z0-9_.-]*(?:pass(?:word|wd|phrase)|contrase(?:n|\x{f1})a|[_-]pwd|secret|credentials?"
     r"|sentry_dsn|(?:api|db|database|key|sl|cloudant)[_-]?(?:pass|pwd|pw)"
@@ -41,6 +44,7 @@ _NAME = (
     r"|(?:access|api|app|auth|bearer|bot|client|cloudant|csrf|gh|github|gitlab|hf|hub|id|jwt"
     r"|refresh|secret|security|session|sl|slack|softlayer|telegram|user|wandb)[_-]?token)"
 )
+# A name and its sign of assignment (`=`, `:`, `=>`, `--flag value`), or a variable such as X_KEY=.
 _ASSIGNED = (
     r"(?:(?i:" + _NAME + r"\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*|--?" + _NAME + r"\s+)"
     r"|\b[A-Z][A-Z0-9_]*_(?:TOKEN|KEY|SECRET|PASS)=)"
@@ -87,14 +91,15 @@ _VENDOR = (
     r"(?:key|password|pass|pwd|pw|token)|pass|pwd)"
     r"[\"']?\]?\s*(?:::|:=|=>|=|:|\s)\s*[\"']?)"
 )
-_TO_SPACE = r"[^\s\"'<>]+"
+_TO_SPACE = r"[^\s\"'<>]+"  # the rest of a URL
 
 _RULES = (
     _PRIVATE_KEY,
-    r"(?i)(://)[^\s/:@]*:[^\s/]*@",
-    r"(?i)([a-z][a-z0-9+.-]*://)[A-Za-z0-9_-]{20,}@",
+    r"(?i)(://)[^\s/:@]*:[^\s/]*@",  # user and password of a URL
+    r"(?i)([a-z][a-z0-9+.-]*://)[A-Za-z0-9_-]{20,}@",  # a token as a URL's user
     r"(?i)(https?://hooks\.[^\s/\"'<>]+/)" + _TO_SPACE,
     r"(?i)(https?://[^\s\"'<>]+/(?:web)?hooks?[a-z0-9]{0,2}/)" + _TO_SPACE,
+    # URLs of dead man's switches: who has one can keep the switch quiet.
     r"(?i)(https?://(?:hc-ping\.com|cronitor\.link|nosnch\.in)/)" + _TO_SPACE,
     r"(?i)(api\.telegram\.org/bot)[^\s/\"'<>]+",
     r"(?i)(https?://api.softlayer.com/soap/v3(?:.1)?/)[a-z0-9]+",
@@ -112,19 +117,18 @@ _RULES = (
     r"(" + _ASSIGNED + r")[^\s\"'\\]\S*",
     r"(\b|_)(?:" + _PREFIXED + r")",
 )
-"""Group 1 of each stays, and a last `@`. The forms with a structure first: what is left of them is
-taken by its prefix."""
+"""Rules in order of use; group 1 of a match is kept, and a final `@`. Rules for structured forms
+(URLs, headers, assignments) are first; the last matches keys by their prefix alone."""
 
 _KEY_LINE = r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\s*$"
-"""A full line of a private key's body by itself: PEM has 64 characters, OpenSSH 70, MIME 76."""
-
+"""A whole line of a private key's body: PEM has 64 characters, OpenSSH 70, MIME 76."""
 
 _SCAN_MEMORY = 64 * 1024 * 1024
-"""Bytes for RE2's automaton of all rules; its default is 8 MiB."""
+"""Bytes for RE2's automaton: a choice, 8 times the default; out of memory, it finds no secret."""
 
 
 def _compile() -> tuple[tuple[Any, ...], Any]:
-    """The rules, and one set search that finds which of them a text needs."""
+    """The compiled rules, and a set that finds in one search which of them match a text."""
     options = re2.Options()
     options.max_mem = _SCAN_MEMORY
     scan = re2.Set.SearchSet(options)
@@ -140,8 +144,8 @@ _COMPILED, _SCAN = _compile()
 def redact(text: str) -> str:
     """`text` with keys, tokens and passwords replaced by `[redacted]`.
 
-    Lone surrogates become U+FFFD. Known forms only: a secret that looks like a
-    word, a hash or a UUID and has no name that marks it as a secret is not recognised.
+    Lone surrogates become U+FFFD. Only known forms are recognised, and values whose name
+    says that they are secret; not a secret that looks like a word, a hash or a UUID.
     """
     kept = encodable(text)
     for number in sorted(_SCAN.Match(kept) or ()):
@@ -154,7 +158,7 @@ def redact(text: str) -> str:
 
 
 def _without_key(found: Any) -> str:
-    """A digest in hexadecimal has not both cases."""
+    """A hexadecimal digest stays: it has letters of one case only, a key's line of both."""
     line = found.group(0)
     kinds = (str.isupper, str.islower, str.isdigit)
     is_key = all(any(map(kind, line)) for kind in kinds)
@@ -162,11 +166,10 @@ def _without_key(found: Any) -> str:
 
 
 def without_escapes(text: str) -> str:
-    r"""`text` as a terminal shows it.
+    r"""`text` without escape sequences, control characters and invisible characters.
 
-    Escape sequences, control characters and characters that have no width or turn
-    the direction of writing are removed; every line end becomes `\n`, tabs stay,
-    lone surrogates become U+FFFD.
+    Invisible are characters without width, and those that turn the direction of writing.
+    Every line end becomes `\n`, tabs stay, lone surrogates become U+FFFD.
     """
     shown = _ESCAPE_SEQUENCE.sub("", encodable(text))
     shown = _LINE_END.sub("\n", shown)
@@ -174,50 +177,51 @@ def without_escapes(text: str) -> str:
 
 
 def sanitized(text: str) -> str:
-    """`text` without escape sequences and secrets; its lines stay.
+    """`text` without escape sequences and secrets; line ends are kept.
 
-    Redacted before and after: a sequence may end in the first letter of a secret's name, or
-    split it.
+    It is redacted before and after: removing an escape sequence may remove the first letter
+    of a secret's name, or join a secret that the sequence splits.
     """
     return redact(without_escapes(redact(text)))
 
 
 def plain(text: str, limit: int = 400) -> str:
-    """One line of at most `limit` characters: no escapes, controls, direction marks, secrets."""
+    """`text` sanitised, as one line of at most `limit` characters (five rows of a terminal)."""
     text = sanitized(text[:_LONGEST])
     kept = "".join(" " if _is_hidden(character) else character for character in text)
     return shorten(" ".join(kept.split()), limit)
 
 
 def encodable(text: str) -> str:
-    """`text` with what UTF-8 cannot encode (lone surrogates) replaced by U+FFFD."""
+    """`text` with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _is_hidden(character: str) -> bool:
+    # Unicode's general categories of controls, formats, unassigned and separator characters.
     return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def without_run(summary: str, run: str) -> str:
-    """The summary without its leading run name, for places that show the run beside it."""
+    """`summary` without its leading run name, for places that show the run separately."""
     rest = summary.removeprefix(plain(run))
     return rest.lstrip(": ") if rest[:1] in (":", " ") else summary
 
 
 def shorten(text: str, limit: int) -> str:
-    """`text`, its end replaced by an ellipsis where it is longer than `limit`."""
+    """`text` cut to `limit` characters, the last an ellipsis if it was longer."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + ELLIPSIS
 
 
 def shorten_path(path: str, limit: int) -> str:
-    """`path`, its beginning replaced by an ellipsis: the end holds the file's name."""
+    """`path` cut to `limit` characters at its beginning, as its end has the file's name."""
     return path if len(path) <= limit else ELLIPSIS + path[len(path) - limit + 1 :]
 
 
 def jsonable(value: object, redact: Callable[[str], str] = redact) -> object:
-    """`value` in what JSON can express, every text of it redacted.
+    """`value` as types that JSON has, every string redacted.
 
-    Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
+    Non-finite numbers become the strings "NaN", "Infinity" and "-Infinity".
     """
     match value:
         case str():

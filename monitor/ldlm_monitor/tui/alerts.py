@@ -25,7 +25,7 @@ from ldlm_monitor.tui.widgets import DetailPage, in_thread
 
 @dataclass(frozen=True, slots=True)
 class AlertItem:
-    """An active alert, or one that ended; `reason` is who suppressed it, or why it ended."""
+    """A row of the page. `reason`: who suppressed an active alert, or why an ended one ended."""
 
     name: str
     of: AlertView | Transition
@@ -33,7 +33,7 @@ class AlertItem:
 
 
 def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
-    """Firing by severity, pending, then those that ended, the newest first."""
+    """Firing alerts by severity, then pending ones, then ended ones, the newest first."""
     active = sorted(
         filter(is_for_people, snapshot.alerts),
         key=lambda a: (a.state != "firing", severity_rank(severity_of(a)), -a.active_at),
@@ -46,20 +46,20 @@ def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
 
 
 def _suppression(alert: AlertView, held_back: HeldBack) -> str:
-    """Who acknowledged the alert, or silenced it; empty: nobody."""
+    """Who acknowledged or silenced the alert; empty if nobody did."""
     for ack in held_back.get("acks", ()):
         if ack.get("alert") == alert.name and ack.get("labels") == alert.labels:
             return f"acknowledged by {ack.get('by', '?')}"
     labels = {"alertname": alert.name, **alert.labels}
     for silence in held_back.get("silences", ()):
         if all(LabelMatcher(**each).holds(labels) for each in silence["matchers"]):
-            until = str(silence.get("endsAt", "?"))[:16].replace("T", " ")
+            until = str(silence.get("endsAt", "?"))[:16].replace("T", " ")  # to the minute
             return f"silenced until {until} UTC by {silence.get('createdBy', '?')}"
     return ""
 
 
 def _silence_of(alert: AlertView, until: float) -> dict[str, Any]:
-    """The silence of one alert, as Alertmanager's API spells it."""
+    """The silence of one alert, in the form of Alertmanager's API (v2)."""
     pairs = {"alertname": alert.name, **alert.labels}
     matchers = [{"name": name, "value": value, "isRegex": False} for name, value in pairs.items()]
     ends = datetime.fromtimestamp(until, UTC).isoformat()
@@ -77,7 +77,7 @@ class Bell:
         self._known: frozenset[str] | None = None
 
     def rings(self, snapshot: Snapshot, held_back: HeldBack) -> bool:
-        """Whether to ring for this snapshot."""
+        """Whether to ring for this snapshot; the next call compares with it."""
         critical = {
             alert.key: alert
             for alert in snapshot.alerts
@@ -131,16 +131,16 @@ class AlertsPage(DetailPage[AlertItem]):
     def _active(self) -> AlertView | None:
         if self.selected is not None and isinstance(self.selected.of, AlertView):
             return self.selected.of
-        self.notify("It has ended: nothing to do.", severity="warning", markup=False)
+        self.notify("This alert has ended.", severity="warning", markup=False)
         return None
 
     def _send(self, what: Withholding, document: dict[str, Any], by: str, done: str) -> None:
-        """Have messages held back; `by` is the key of who wants it."""
+        """Post a silence or an acknowledgement; `by` is its key for the user's name."""
 
         def send() -> HeldBack:
             try:
                 document[by] = getuser()
-            except (KeyError, OSError):
+            except (KeyError, OSError):  # a container's user may have no name
                 document[by] = "somebody"
             self._desk.source.send(what, document)
             return self._desk.source.held_back()
@@ -167,15 +167,15 @@ class AlertsPage(DetailPage[AlertItem]):
         ]
 
     def row(self, item: AlertItem) -> Line:
-        """State, severity, name, age, who suppressed it, summary."""
+        """State, severity, name, age, who suppressed it, summary; 20 cells fit default names."""
         of, glyphs, severity = item.of, self._desk.glyphs, severity_of(item.of)
         over = isinstance(of, Transition)
         style = "dim" if over or item.reason else severity
         age = whole_duration(self._desk.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
         return [
-            StyledSpan(fit(of.state.upper(), 9, glyphs), style),
-            StyledSpan(fit(severity, 9, glyphs), style),
+            StyledSpan(fit(of.state.upper(), 9, glyphs), style),  # cells: `RESOLVED` and a blank
+            StyledSpan(fit(severity, 9, glyphs), style),  # `critical` and a blank
             StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
             StyledSpan(fit(local_time(of.time) if isinstance(of, Transition) else age, 15), "dim"),
             StyledSpan(safe(note, glyphs), "info"),
@@ -184,6 +184,7 @@ class AlertsPage(DetailPage[AlertItem]):
 
     def detail(self, item: AlertItem, width: int) -> list[Line]:
         """Since when, what, why, what to do, labels and line."""
+        # 10 cells hold the heads, 4 are a margin; on a tiny screen 10 remain.
         of, glyphs, inner = item.of, self._desk.glyphs, max(width - 14, 10)
         age = whole_duration(self._desk.clock() - of.active_at)
         lines: list[Line] = [

@@ -26,17 +26,17 @@ from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.25  # a choice: news appear at once; an unchanged snapshot costs a comparison
 _AGES_SECONDS = 1.0
-"""How often ages are drawn again while nothing changes."""
+"""How often ages are drawn again while nothing changes: they are shown in whole seconds."""
 
 
 class MonitorApp(App[int]):
     """Ends with an exit code: 0 after `q`, 130 after Ctrl-C.
 
     `ended` returns whether the daemon has ended; `notices` returns what it logged since the last
-    call. `bell`: ring when a critical alert begins to fire. `player` controls a playback, None:
-    the source is live. `opened` is called once, after the first screen was drawn.
+    call. `bell`: ring when a critical alert begins to fire. `player` controls a playback; None
+    for a live source. `opened` is called once, after the first screen was drawn.
     """
 
     CSS_PATH = "app.tcss"
@@ -70,7 +70,7 @@ class MonitorApp(App[int]):
         bell: bool = True,
         opened: Callable[[], object] = lambda: None,
     ) -> None:
-        # Without it Textual draws shades of grey where NO_COLOR is set.
+        # Where NO_COLOR is set, Textual would draw shades of grey without `ansi_color`.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         plain = not is_utf8(dict(os.environ)) if ascii_only is None else ascii_only
         self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
@@ -103,7 +103,7 @@ class MonitorApp(App[int]):
 
     def on_mount(self) -> None:
         """Start to read snapshots."""
-        # The renderer is global: it stays for an app that this process opens later.
+        # Set in both cases: the renderer is a class attribute, shared with a later app.
         ScrollBar.renderer = PlainScrollBar if self.desk.glyphs is ASCII else ScrollBarRender
         if self.desk.glyphs is ASCII:
             self.screen.add_class("ascii")
@@ -113,7 +113,7 @@ class MonitorApp(App[int]):
         self.call_after_refresh(self._opened)
 
     def look(self) -> None:
-        """Draw a new snapshot; without one, only ages change, once a second."""
+        """Draw the page if the snapshot is new; otherwise once a second, for its ages."""
         if self._ended():
             self.exit(0)
             return
@@ -147,7 +147,7 @@ class MonitorApp(App[int]):
             self._player.steer(command)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys of a playback exist only in one."""
+        """Hide the keys of the player unless something is played back."""
         return action != "player" or self._player is not None
 
     def action_keys(self) -> None:
@@ -155,11 +155,11 @@ class MonitorApp(App[int]):
         self.push_screen(Help())
 
     def action_leave(self, code: int) -> None:
-        """End with this exit code."""
+        """Leave the screen with this exit code."""
         self.exit(code)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The pages by name, before what every Textual app has."""
+        """The palette: our pages by name, then the commands of every Textual app."""
         for page, title in PAGES:
             yield SystemCommand(title, f"Show the page: {page}", lambda p=page: self.action_page(p))
         yield SystemCommand("All keys", "What every key does", self.action_keys)
@@ -171,7 +171,7 @@ class MonitorApp(App[int]):
         self.action_page("run")
 
     def on_open_log(self, event: OpenLog) -> None:
-        """Show a line."""
+        """Show a line of a log, and select the run of the file."""
         path = event.position.path
         for run in self.desk.snapshot.runs:
             if path in run.files:
@@ -188,7 +188,7 @@ class MonitorApp(App[int]):
         (page.chart if isinstance(page, RunPage) else page.rows).focus()
 
     def _choose_run(self) -> None:
-        """Select the first run where the selected one is gone; a single run opens its own page."""
+        """Select the first run if the selected one is gone; open the page of an only run."""
         runs = self.desk.snapshot.runs
         if self.desk.chosen() is None and runs:
             self.desk.run = sorted_runs(self.desk.snapshot)[0].name
@@ -212,7 +212,7 @@ class MonitorApp(App[int]):
             notice.refresh()
 
     def _follow_player(self) -> None:
-        """Refresh its line; where it has stopped at an alert, show the alert's run."""
+        """Refresh the player's line; if it has stopped at an alert, show the alert's run."""
         if self._player is None:
             return
         self.query_one("#player", Painted).refresh()

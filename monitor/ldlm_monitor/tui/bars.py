@@ -1,4 +1,4 @@
-"""The lines above the pages: which page, what fires, how fresh it is; the state of a playback."""
+"""The lines above the pages: the page bar with the source's status, and a playback's state."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
-_KEYS = (("p", "pause"), ("<>", "speed"), ("A", "next alert"), ("R", "begin again"))
-_LEAST_BAR = 10
+_KEYS = (("p", "pause"), ("<>", "speed"), ("A", "next alert"), ("R", "begin again"))  # playback
+_LEAST_BAR = 10  # cells: a shorter bar shows less than tenths of the playback
 _OLD_SECONDS = 15.0
-"""A snapshot of a running training that is older is marked: the daemon may be stuck."""
+"""A running training's snapshot is marked at this age: three evaluations of 5 s are overdue."""
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
-         ("events", "Events"))  # fmt: skip
+         ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
     """The pages with the number of firing alerts, and the source with its time or problem."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
+    # At 80 cells, the least that is supported, the status needs the room of the name.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, (name, title) in enumerate(PAGES, start=1):
         count = f" {firing}" if name == "alerts" and firing else ""
@@ -36,7 +37,7 @@ def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
 
 
 def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
-    """The source and the time of the snapshot, or its problem: the longest form first."""
+    """The source's time, progress of reading or problem, the longest text first; and a style."""
     now = local_time(desk.clock())
     age = desk.clock() - desk.snapshot.at
     if desk.source.problem:
@@ -48,14 +49,15 @@ def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
     is_live = any(run.ended_at is None for run in desk.snapshot.runs)
     if desk.snapshot.at > 0 and age > _OLD_SECONDS and is_live:
         return [f"nothing new for {whole_duration(age)}", f"old {whole_duration(age)}"], "dim"
-    return [f"{name}  {now}", now, now[6:]], "dim"
+    return [f"{name}  {now}", now, now[6:]], "dim"  # the last without month and day
 
 
 def player_line(played: Played, width: int, glyphs: Glyphs) -> Line:
     """The state of a playback in `width` cells; parts that do not fit are dropped, keys first."""
     line: Line = [_state(played), StyledSpan(f" {_speed(played.speed)} ", "title")]
     line += [StyledSpan(f" {local_time(played.at)} ")]
-    passed, length = played.at - played.start, max(played.end - played.start, 1e-9)
+    passed = played.at - played.start
+    length = max(played.end - played.start, 1e-9)  # a divisor: an empty playback has no length
     done = f" {whole_duration(passed)} of {whole_duration(length)} "
     keys: Line = []
     for key, meaning in _KEYS:
@@ -84,4 +86,4 @@ def _state(played: Played) -> StyledSpan:
 
 
 def _speed(speed: float) -> str:
-    return f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"
+    return f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"  # at most four digits

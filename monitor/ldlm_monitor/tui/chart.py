@@ -1,8 +1,8 @@
 """A line chart of one or more curves over steps: braille or ASCII, linear or logarithmic.
 
 The least and the greatest value of each column are drawn, so that a spike shows at any zoom.
-Values that are not finite are marks below the plot. plotext removes NaN before it draws
-(https://github.com/piccolomo/plotext/issues/114), and would join what lies on both sides.
+Values that are not finite are marks below the plot. The library plotext is not used: it removes
+NaN (https://github.com/piccolomo/plotext/issues/114), and so joins the points beside a gap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
 AXIS = 9
-"""Cells of the labels on the left."""
+"""Cells left of the plot: the longest label, such as `-1.2e-05`, and a blank."""
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell (Unicode 15, chapter 21.1), by row and column."""
 
@@ -34,18 +34,19 @@ class Viewport:
         """The first and last step shown of a run from `first` to `last`."""
         start = first if self.start is None else self.start
         end = last if self.end is None else self.end
+        # A single step stands in the middle of a window as wide as one step.
         return (start, end) if end > start else (start - 0.5, start + 0.5)
 
     def zoom(self, factor: float, centre: float, first: float, last: float) -> Viewport:
         """Show `factor` times as many steps around `centre`, at most the whole run."""
         start, end = self.within(first, last)
-        if factor < 1 and (end - start) * factor < 2:
+        if factor < 1 and (end - start) * factor < 2:  # steps: fewer make no curve
             return self
         low, high = centre - (centre - start) * factor, centre + (end - centre) * factor
         return Viewport(low if low > first else None, high if high < last else None)
 
     def pan(self, share: float, first: float, last: float) -> Viewport:
-        """Move by a share of what is shown, not beyond the run."""
+        """Move the window by a share of its width, not beyond the run."""
         start, end = self.within(first, last)
         by = min(max((end - start) * share, first - start), last - end)
         if self.start is None and self.end is None:
@@ -55,7 +56,7 @@ class Viewport:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event or alert at a step, below the plot."""
+    """A mark below the plot: an event or an alert at a step."""
 
     step: float
     glyph: str
@@ -66,7 +67,7 @@ class Mark:
 class Chart:
     """Curves with their styles, and how to draw them.
 
-    `smoothing` is the weight of the past in an exponential average, 0: none. `cursor` is a
+    `smoothing` is the weight of the past in an exponential average (0: no smoothing), `cursor` a
     step.
     """
 
@@ -93,12 +94,12 @@ class _Canvas:
 
     def __init__(self, width: int, height: int, glyphs: Glyphs) -> None:
         self.width, self.height, self._glyphs = width, height, glyphs
-        self.across, self.down = (2, 4) if glyphs.braille else (1, 2)
+        self.across, self.down = (2, 4) if glyphs.braille else (1, 2)  # dots of a cell
         self._bits = [[0] * width for _ in range(height)]
         self._styles = [[""] * width for _ in range(height)]
 
     def dot(self, x: int, y: int, style: str) -> None:
-        """Set a dot; y is 0 at the top. Outside of the canvas nothing happens."""
+        """Set a dot; y is 0 at the top. Dots outside of the canvas are dropped."""
         column, row = x // self.across, y // self.down
         if 0 <= column < self.width and 0 <= row < self.height and x >= 0 and y >= 0:
             bits = _DOTS[y % 4][x % 2] if self._glyphs.braille else 1 << (y % 2)
@@ -106,11 +107,12 @@ class _Canvas:
             self._styles[row][column] = style
 
     def row(self, index: int, cursor: int | None) -> Line:
-        """One row of cells, neighbours of one style joined."""
+        """One row of cells; neighbours of the same style are one span."""
         line: Line = []
         for column in range(self.width):
             bits, style = self._bits[index][column], self._styles[index][column]
             if bits:
+                # U+2800 is the braille cell without dots.
                 text = chr(0x2800 + bits) if self._glyphs.braille else " '.:"[bits]
             elif column == cursor:
                 text, style = self._glyphs.vertical, "dim"
@@ -124,7 +126,8 @@ class _Canvas:
 
 
 def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The chart in `width` by `height` cells: plot, marks, steps."""
+    """The chart in `width` by `height` cells: plot, a line of marks, a line of steps."""
+    # The least sizes keep the divisions below defined while a window is being resized.
     plot_width, plot_height = max(width - AXIS, 4), max(height - 2, 1)
     start, end = chart.view.within(*chart.span())
     shown = [(_part(curve, start, end), style) for curve, style in chart.curves]
@@ -163,7 +166,7 @@ def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Li
 
 
 def smoothed(values: Sequence[float], weight: float) -> list[float]:
-    """Exponential average that starts without a bias towards 0 (Adam's correction); NaN stays."""
+    """Exponential average, unbiased at its start (Kingma and Ba, 2015); non-finite becomes NaN."""
     result, average, share = [], 0.0, 0.0
     for value in values:
         if math.isfinite(value):
@@ -176,20 +179,20 @@ def smoothed(values: Sequence[float], weight: float) -> list[float]:
 
 
 def nearest(curve: CurveView, step: float) -> int | None:
-    """The bucket in which a step lies."""
+    """The index of the bucket that contains a step; None if the curve is empty."""
     if not curve.steps:
         return None
     return max(bisect_right(curve.steps, step) - 1, 0)
 
 
 def step_of(curve: CurveView, time: float) -> float | None:
-    """The step at a time (Unix seconds); None: before the first or with no curve."""
+    """The step at a time (Unix seconds); None before the first step or without a curve."""
     index = bisect_right(curve.times, time) - 1
     return float(curve.steps[index]) if 0 <= index < len(curve.steps) else None
 
 
 def _part(curve: CurveView, start: float, end: float) -> CurveView:
-    """What is seen of a curve, with a neighbour on each side. A run that resumed went back."""
+    """The buckets between two steps and a neighbour each side; all if a resume set steps back."""
     steps = curve.steps
     if any(later < earlier for earlier, later in pairwise(steps)):
         return curve
@@ -210,11 +213,12 @@ def _range(curves: Iterable[CurveView], *, log_axis: bool) -> tuple[float, float
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     if high > low:
         return low, high
+    # A constant lies in the middle of an axis: 5 % on either side of it, 0.5 around 0.
     return low - (abs(low) * 0.05 or 0.5), high + (abs(high) * 0.05 or 0.5)
 
 
 def _scaled(value: float, *, log_axis: bool) -> float:
-    return math.log10(max(value, 1e-45)) if log_axis else value
+    return math.log10(max(value, 1e-45)) if log_axis else value  # about the least float32 above 0
 
 
 def _plot(
@@ -262,7 +266,7 @@ def _marks(
     width: int,
     column_of: Callable[[float], int],
 ) -> Line:
-    """One row: what is not finite, alerts and events, the worst where several meet."""
+    """The row of marks: non-finite values, alerts, events. In a shared cell the worst shows."""
     cells = [StyledSpan(" ")] * width
     found = [*chart.marks]
     for curve in curves:

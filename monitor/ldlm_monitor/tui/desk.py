@@ -23,8 +23,9 @@ SPEEDS = (
     ("samples_per_second", "smp/s"),
     ("steps_per_second", "step/s"),
 )
-Curves: TypeAlias = dict[tuple[str, str], CurveView]
-HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]
+"""Quantities and units of throughput; the first that a log has is shown."""
+Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity
+HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]  # `silences` and `acks`, as in the API
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Desk:
     held_back: HeldBack = field(default_factory=dict)
 
     def chosen(self) -> RunView | None:
-        """The selected run; None if there is none of that name."""
+        """The selected run; None if the snapshot has no run of that name."""
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
 
     def curves(self, wanted: Iterable[tuple[str, str]], points: int) -> Curves:
@@ -80,7 +81,7 @@ def speed(run: RunView) -> str:
 
 
 def baseline(run: RunView) -> str:
-    """The present throughput as a share of the run's usual one."""
+    """The present throughput in percent of the run's usual one; empty if that is not known."""
     ratio = run.detected.get("throughput_ratio")
     return "" if ratio is None or not math.isfinite(ratio) else f"{ratio * 100:.0f}%"
 
@@ -92,7 +93,7 @@ def current(run: RunView, quantity: str) -> float | None:
 
 
 def age(run: RunView, now: float) -> tuple[str, str]:
-    """Time since the last step against the stall limit, and a style by how close that is."""
+    """Time since the last step with the stall limit, and a style by how close the limit is."""
     if run.ended_at is not None:
         return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
     if run.last_progress_at is None:
@@ -100,7 +101,7 @@ def age(run: RunView, now: float) -> tuple[str, str]:
     waited = now - run.last_progress_at
     if run.stall_limit_seconds is None:
         return whole_duration(waited), ""
-    share = waited / run.stall_limit_seconds
+    share = waited / run.stall_limit_seconds  # from a half on, a stall is worth a look
     style = "critical" if share >= 1 else "warning" if share >= 0.5 else ""
     return f"{whole_duration(waited)}/{whole_duration(run.stall_limit_seconds)}", style
 
@@ -121,10 +122,10 @@ def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
 
 
 def severity_of(alert: AlertView | Transition) -> str:
-    """Empty if it has none."""
+    """The alert's severity; empty if it has none."""
     return alert.labels.get("severity", "")
 
 
 def is_for_people(alert: AlertView) -> bool:
-    """False for a watchdog: it fires always, to show that alerting works."""
+    """False for a watchdog (severity `none`), which always fires to show that alerting works."""
     return severity_of(alert) != "none"

@@ -20,6 +20,8 @@ from rich.style import Style
 
 _LONGEST = 4000
 """Characters of one line: more than any screen is wide, and bounded for hostile logs."""
+_PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
+_MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
 
 
 class StyledSpan(NamedTuple):
@@ -34,7 +36,7 @@ Line: TypeAlias = list[StyledSpan]
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Characters of one cell each; `levels` rise, `marks` are by severity."""
+    """Characters of one cell each: `levels` from low to high, `marks` by severity."""
 
     levels: str = "▁▂▃▄▅▆▇█"
     full: str = "█"
@@ -49,7 +51,7 @@ class Glyphs:
     braille: bool = True
     ellipsis: str = "…"
     cells: str = "■▤□○✕"
-    """A rank: in step, behind, far behind, silent, failed."""
+    """For a rank that is in step, behind, far behind, silent, failed."""
 
 
 UNICODE = Glyphs()
@@ -87,8 +89,8 @@ _COLOURS = {
     "here": ("bold reverse", "bold reverse"),
     "badge": ("bold #000000 on #ff7733", "bold #000000 on #ff7733"),
 }
-"""On a dark and on a light ground."""
-CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")
+"""By style: on a dark background, and darker on a light one, for contrast."""
+CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # styles of a chart's lines, in turn
 HEALTH_STYLE = {
     "HEALTHY": "ok",
     "WARNING": "warning",
@@ -97,11 +99,11 @@ HEALTH_STYLE = {
     "KILLED": "error",
     "CRASHED": "critical",
 }
-"""By `RunView.headline`."""
+"""By `RunView.headline`; below by `RunView.state`, where other states have no style."""
 STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # more than all names and pairs of names in use, on both backgrounds
 def style_of(name: str, *, dark: bool) -> Style:
     """The style of a name; `a+b` is both. An unknown name changes nothing."""
     found = Style()
@@ -124,19 +126,15 @@ def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
     kept = "".join(
         character if character.isprintable() or character == "\t" else " "
         for character in text[:_LONGEST]
-    ).expandtabs(4)
+    ).expandtabs(4)  # not 8: a screen is narrow, and logs indent little
     if glyphs.braille:
         return kept
     flat = unicodedata.normalize("NFKD", kept)
     return "".join(c if c.isascii() else _PLAIN.get(c, "?") for c in flat if ord(c) not in _MARKS)
 
 
-_PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
-_MARKS = range(0x300, 0x370)
-
-
 def width_of(line: Iterable[StyledSpan]) -> int:
-    """Cells that a line takes."""
+    """The number of cells that a line fills."""
     return sum(cell_len(span.text) for span in line)
 
 
@@ -151,7 +149,7 @@ def fit(text: str, width: int, glyphs: Glyphs = UNICODE, *, right: bool = False)
 
 
 def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
-    """A bar of a share, 0 to 1; None: unknown."""
+    """A bar for a share of 0 to 1; an empty one if the share is not known."""
     done = 0 if share is None or not math.isfinite(share) else round(max(min(share, 1), 0) * width)
     return [
         StyledSpan(glyphs.full * done, "accent"),
@@ -160,7 +158,7 @@ def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
 
 
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
-    """The last `width` values as bars; a value that is not finite is a mark."""
+    """The last `width` values as bars; a bucket with `bad` (non-finite) values is a mark."""
     values, bad = values[-width:], bad[-width:]
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -192,7 +190,7 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
 
 
 def labelled(head: str, text: str, width: int, style: str = "", *, cells: int = 8) -> list[Line]:
-    """The text in lines of at most `width` cells; `head` in `cells` cells before the first one."""
+    """The text in lines of `width` cells behind `head` in `cells` (8 hold `labels` and a gap)."""
     return [
         [StyledSpan(f"  {head if index == 0 else '':<{cells}}", "key"), *line]
         for index, line in enumerate(wrap(text, width, style))

@@ -21,10 +21,10 @@ from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _T = TypeVar("_T")
 _AROUND = 300
-"""Records that are held on each side of where the cursor was when they were read."""
+"""Records read on each side of the cursor: several screens of scrolling for one request."""
 _EDGE = 50
-"""Rows from the end of what is held, within which others are read."""
-_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")
+"""Rows from either end of those at which others are read: about a screen ahead of the cursor."""
+_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # what `v` goes through; None: all
 
 
 class LogPage(Vertical):
@@ -63,7 +63,7 @@ class LogPage(Vertical):
         self.rows = RowList(self._row, id="log-rows")
 
     def compose(self) -> ComposeResult:
-        """Which file, and its records."""
+        """A title with the file, and the records."""
         yield Painted(self._title)
         yield self.rows
 
@@ -78,7 +78,7 @@ class LogPage(Vertical):
         self.query_one(Painted).refresh()
 
     def open(self, path: str, position: Position | None = None) -> None:
-        """Show a file's end, or a place in it."""
+        """Show a file at `position`, or if None its end."""
         self.path, self.merges = path, False
         self.follows = position is None
         if position is None:
@@ -88,7 +88,7 @@ class LogPage(Vertical):
             self._show(self._around(position.offset, position.line), position.offset)
 
     def on_row_list_moved(self) -> None:
-        """Stop following once the cursor moves up; read others near an end of what is held."""
+        """Stop following once the cursor moves up; read other records near an end of the rows."""
         if self.rows.cursor < self.rows.count - 1:
             self.follows = False
         here = self._here()
@@ -110,7 +110,7 @@ class LogPage(Vertical):
         self.app.push_screen(SearchPrompt(self._text), search)
 
     def action_again(self, backwards: bool) -> None:
-        """The next match, or the one before."""
+        """Go to the next match, or to the previous one."""
         if not self._text:
             return
         if self.merges:
@@ -127,60 +127,60 @@ class LogPage(Vertical):
         others = range(here - 1, -1, -1) if backwards else range(here + 1, len(self.lines))
         found = next((i for i in others if wanted in self.lines[i].line.text.lower()), None)
         if found is None:
-            self.notify("Not found in what is merged.", markup=False)
+            self.notify("Not found in the merged records.", markup=False)
         else:
             self.follows = False
             self.rows.move_to(found, centre=True)
 
     def action_event(self, forward: bool) -> None:
-        """The next event of this file, or the one before."""
+        """Go to the next event of this file, or to the previous one."""
         here = self._here()
         path, offset = (here.path, here.line.offset) if here else (self.path, 0)
         found = neighbour(self._desk.snapshot.events, path, offset, forward=forward)
         if found is None:
-            self.notify("No more events that way.", markup=False)
+            self.notify("No more events in that direction.", markup=False)
         else:
             self.open(path, found.position)
 
     def action_follow(self) -> None:
-        """Follow the end of the file, or stay."""
+        """Start or stop following the end of the file."""
         self.follows = not self.follows
         if self.follows:
             self._go_to_end()
         self.query_one(Painted).refresh()
 
     def action_merge(self) -> None:
-        """All files of the run by time, or one."""
+        """Switch between one file and all files of the run, merged by time."""
         self.merges = not self.merges
         self.follows = True
         self._go_to_end()
 
     def action_rank(self) -> None:
-        """One rank only: each in turn, then all."""
+        """Show one rank only: each in turn, then all of them."""
         run, shown = self._desk.chosen(), self._filter.rank
         seen = {placed.line.rank for placed in self.lines if placed.line.rank is not None}
         seen |= {rank.rank for rank in run.ranks} if run else set()
-        # While one rank is shown, the others are known from before only.
+        # While one rank is shown, only earlier reads contain the others.
         self._ranks = seen if shown is None else self._ranks | seen
         later = (rank for rank in sorted(self._ranks) if shown is None or rank > shown)
         self._change_filter(rank=next(later, None))
 
     def action_level(self) -> None:
-        """Warnings and errors, errors, all."""
+        """Show warnings and errors, then errors only, then all."""
         self._change_filter(level=_LEVELS[(_LEVELS.index(self._filter.level) + 1) % len(_LEVELS)])
 
     def action_bars(self) -> None:
-        """Show, or hide, what a terminal would have overwritten."""
+        """Show or hide the states of a progress bar that a terminal would have overwritten."""
         self._change_filter(bars=not self._filter.bars)
 
     def action_copy(self) -> None:
-        """The line as it is, to the terminal's clipboard (OSC 52)."""
+        """Copy the unchanged line to the terminal's clipboard (OSC 52)."""
         if here := self._here():
             self.app.copy_to_clipboard(here.line.text)
             self.notify("The line is copied.", markup=False)
 
     def action_file(self, by: int) -> None:
-        """Another file of the run."""
+        """Show the file of the run that is `by` files further on."""
         files = self._files()
         if files:
             here = files.index(self.path) if self.path in files else 0
@@ -217,7 +217,7 @@ class LogPage(Vertical):
         return self._query(at, at_line=line, before=_AROUND, after=_AROUND)
 
     def _read_around(self, here: PlacedLine) -> None:
-        """Hold the records around this one, which stays where it is on the screen."""
+        """Read the records around this one, which keeps its place on the screen."""
         at = here.line.offset
 
         def put(found: LogSlice) -> None:
@@ -228,7 +228,7 @@ class LogPage(Vertical):
         self._ask(self._around(at, here.line.line), put)
 
     def _show(self, query: LogQuery, cursor: int | None) -> None:
-        """Read other records; `cursor` is the byte to go to, None: the end."""
+        """Read other records; the cursor goes to the byte `cursor`, or if None to the end."""
         self._ask(query, lambda found: self._show_found(found, query, cursor))
 
     def _ask(self, query: LogQuery, put: Callable[[LogSlice], None]) -> None:
@@ -258,13 +258,13 @@ class LogPage(Vertical):
     def _show_found(self, found: LogSlice, query: LogQuery, cursor: int | None) -> None:
         if query.find and found.found is None:
             if found.start > 0 if query.backwards else found.end < found.size:
-                self._show(replace(query, at=found.end), found.end)  # one query has a limit
+                self._show(replace(query, at=found.end), found.end)  # a query reads a limited range
             else:
-                self.notify("Not found that way.", markup=False)
+                self.notify("Not found in that direction.", markup=False)
             return
         last = len(self.lines) - 1
         if cursor is None and found == self._held and self.rows.cursor == last:
-            return  # a reader who scrolled up with the wheel is not moved without news
+            return  # no news: a reader who scrolled up with the wheel stays
         self._hold(found)
         self.rows.show(len(self.lines))
         if cursor is None:
@@ -279,7 +279,7 @@ class LogPage(Vertical):
         self.lines = [PlacedLine(self.path, line) for line in found.lines]
 
     def _index_at(self, offset: int) -> int:
-        """The record that contains a byte, or the last one."""
+        """The index of the record that contains a byte, otherwise of the last record."""
         indices = (i for i, each in enumerate(self.lines) if each.line.end > offset)
         return next(indices, len(self.lines) - 1)
 

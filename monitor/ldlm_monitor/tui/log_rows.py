@@ -12,10 +12,10 @@ from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
 _MERGED_LINES = 1000
-"""Records of all merged files together, approximately."""
-_MERGED_FILES = 64
-_LEVEL_STYLE = {"error": "error", "warning": "warning"}
-_FILE_CELLS = 18
+"""Records of all merged files together, about: some screens to scroll through."""
+_MERGED_FILES = 64  # each is a request, which a page over HTTP waits for
+_LEVEL_STYLE = {"error": "error", "warning": "warning"}  # other levels are plain
+_FILE_CELLS = 18  # `heartbeat_rank1024`; at 80 cells, 49 remain for the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,11 @@ class PlacedLine:
 def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[PlacedLine]:
     """The last records of each file, by time.
 
-    A record without a time follows the one before it in its file; files without any time stand
-    one after the other. Raises as `Source.log` does.
+    A record without a time follows the one before it in its file. Files without any time come
+    first, one after the other. Raises as `Source.log` does.
     """
     found: list[tuple[float, int, int, PlacedLine]] = []
+    # At least 20 of each file, so that the end of a traceback is among them.
     each = max(_MERGED_LINES // min(max(len(paths), 1), _MERGED_FILES), 20)
     for number, path in enumerate(paths[:_MERGED_FILES]):
         time = -math.inf
@@ -69,7 +70,7 @@ def log_row(
 
 
 def _highlighted(text: str, found: str, style: str) -> Line:
-    """The text with each match of `found`, in either case, in another style."""
+    """The text, in which each match of `found` (upper or lower case) has another style."""
     parts = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
     return [StyledSpan(part, "found" if i % 2 else style) for i, part in enumerate(parts)]
 
@@ -77,7 +78,7 @@ def _highlighted(text: str, found: str, style: str) -> Line:
 def log_title(
     path: str, files: Sequence[str], size: int | None, width: int, glyphs: Glyphs
 ) -> Line:
-    """The file that is shown, of `size` bytes; None: all of `files` are merged."""
+    """The path and `size` (bytes) of the shown file; if `size` is None, all `files` are merged."""
     if size is None:
         return [StyledSpan(f" {len(files)} files merged", "title")]
     shown, room = safe(path, glyphs), width // 2

@@ -16,7 +16,7 @@ from ldlm_monitor.tui.desk import Desk, OpenLog
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.widgets import Painted
 
-_SMOOTHINGS = (0.0, 0.9, 0.98)
+_SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past: none, that of about 10 values, of about 50
 
 
 class LossChart(Painted, can_focus=True):
@@ -25,6 +25,7 @@ class LossChart(Painted, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "cursor(-1)", "Cursor", show=False),
         Binding("right", "cursor(1)", "Cursor", show=False),
+        # A quarter of the window: three quarters of what was seen stay in view.
         Binding("shift+left", "pan(-0.25)", "Pan", show=False),
         Binding("shift+right", "pan(0.25)", "Pan", show=False),
         Binding("plus,equals_sign", "zoom(0.5)", "Zoom", key_display="+"),
@@ -54,11 +55,11 @@ class LossChart(Painted, can_focus=True):
         self._change(curves=drawn, marks=self._marks(drawn[0][0]) if drawn else ())
 
     def reset(self) -> None:
-        """Show the whole of another run."""
+        """Empty the chart for another run, and show all of its steps."""
         self.chart = Chart(curves=(), log_axis=self.chart.log_axis, smoothing=self.chart.smoothing)
 
     def action_cursor(self, by: int) -> None:
-        """Move the cursor by a column; it starts at the end."""
+        """Move the cursor by a column; a new cursor starts at the last step."""
         start, end = self.chart.view.within(*self.chart.span())
         one = (end - start) / max(self.size.width - AXIS - 1, 1)
         here = end if self.chart.cursor is None else self.chart.cursor + by * one
@@ -69,7 +70,7 @@ class LossChart(Painted, can_focus=True):
         self._change(view=self.chart.view.pan(share, *self.chart.span()))
 
     def action_zoom(self, factor: float, centre: float | None = None) -> None:
-        """Show fewer or more steps, around the cursor where there is one."""
+        """Show fewer or more steps around `centre`, by default the cursor or the middle."""
         span_of = self.chart.span()
         start, end = self.chart.view.within(*span_of)
         if centre is None:
@@ -81,21 +82,21 @@ class LossChart(Painted, can_focus=True):
         self._change(view=Viewport(), cursor=None)
 
     def action_log_axis(self) -> None:
-        """Linear or logarithmic."""
+        """Switch between a linear and a logarithmic axis."""
         self._change(log_axis=not self.chart.log_axis)
 
     def action_smooth(self) -> None:
-        """The next strength of smoothing."""
+        """Change to the next strength of smoothing."""
         index = _SMOOTHINGS.index(self.chart.smoothing)
         self._change(smoothing=_SMOOTHINGS[(index + 1) % len(_SMOOTHINGS)])
 
     def action_components(self) -> None:
-        """The total, each component, all together."""
+        """Draw the total, then each component, then all together."""
         self._which = (self._which + 1) % (len(self._curves) + 1 if len(self._curves) > 1 else 1)
         self.show(self._curves)
 
     def action_to_line(self) -> None:
-        """The line at the cursor, or the last one."""
+        """Open the log at the line of the cursor, or of the last step."""
         if not self.chart.curves:
             return
         curve = self.chart.curves[0][0]
@@ -105,18 +106,18 @@ class LossChart(Painted, can_focus=True):
             self.post_message(OpenLog(curve.position(index)))
 
     def on_click(self, event: events.Click) -> None:
-        """The cursor goes there; a second click is Enter."""
+        """Move the cursor to the pointer; a second click opens the line."""
         self._change(cursor=self.chart.step_at(event.x, self.size.width))
         if event.chain > 1:
             self.action_to_line()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Zoom in where the pointer is."""
+        """Zoom in where the pointer is, by less than a key does: a wheel turns several notches."""
         self.action_zoom(0.8, self.chart.step_at(event.x, self.size.width))
         event.stop()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Zoom out."""
+        """Zoom out, by the inverse of a notch inwards."""
         self.action_zoom(1.25, self.chart.step_at(event.x, self.size.width))
         event.stop()
 

@@ -38,10 +38,10 @@ from ldlm_monitor.tui.draw import (
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _LEAST_NAME = 22
-"""Cells. Names of runs differ at their end: columns are dropped before a name gets shorter."""
+"""Least cells of a run's name, whose end differs most. With the columns of rank 0 it fits 80."""
 _CURVES_SECONDS = 2.0
-"""The time between two queries for the curves of the visible runs."""
-SPARK = 16
+"""Between two queries for the curves of the visible runs: each run of them is a request."""
+SPARK = 16  # values, a cell each: enough for the shape of a loss; more would displace columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class _TableColumn:
-    """`rank`: if not all columns fit, those of the highest rank are dropped first."""
+    """`width` is in cells. Where not all columns fit, those of the highest `rank` go first."""
 
     title: str
     width: int
@@ -92,7 +92,7 @@ def _spark(row: RunRow) -> Line:
 
 
 def _speed(row: RunRow) -> Line:
-    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
+    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8  # ThroughputDrop fires below 0.7
     return [
         StyledSpan(speed(row.run)),
         StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim"),
@@ -107,6 +107,7 @@ def _alerts(row: RunRow) -> Line:
     return line
 
 
+# Title, width, rank: usual values fit. Health, step, loss and alerts (rank 0) stay at any width.
 _COLUMNS = (
     _TableColumn("HEALTH", 11, 0, _health),
     _TableColumn("STATE", 13, 2, _state),
@@ -129,7 +130,7 @@ def _chosen(width: int) -> tuple[list[_TableColumn], int]:
         left = width - 2 - sum(column.width + 1 for column in columns)
         last = max(columns, key=lambda column: column.rank)
         if left >= _LEAST_NAME or last.rank == 0:
-            return columns, max(min(left, 40), 1)
+            return columns, max(min(left, 40), 1)  # a wider name would leave its row far away
         columns.remove(last)
 
 
@@ -214,8 +215,9 @@ class OverviewPage(Vertical):
         if here in names:
             self.rows.cursor = names.index(here)
         now = self._desk.clock()
-        if abs(now - self._asked_at) >= _CURVES_SECONDS:  # a playback may begin again
+        if abs(now - self._asked_at) >= _CURVES_SECONDS:  # `abs`: a playback's clock may go back
             self._asked_at = now
+            # The height is 0 before the first layout.
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
             wanted = [(name, "loss") for name in names[top : top + height]]
             in_thread(self, lambda: self._desk.curves(wanted, SPARK), self._take)

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from ldlm_monitor.tui.draw import Line, StyledSpan
 from ldlm_monitor.tui.widgets import Painted, RowList
 
-_CHOICES = (
+_CHOICES = (  # labels and seconds: from a short repair to a week away
     ("15 minutes", 900.0),
     ("1 hour", 3600.0),
     ("4 hours", 14400.0),
@@ -24,12 +24,12 @@ _CHOICES = (
 KEYS = (
     ("Everywhere", ""),
     ("1 2 3 4 5", "overview, run, alerts, log, events"),
-    ("Esc", "back to the overview, or out of a question"),
+    ("Esc", "back to the overview; closes a dialog"),
     ("?", "this page"),
     ("Ctrl+P", "command palette: themes and everything else by name"),
-    ("q, Ctrl+C", "end: prints the health report, but where it is attached"),
+    ("q, Ctrl+C", "quit; prints the health report unless attached"),
     ("Lists", ""),
-    ("arrows, j k g G", "move, as PgUp PgDn Home End do, and the mouse"),
+    ("arrows, j k g G", "move; so do PgUp PgDn Home End and the mouse"),
     ("Enter", "open: a run, the line of an alert or of an event"),
     ("Run", ""),
     ("left right", "cursor over the steps; Shift moves the window"),
@@ -64,7 +64,7 @@ KEYS = (
 
 
 class DurationPrompt(ModalScreen[float | None]):
-    """Returns seconds, None if it is closed."""
+    """Asks for a duration; returns its seconds, or None if the dialog is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 
@@ -88,7 +88,7 @@ class DurationPrompt(ModalScreen[float | None]):
 
 
 class SearchPrompt(ModalScreen[str | None]):
-    """Returns a text to search for, None if it is closed."""
+    """Asks what to search for; returns the text, or None if the dialog is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 
@@ -101,7 +101,7 @@ class SearchPrompt(ModalScreen[str | None]):
         with Vertical(classes="box small"):
             yield Painted(lambda width, height: [[StyledSpan(" Search in this log", "title")]])
             yield Input(
-                self._text, placeholder="text, letters of either case", select_on_focus=True
+                self._text, placeholder="text, in upper or lower case", select_on_focus=True
             )
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -110,7 +110,7 @@ class SearchPrompt(ModalScreen[str | None]):
 
 
 class Help(ModalScreen[None]):
-    """All keys."""
+    """The list of all keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter", "dismiss", "Back")
@@ -122,7 +122,7 @@ class Help(ModalScreen[None]):
             yield RowList(self._row, count=len(KEYS), id="keys")
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter closes it as well."""
+        """Close the list: Enter does, too."""
         self.dismiss()
 
     def _row(self, index: int, width: int) -> Line:

@@ -9,11 +9,12 @@ from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
 _BIG = 128
-"""Up to this number each rank has a cell with number and lag; beyond, one character."""
+"""More ranks than these have one character each, not number and lag: thousands fit a screen."""
 _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
+"""Like `_STYLES`, indexed by `_RankCell.kind`, in rising order of concern."""
 _SILENT_SECONDS = 30.0
-"""A rank without a record for this time, and for longer than the stall limit, is silent."""
+"""A rank without records for so long, and the stall limit, is silent: output comes in bursts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +28,17 @@ def _cells(run: RunView) -> list[_RankCell]:
     steps = [rank.step for rank in run.ranks if rank.step is not None]
     newest = max((rank.seen_at for rank in run.ranks), default=0.0)
     front = max(steps, default=0)
-    far = max(10, front // 100)
+    far = max(10, front // 100)  # steps: a hundredth of the run, not less than ranks log apart
     patience = max(run.stall_limit_seconds or 0.0, _SILENT_SECONDS)
     cells = []
     for rank in run.ranks:
         lag = 0 if rank.step is None else front - rank.step
         if rank.rank == run.failed_rank:
-            kind = 4
+            kind = 4  # kinds are indices of `_WORDS`
         elif newest - rank.seen_at > patience:
             kind = 3
         else:
-            kind = 2 if lag >= far else 1 if lag > 1 else 0
+            kind = 2 if lag >= far else 1 if lag > 1 else 0  # 1: logged a moment later
         cells.append(_RankCell(rank, lag, kind))
     return cells
 
@@ -64,13 +65,13 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
 
 
 def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """Verdict, legend where there is room, and the grid in at most `height` lines."""
+    """Verdict, grid and, if there is room, legend, in at most `height` lines."""
     if not run.ranks:
         return []
     cells = _cells(run)
     verdict, each, across = _verdict(run, cells, glyphs), *_layout(cells, width)
     lines = [verdict, *_rows(cells, across, each, glyphs)]
-    if len(lines) > height:  # the worst ranks only
+    if len(lines) > height:  # no room for all: the worst ranks
         each = _cell_width(cells)
         across = max((width - 2) // each, 1)
         cells.sort(key=lambda cell: (-cell.kind, -cell.lag))
@@ -85,10 +86,11 @@ def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _layout(cells: list[_RankCell], width: int) -> tuple[int, int]:
-    """The width of a cell, and how many stand in a line; 1: a character each, with labels."""
+    """The width of a cell and the cells of a line; width 1 is a character, in a labelled line."""
     if len(cells) <= _BIG:
         return (each := _cell_width(cells)), max((width - 2) // each, 1)
-    across = max(width - 8, 1)
+    across = max(width - 8, 1)  # a label takes 6 cells, a margin 2
+    # Multiples of 32 ranks: on nodes of 4 or 8 GPUs, a column has the same GPU of each node.
     return 1, max(across // 32 * 32, min(across, 32))
 
 
@@ -109,7 +111,7 @@ def _text(cell: _RankCell) -> str:
 
 
 def _cell_width(cells: list[_RankCell]) -> int:
-    """Glyph, the longest number and lag, and a blank."""
+    """Cells for a glyph, the longest number with its lag, and a blank."""
     return max(len(_text(cell)) for cell in cells) + 2
 
 

@@ -1,4 +1,4 @@
-"""`queries.Source` over HTTP: the screen on a daemon that runs elsewhere."""
+"""`queries.Source` over HTTP: lets the screen show a daemon that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
 POLL_SECONDS = 0.5
 """Between two requests for the snapshot: the screen lags by this at most."""
-ANSWER_SECONDS = 10.0
-RESOURCES = ("runs", "alerts", "incidents", "events")
+ANSWER_SECONDS = 10.0  # a longer wait hides a dead daemon; a slow tunnel may need seconds
+RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
 MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes."""
+"""Bytes of an answer, a choice: bounds the memory that a wrong server can fill."""
 _NOT_OURS = "does not answer as ldlm-monitor does"
-_CHECK = "see that ldlm-monitor runs there, and that this is the address it named at its start"
+_CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"
 
 
 class _NoRedirect(HTTPRedirectHandler):
     """Follows no redirect: credentials must not go to another host."""
 
     def redirect_request(self, *args: object) -> None:
-        """None: a redirect is an error."""
+        """Return None, which urllib reports as an error."""
 
 
 class RemoteSource:
     """Polls a daemon for its snapshot, in a thread of its own.
 
-    `name` is the URL; `problem` is why the snapshot is old, empty if it is not.
+    `name` is the daemon's host and port; `problem` is why the snapshot is old, otherwise empty.
     """
 
     def __init__(
         self, url: str, *, authorization: str | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """`authorization` is the header of that name; `tls` has the authorities to trust (None:
-        the system's). Raises `UsageError` if `url` is no URL of a daemon, or if the header would
-        be sent in the clear.
+        """`authorization` is the header of that name; `tls` has the authorities to trust, by
+        default the system's. Raises `UsageError` if `url` is no URL of a daemon, or if the
+        header would be sent in the clear.
         """
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if "@" in parts.netloc:
@@ -91,7 +91,7 @@ class RemoteSource:
             self._thread.join()
 
     def reading(self) -> float | None:
-        """None: the API does not contain it."""
+        """None: the API does not report how much the daemon has read."""
         return None
 
     def snapshot(self) -> Snapshot:
@@ -102,13 +102,12 @@ class RemoteSource:
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A curve of the daemon."""
+        """A curve from the daemon; None if it has no such curve."""
         asked = {"run": run, "quantity": quantity, "start": start, "end": end, "points": points}
         try:
-            found = self._get("/api/v1/series", asked)
+            return self._read(_CURVES, self._get("/api/v1/series", asked))
         except InputError:
             return None
-        return self._read(_CURVES, found)
 
     def log(self, query: LogQuery) -> LogSlice:
         """Records of a file that the daemon follows."""
@@ -121,7 +120,7 @@ class RemoteSource:
         return {name: list(found.get(name, ())) for name in ("silences", "acks")}
 
     def send(self, what: Withholding, document: dict[str, Any]) -> None:
-        """Post it."""
+        """Post a silence or an acknowledgement."""
         self._answer(f"/api/v1/{what}", document)
 
     def _poll(self) -> None:
@@ -133,7 +132,7 @@ class RemoteSource:
                 self.problem = problem.what
 
     def _update(self) -> None:
-        """Get the resources that changed; without a change the snapshot stays the same object."""
+        """Get the resources that changed; if none did, the snapshot stays the same object."""
         for name in RESOURCES:
             try:
                 fresh = self._answer(f"/api/v1/{name}", tag_of=name)
@@ -158,9 +157,9 @@ class RemoteSource:
     def _answer(
         self, path: str, document: Mapping[str, object] | None = None, *, tag_of: str = ""
     ) -> dict[str, Any]:
-        """The JSON of `path`, to which `document` is posted if there is one.
+        """The JSON object at `path`, to which `document` is posted if it is given.
 
-        Of a resource (`tag_of`) that did not change since its last answer: nothing.
+        It is empty if the resource `tag_of` has not changed since its last answer.
         """
         body = None if document is None else json.dumps(document).encode()
         known = {"If-None-Match": self._tags[tag_of]} if tag_of in self._tags else {}
@@ -171,7 +170,7 @@ class RemoteSource:
                     self._tags[tag_of] = tag
                 found = json.loads(response.read(MAX_ANSWER))
         except HTTPError as error:
-            if error.code == 304:
+            if error.code == 304:  # Not Modified
                 return {}
             raise self._refusal(error) from None
         except (URLError, OSError, http.client.HTTPException) as error:
@@ -189,13 +188,14 @@ class RemoteSource:
         return found
 
     def _refusal(self, error: HTTPError) -> UsageError:
-        if error.code == 401:
+        if error.code == 401:  # Unauthorized
             return self._error(
                 "refuses these credentials" if self._headers else "asks for credentials",
                 "set LDLM_ATTACH_TOKEN, or give a file with --token-file",
             )
         if 300 <= error.code < 400:
             return self._error(f"answers {error.code}, a redirect, which is not followed")
+        # A message is shorter; a page of a proxy is cut.
         text = error.read(2000).decode("utf-8", "replace").strip()
         return InputError(text or error.reason, where=self.name)
 

@@ -27,16 +27,16 @@ from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Line, StyledSpan, b
 from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
-_POINTS = 1024
-_SMALL = (
+_POINTS = 1024  # buckets of a curve: two a cell, on a screen of 512 columns
+_SMALL = (  # titles of the small curves; of the quantities, the first that the run has is drawn
     ("grad norm", ("grad_norm",)),
     ("lr", ("learning_rate",)),
     ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _RANKS_SHARE = 0.4
-"""Of the page's height at most; a page below _LOW lines shows the worst ranks only."""
-_LOW = 28
+"""Of the height at most: the loss keeps more. Below `_LOW` lines only the worst ranks show."""
+_LOW = 28  # a choice above the usual 24, where the loss needs the room
 
 
 class RunPage(Vertical):
@@ -63,7 +63,7 @@ class RunPage(Vertical):
         yield Painted(self._alerts, id="run-alerts")
 
     def look(self) -> None:
-        """Show the last snapshot, and query the curves of a new one."""
+        """Show the last snapshot; if it is new, query its curves."""
         run = self._desk.chosen()
         name = run.name if run else None
         if self._asked[0] != name:
@@ -84,11 +84,11 @@ class RunPage(Vertical):
                 widget.refresh()
 
     def on_resize(self) -> None:
-        """Divide the height again."""
+        """Divide the new height among the parts."""
         self._lay_out(self._desk.chosen())
 
     def action_other(self, by: int) -> None:
-        """The run before or after this one."""
+        """Show the run before or after this one."""
         names = sorted(run.name for run in self._desk.snapshot.runs)
         if names:
             here = names.index(self._desk.run) if self._desk.run in names else 0
@@ -96,6 +96,7 @@ class RunPage(Vertical):
             self.look()
 
     def _lay_out(self, run: RunView | None) -> None:
+        # Fewer lines for the other parts as the page gets low: the loss has the rest, at least 6.
         height = self.size.height
         wanted = ranks.needed_height(run, self.size.width) if run else 0
         share = 3 if height < _LOW else int(height * _RANKS_SHARE)
@@ -132,7 +133,7 @@ class RunPage(Vertical):
             first[-1:] = [StyledSpan(f"  {run.verdict.word}: {because}", "critical")]
         total = f"/{run.total_steps}" if run.total_steps else ""
         done = "" if run.progress is None else f" {run.progress * 100:.1f}%"
-        second: Line = [
+        second: Line = [  # the bar has a fifth of the width, 6 to 30 cells
             StyledSpan(f" step {'-' if run.step is None else run.step}{total} ", "title"),
             *(bar(run.progress, max(min(width // 5, 30), 6), glyphs) if run.progress else []),
             StyledSpan(f"{done}  left {whole_duration(run.eta_seconds)}"),
@@ -152,11 +153,11 @@ class RunPage(Vertical):
         return [first, second, third]
 
     def _small(self, width: int, height: int) -> list[Line]:
-        """Four small curves side by side; in one line, only their names and last values."""
+        """Four small curves side by side; in a single line, only their names and last values."""
         run, glyphs = self._desk.chosen(), self._desk.glyphs
         if run is None:
             return []
-        each = max(width // len(_SMALL), 8)
+        each = max(width // len(_SMALL), 8)  # cells: on a tiny screen, the last are cut
         lines: list[Line] = [[] for _ in range(max(height, 1))]
         for title, names in _SMALL:
             name = next((name for name in names if name in self._curves), None)
@@ -217,7 +218,7 @@ def _rows(curve: CurveView, width: int, height: int, levels: str) -> list[str]:
             if not math.isfinite(value):
                 text += " "
                 continue
-            share = (value - low) / (high - low) if high > low else 0.5
+            share = (value - low) / (high - low) if high > low else 0.5  # a constant: half high
             filled = round(share * (height * steps - 1)) + 1 - row * steps
             text += " " if filled <= 0 else levels[min(filled, steps) - 1]
         rows.append(text)

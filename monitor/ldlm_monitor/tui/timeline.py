@@ -18,12 +18,12 @@ from ldlm_monitor.tui.desk import OpenLog
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
 from ldlm_monitor.tui.widgets import DetailPage
 
-_INDENTED = ("traceback", "stack", "stacks")
+_INDENTED = ("traceback", "stack", "stacks")  # fields of several lines, shown as they were written
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One row. `body` is what the details show; `by_line`: one line for each pair."""
+    """One row. `body`: names and texts of the details; `by_line`: each of them on its own line."""
 
     time: float | None
     severity: str
@@ -51,7 +51,7 @@ def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[Ti
 
 
 def _place(incident: IncidentView, found: Sequence[TimelineEntry]) -> int:
-    """The index of the event that caused it; the end, where that one was dropped."""
+    """The index of the event that caused the incident; the end if that event was dropped."""
     cause = incident.root.position
     places = (i for i, entry in enumerate(found) if cause and entry.position == cause)
     return next(places, len(found))
@@ -122,7 +122,7 @@ def _spelled(value: FieldValue) -> str:
 
 def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     """The message, the fields, and tracebacks or stack dumps as they were written."""
-    inner = max(width - 4, 10)
+    inner = max(width - 4, 10)  # cells between margins of 2, on a tiny screen 10
     where = f"{entry.position.path}:{entry.position.line}"
     lines: list[Line] = [
         [
@@ -174,7 +174,7 @@ def event_severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
 
 
 def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) -> Event | None:
-    """The next event (or the one before) of a file from a byte on."""
+    """The first event of a file after a byte, or the last one before it; None if there is none."""
     there = sorted(
         (event for event in found if event.position.path == path),
         key=lambda event: event.position.offset,
@@ -229,13 +229,13 @@ class EventsPage(DetailPage[TimelineEntry]):
         return detail(item, width, self._desk.glyphs)
 
     def row(self, item: TimelineEntry) -> Line:
-        """Time, severity, kind, rank, message."""
+        """Time, severity, kind, rank, message, in cells that hold usual ones; longer are cut."""
         glyphs, style = self._desk.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
         return [
             StyledSpan(fit(local_time(item.time), 15), "dim"),
             StyledSpan(f"{mark} {fit(item.severity, 9)}", style),
-            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),
+            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),  # few are longer
             StyledSpan(fit(safe(item.whose, glyphs), 9, glyphs) + " ", "dim"),
             StyledSpan(safe(item.message, glyphs)),
         ]

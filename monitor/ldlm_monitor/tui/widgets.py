@@ -40,9 +40,9 @@ def in_thread(
     *,
     group: str = "default",
 ) -> None:
-    """Call `ask` in a thread, and `arrived` with its result, or `failed`, in the app's.
+    """Call `ask` in a thread, then in the app's `arrived` with the result, or `failed`.
 
-    A later call of the same node and group replaces it: then its result is dropped.
+    A later call with the same node and group drops the result of this one.
     """
 
     def work() -> None:
@@ -63,7 +63,7 @@ def in_thread(
 class PlainScrollBar(ScrollBarRender):
     """A scrollbar of coloured blanks, for terminals with ASCII only."""
 
-    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8  # as many as Textual's, which have eighths
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
@@ -75,7 +75,7 @@ def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "")
 
 
 class Painted(Widget):
-    """Shows the lines of `paint(width, height)`, which `refresh` calls again."""
+    """Shows the lines that `paint(width, height)` returns; `refresh` calls it again."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class RowList(ScrollView, can_focus=True):
         self.cursor = 0
 
     def show(self, count: int, *, shifted: int = 0) -> None:
-        """Show `count` rows, `shifted` of them new and above the old ones."""
+        """Show `count` rows, of which `shifted` are new and stand above the old ones."""
         self.count = count
         self.cursor = max(min(self.cursor + shifted, count - 1), 0)
         self.virtual_size = Size(self.size.width, count)
@@ -152,7 +152,7 @@ class RowList(ScrollView, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """The row on that line of the screen."""
+        """The row at line `y` of the visible part."""
         index = self.scroll_offset.y + y
         width = self.scrollable_content_region.width
         base, dark = self.rich_style, self.app.current_theme.dark
@@ -183,15 +183,15 @@ class RowList(ScrollView, can_focus=True):
         self.call_after_refresh(lambda: self.move_to(self.cursor, centre=True))
 
     def action_move(self, by: int) -> None:
-        """Up or down."""
+        """Move the cursor up or down."""
         self.move_to(self.cursor + by)
 
     def action_page(self, by: int) -> None:
-        """A page up or down."""
+        """Move the cursor a page up or down."""
         self.move_to(self.cursor + by * max(self.size.height - 1, 1))
 
     def action_end(self, index: int) -> None:
-        """To the first row (0) or to the last one (-1)."""
+        """Move the cursor to the first row (0) or to the last one (-1)."""
         self.move_to(index % max(self.count, 1))
 
     def action_choose(self) -> None:
@@ -242,7 +242,7 @@ class DetailPage(Vertical, Generic[_T]):
 
     @property
     def selected(self) -> _T | None:
-        """The item at the cursor; None: there is none."""
+        """The item at the cursor; None if the page has no items."""
         return self.items[self.rows.cursor] if self.items else None
 
     def show(self, items: list[_T], *, to_end: bool = False) -> None:

@@ -1,1 +1,1 @@
-"""Backtests: finished logs replayed, and their alerts held against what is known of each log."""
+"""Backtests: finished logs replayed, and their alerts compared with the events of each log."""

@@ -34,7 +34,7 @@ from ldlm_monitor.text.sanitize import plain
 
 
 def score_text(scores: Scores) -> str:
-    """Log by log what was missed, found and false, then the figures of all."""
+    """Missed and found events and false alerts of each log, then the scores of all."""
     lines = [line for one in scores.logs for line in _log_lines(one)]
     return "\n".join([*lines, *([""] if lines else []), *_overall_lines(scores.overall)]) + "\n"
 
@@ -103,7 +103,7 @@ def _percent(ratio: float | None) -> str:
 
 
 FINE_SECONDS = 0.2
-"""Rows with times are judged in slices this fine: with one file at a time, that is affordable."""
+"""Rows with times are judged in slices so fine, for exact delays: one file is played at a time."""
 
 
 def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:
@@ -123,7 +123,7 @@ def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapsh
 
 
 def _logs(settings: Settings, truth: Path) -> list[Path]:
-    """The logs given; the truth file may lie in their folder."""
+    """The given logs, without the truth file, which may be in their folder."""
     patterns = resolve(settings.files, base=Path())
     if patterns.standard_input or patterns.pipes():
         raise TruthError(
@@ -156,7 +156,7 @@ def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapsh
 
 
 def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]:
-    """The events in this chunk; one line may contain hours of a progress bar."""
+    """The events in this chunk; a line in many chunks (a progress bar) is selected by its quote."""
     for event in events:
         index = event.line_number - chunk.line
         if 0 <= index <= chunk.newlines:
@@ -166,7 +166,7 @@ def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]
 
 
 def _note(transition: Transition, alarms: dict[str, list[Alarm]], read: int, log: str) -> None:
-    """Keep what fires loudly, and until when it did."""
+    """Keep the alarms, and the last line that was read when each ended."""
     severity = transition.labels.get("severity", "")
     if severity in QUIET:
         return
@@ -181,7 +181,7 @@ def _note(transition: Transition, alarms: dict[str, list[Alarm]], read: int, log
 
 
 def _lines(log: Path, wanted: Collection[int]) -> dict[int, str]:
-    """The texts of some lines, those that are there."""
+    """The texts of the wanted lines that the log has, by number."""
     found: dict[int, str] = {}
     last = max(wanted, default=0)
     with log.open("rb") as file:

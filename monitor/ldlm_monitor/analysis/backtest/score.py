@@ -1,4 +1,4 @@
-"""Alerts of a log held against its truth: found, missed, false; and how long it took.
+"""Compares the alerts of a log with its truth: events found and missed, false alerts, delays.
 
 An alert detects an event if its name is among those of the event's kind, and its line
 is the event's or a later one (not after `last_line`). For a record of several lines,
@@ -49,7 +49,7 @@ class Alarm:
 
 
 class Counts(View):
-    """Expected events and those found of them; alerts and those true of them."""
+    """How many events were expected and found, and how many alerts fired and were true."""
 
     recall: float | None = Field(description="None where nothing was expected")
     precision: float | None = Field(description="None where no alert fired")
@@ -76,7 +76,7 @@ class EventScore(View):
 
 
 class FalseAlarm(View):
-    """An alert that nothing gives a reason; `benign`: the kind of harmless event that raised it."""
+    """An alert without a reason in the truth; `benign`: the kind of harmless event at its line."""
 
     alert: str
     severity: str
@@ -85,7 +85,7 @@ class FalseAlarm(View):
 
 
 class LogScore(Counts):
-    """One log; a healthy one is one in which no alert should fire."""
+    """Scores of one log; in a healthy one no alert should fire."""
 
     file: str
     healthy: bool
@@ -94,7 +94,7 @@ class LogScore(Counts):
 
 
 class Delay(View):
-    """Time to detect over several events."""
+    """Times to detect several events, in seconds or in lines."""
 
     count: int
     median: float
@@ -119,7 +119,7 @@ class Scores(View):
 
 
 def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float]) -> LogScore:
-    """Judge one log; `times` (Unix seconds) when its events were read, for logs with times."""
+    """Score one log; `times`: when its events were read (Unix seconds), if the log has times."""
     true = [alarm for alarm in alarms if any(_is_due(alarm, e) for e in truth.expected)]
     found = tuple(_find(event, true, times) for event in truth.expected)
     benign = {event.line_number: event.kind for event in truth.events if event.severity == "benign"}
@@ -160,7 +160,7 @@ def _is_due(alarm: Alarm, event: TrueEvent) -> bool:
 
 
 def _detects(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the alarm, having begun with the event or after it, detects it."""
+    """Whether the alarm began with the event or after it, and detects it."""
     if alarm.alert in detected_by(event.kind):
         return _fits(alarm, event) and _reaches(alarm, event)
     last = event.last_line or event.line_number
@@ -170,7 +170,7 @@ def _detects(alarm: Alarm, event: TrueEvent) -> bool:
 
 
 def _stands(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the alarm, having begun before the event, still fires and would detect it."""
+    """Whether the alarm began before the event, still fires, and is of a kind that detects it."""
     known = alarm.alert in detected_by(event.kind) and _fits(alarm, event)
     ended = alarm.until_line is not None and alarm.until_line < event.line_number
     return known and alarm.line is not None and alarm.line < event.line_number and not ended
@@ -204,7 +204,7 @@ def _find(
 
 
 def overall(logs: Sequence[LogScore]) -> Scores:
-    """The figures of all logs, and of each."""
+    """The scores of all logs together, and of each."""
     healthy = [log for log in logs if log.healthy]
     events = [event for log in logs for event in log.expected_events]
     seconds = [e.seconds_to_detect for e in events if e.seconds_to_detect is not None]

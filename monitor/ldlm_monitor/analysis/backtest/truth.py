@@ -1,4 +1,4 @@
-"""What is known of finished logs: a truth file, read, checked, and matched to the logs."""
+"""Truth files, which list the events of finished logs: read, checked, and matched to the logs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TrueEvent(BaseModel):
 
 
 class Truth(BaseModel):
-    """All that is known of one log; without a failure or a warning it is healthy."""
+    """The events of one log; without a failure or a warning the log is healthy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -103,11 +103,11 @@ def match_logs(
         ends = PurePath(truth.file).parts
         fitting = [log for log in logs if log.absolute().parts[-len(ends) :] == ends]
         if len(fitting) != 1:
-            shown = ", ".join(map(str, fitting[:3])) or "none of the logs given"
+            shown = ", ".join(map(str, fitting[:3])) or "none of the logs given"  # 3: one line
             raise TruthError(
                 f"{truth.file} fits {shown}",
                 where=str(path),
-                remedy="name each log once, in the truth file by as much of its path as it takes",
+                remedy="name each log once; in the truth file, by enough of its path",
             )
         other = found.setdefault(fitting[0], truth)
         if other is not truth:
@@ -126,7 +126,7 @@ def match_logs(
 
 
 def check_lines(path: Path, truth: Truth, lines: Mapping[int, str]) -> None:
-    """Raises TruthError where the log's `lines` are not those that the events quote."""
+    """Raises TruthError if the line of an event is missing in `lines`, or lacks its quote."""
     for event in truth.events:
         line = lines.get(event.line_number)
         if line is None or event.quote not in line:
@@ -138,7 +138,7 @@ def check_lines(path: Path, truth: Truth, lines: Mapping[int, str]) -> None:
             )
 
 
-_DIED = ("TrainingCrashed", "JobKilled", "RankLost")
+_DIED = ("TrainingCrashed", "JobKilled", "RankLost")  # alerts of a run that did not end well
 DETECTED_BY: Mapping[str, tuple[str, ...]] = {
     "nan": ("NonFiniteLoss", "NonFiniteGradient"),
     "loss_spike": ("LossSpike", "LossDiverging"),
@@ -156,8 +156,9 @@ DETECTED_BY: Mapping[str, tuple[str, ...]] = {
     "job_time_limit": ("JobKilled",),
     "job_cancelled": ("JobKilled",),
 }
-"""By kind, the alerts of the default pack any of which detects it."""
+"""By kind of event: the alerts of the default pack, each of which detects it."""
 
+# Kinds after which a run ends; below, kinds that are alerts' names. The excluded end no run.
 _FATAL = frozenset(DETECTED_BY) - {"nan", "loss_spike", "overflow_skip", "slow"}
 _FATAL_ALERTS = frozenset({"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"})
 KNOWN_ALERTS = frozenset(alert for alerts in DETECTED_BY.values() for alert in alerts)
@@ -169,6 +170,6 @@ def detected_by(kind: str) -> tuple[str, ...]:
 
 
 def follow_from(kind: str) -> frozenset[str]:
-    """The alerts that are true after such an event without detecting it: the run died of it."""
+    """The alerts that are true after an event because the run died of it, without detecting it."""
     fatal = kind in _FATAL or kind in _FATAL_ALERTS
     return frozenset(_DIED) if fatal else frozenset()

@@ -1,1 +1,1 @@
-"""A training command, run, watched and recorded, so that it can be compared with another."""
+"""Runs and records a training command, so that it can be compared with others."""

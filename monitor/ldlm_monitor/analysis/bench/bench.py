@@ -31,7 +31,8 @@ def bench(
 ) -> BenchRecord:
     """Run the command in the working folder, and keep its record in `folder`.
 
-    Raises `UsageError` where the command cannot be started or the folder not be written.
+    `also`: files that it writes and that are read; `echo` gets its output, `notice` messages.
+    Raises `UsageError` if the command cannot be started.
     """
     directory = Path.cwd()
     readings = Readings(Parser(settings.formats), RunNames(name), live=True)
@@ -43,7 +44,7 @@ def bench(
     columns |= {STEPS: run.steps} | watched.memory
     record = BenchRecord(
         name=name,
-        command=tuple(plain(word, 2000) for word in command),
+        command=tuple(plain(word, 2000) for word in command),  # characters: one may be a script
         started_at=watched.started_at,
         seconds=watched.seconds,
         stopped_by=watched.stopped_by,
@@ -62,12 +63,12 @@ def bench(
 
 
 def summary(record: BenchRecord) -> str:
-    """One line: how far it came, pace and memory, how it ended."""
+    """One line: steps and time, pace, memory, and how the command ended."""
     return ", ".join(_facts(record))
 
 
 def listed(records: Iterable[BenchRecord]) -> Iterator[str]:
-    """A line a record."""
+    """One line for each record."""
     for record in records:
         yield f"{plain(record.name, 30):<20}  {utc(record.started_at)}  {summary(record)}"
 

@@ -1,4 +1,4 @@
-"""What is kept of a benchmark: a folder a name, with `record.json` and the command's output."""
+"""Records of benchmarks: a folder for each name, with `record.json` and the command's output."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.view import View
 
 SCHEMA: Final = "ldlm.bench/1"
-FILE = "record.json"
-LOG = "output.log"
+FILE = "record.json"  # in the record's folder, as is
+LOG = "output.log"  # the command's output
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
 """Measured from outside, not logged by the command."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")  # a folder's: neither hidden nor too long
 
 
 class BenchSeries(View):
@@ -37,7 +37,7 @@ class BenchRecord(View):
     """One benchmark. `series`: what was logged and measured; bytes, seconds, per second.
 
     `stopped_by`: `command` ended by itself, or the limit that ended it. `exit_code` is the
-    command's, negative the signal that killed it. `exact`: steps were logged when they ended.
+    command's, or the negative signal that killed it. `exact`: steps have their own times.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
@@ -55,7 +55,7 @@ class BenchRecord(View):
     series: dict[str, BenchSeries]
 
     def readings(self) -> RunReadings:
-        """As a log's; what was watched counts while steps were taken."""
+        """The record as a log's readings; of `WATCHED`, only from the first step to the last."""
         readings = RunReadings(self.name, files={self.name: None}, settings=dict(self.settings))
         steps = self.series.get(STEPS)
         for quantity, series in self.series.items():
@@ -88,7 +88,7 @@ def check_name(name: str) -> None:
 
 
 def keep(record: BenchRecord, folder: Path) -> Path:
-    """Write the record into its folder; what stood there is replaced at once."""
+    """Write the record into its folder; an earlier record is replaced atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     fresh = folder / f".{FILE}.{os.getpid()}"
@@ -98,9 +98,9 @@ def keep(record: BenchRecord, folder: Path) -> Path:
 
 
 def find_record(named: str, state_dir: Path | None) -> BenchRecord | None:
-    """The record that an argument means: its file, its folder or its name; None: it means none.
+    """The record with this file, folder or name; None if there is none.
 
-    What is there under that name in the working folder goes before a record's name.
+    A file or folder at the path `named` takes precedence over a record of that name.
     """
     path = Path(named).expanduser()
     if path.is_dir() and (path / FILE).is_file():
@@ -114,14 +114,14 @@ def find_record(named: str, state_dir: Path | None) -> BenchRecord | None:
 
 
 def all_records(state_dir: Path | None) -> Iterator[BenchRecord]:
-    """Every record that is kept, by when it was made. Raises `InputError`."""
+    """Every record that is kept, the oldest first. Raises `InputError`."""
     records = [_read(path) for path in records_dir(state_dir).glob(f"*/{FILE}")]
     yield from sorted(records, key=lambda record: record.started_at)
 
 
 def _is_record(path: Path) -> bool:
     with path.open("rb") as file:
-        return SCHEMA.encode() in file.read(200)
+        return SCHEMA.encode() in file.read(200)  # bytes: it is the first key
 
 
 def _read(path: Path) -> BenchRecord:

@@ -11,13 +11,13 @@ from typing import Any
 
 from ldlm_monitor.probe import process
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes, the unit of statm (proc(5))
 
 
 class CommandProcesses:
-    """A process and all that descend from it, as long as they are seen in time.
+    """A process and its descendants, if a look finds them before their parent ends.
 
-    What leaves its process group, as torchrun's workers do, is of it all the same.
+    Those that leave its process group, as torchrun's workers do, are included.
     """
 
     def __init__(self, pid: int) -> None:
@@ -26,7 +26,7 @@ class CommandProcesses:
         self.pids: frozenset[int] = frozenset({pid})
 
     def look(self) -> int:
-        """Who is of it now; their resident memory together, bytes."""
+        """Find the processes; returns their resident memory together, in bytes."""
         table = process.table()
         self._known = {
             pid: started
@@ -39,11 +39,12 @@ class CommandProcesses:
             before = len(found)
             found |= {pid for pid, each in table.items() if each.parent in found}
         self._known = {pid: table[pid].started for pid in found}
+        # Zombies and dead processes (states Z and X of proc(5)) use no memory.
         self.pids = frozenset(pid for pid in found if table[pid].state not in "ZX")
         return sum(_resident(pid) for pid in self.pids)
 
     def signal(self, number: signal.Signals) -> None:
-        """To its process group, and to those of it that left that."""
+        """Send a signal to the process group, and to those of its processes that left it."""
         self.look()
         with_group = {pid for pid in self.pids if _group(pid) == self._pid}
         if with_group:
@@ -55,7 +56,7 @@ class CommandProcesses:
 
     @property
     def is_alive(self) -> bool:
-        """Whether any of it runs."""
+        """Whether any of the processes runs."""
         self.look()
         return bool(self.pids)
 
@@ -80,7 +81,7 @@ def _send(kill: Callable[[int, int], None], target: int, number: signal.Signals)
 
 
 class GpuMemory:
-    """Reads nvidia-ml-py (extra `gpu`); without it, a driver or a GPU there are no values."""
+    """GPU memory by nvidia-ml-py (extra `gpu`); no values without that, a driver or a GPU."""
 
     def __init__(self) -> None:
         self._devices: list[Any] = []
@@ -95,10 +96,10 @@ class GpuMemory:
             self._devices = []
 
     def look(self, pids: Collection[int]) -> int | None:
-        """Bytes in use on the GPU that these processes fill most; None: on none.
+        """Bytes that these processes use on the GPU that they fill most; None if they use none.
 
-        Where the driver counts processes otherwise, as in a container, it is what was not in
-        use before the command began.
+        Where the driver reports other process numbers, as in a container, it is the increase of
+        the GPU's memory in use since the command began.
         """
         try:
             used = [self._of(device, pids) for device in self._devices]

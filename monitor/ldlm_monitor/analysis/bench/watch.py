@@ -25,14 +25,14 @@ from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.split import Splitter
 
 LOOK_SECONDS = 2.0
-"""How often files that the command writes are looked for."""
+"""How often files that the command writes are looked for: a glob may be slow on a network."""
 
 
 class Outputs:
     """Feeds the readings; `name` is the run's. `log` keeps the output, `directory` is where
     the command runs, `also` are files, folders or globs that it writes.
 
-    Of files that were there before only what is new is read.
+    Of files that existed before the start, only what is appended is read.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Outputs:
         self._patterns = resolve(also, base=directory)
         self._notice = notice
         self._file = log.open("wb")
-        # Not followed in the file: each line has the time at which it came through the pipe.
+        # Split from the pipe, not followed as a file: each line has the time of its arrival.
         self._splitter = Splitter(str(log), (0, 0, 0))
         self._follower = Follower()
         near = (folder.glob("*.jsonl") for folder in Surroundings().of(directory))
@@ -73,12 +73,12 @@ class Outputs:
         return self._readings.runs.setdefault(self._name, RunReadings(self._name))
 
     def write(self, data: bytes, now: float) -> None:
-        """Output of the command, read at `now` (Unix seconds)."""
+        """Add output of the command that was read at `now` (Unix seconds)."""
         self._file.write(data)
         self._feed(self._splitter.feed(data, now), now)
 
     def poll(self, now: float) -> None:
-        """Look for files that it writes, and read what is new in them."""
+        """Look for files that the command writes, and read what is new in them."""
         if now >= self._due:
             self._due = now + LOOK_SECONDS
             self._file.flush()
@@ -87,7 +87,7 @@ class Outputs:
         self._feed(self._follower.read(None, now), now)
 
     def finish(self, now: float) -> None:
-        """The command has ended: complete what is open."""
+        """Read the rest of all files and their last records: the command has ended."""
         self._due = -math.inf
         self.poll(now)
         while self._follower.behind() and self._feed(self._follower.read(None, now), now):
@@ -96,7 +96,7 @@ class Outputs:
         self._readings.finish([str(self._log), *map(str, self._follower.paths)])
 
     def _feed(self, chunks: Iterable[Chunk], now: float) -> int:
-        """How many there were."""
+        """Add the chunks to the readings; returns their number."""
         count = 0
         for count, chunk in enumerate(chunks, 1):  # noqa: B007
             self._readings.feed(chunk, now)
@@ -123,18 +123,18 @@ def _size(path: Path) -> int:
 StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 
 POLL_SECONDS = 0.1
-"""Between two looks at memory and files; longer where a look takes long (`POLL_SHARE`)."""
+"""Between two looks at memory and files: shorter peaks are missed; longer with `POLL_SHARE`."""
 POLL_SHARE = 0.05
-"""Share of the time that looks may take, so that they do not slow the command."""
+"""Share of the time that looks may take, a choice: more slows the command that is measured."""
 DRAIN_SECONDS = 2.0
-"""How long to wait for the rest of the output: a grandchild may hold the pipe open."""
+"""How long to wait for the rest of the output, a choice: a grandchild may keep the pipe open."""
 _READ = 64 * 1024
 """The capacity of a Linux pipe: one read empties it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchLimits:
-    """When it is stopped: `steps` after its first logged step, `seconds` after its start.
+    """When the command is stopped: `steps` after its first logged one, `seconds` after its start.
 
     `grace`: seconds from SIGTERM to SIGKILL.
     """
@@ -146,7 +146,7 @@ class BenchLimits:
 
 @dataclass(slots=True)
 class Watched:
-    """How it went. `memory`: by quantity, bytes at the steps and times they were looked at."""
+    """How the command went. `memory`: bytes by quantity, at the steps and times of the looks."""
 
     exit_code: int = 0
     stopped_by: StoppedBy = "command"
@@ -162,9 +162,9 @@ def watch(
     limits: BenchLimits,
     echo: Callable[[bytes], None],
 ) -> Watched:
-    """Until it ends, or a limit or Ctrl-C (SIGTERM and SIGHUP too) ends it.
+    """Run the command until it ends, or a limit or Ctrl-C (SIGTERM and SIGHUP too) ends it.
 
-    Raises `UsageError` where it cannot be started.
+    Raises `UsageError` if it cannot be started.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -183,7 +183,7 @@ def watch(
 
 
 def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]:
-    """In a session of its own, its output unbuffered where it is Python."""
+    """Start the command in a session of its own, without Python's buffer: lines arrive in time."""
     try:
         return subprocess.Popen(
             list(command),
@@ -204,7 +204,7 @@ def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]
 
 
 class _Running:
-    """The command while it runs: its output, its processes, what they use."""
+    """The command while it runs: its output, its processes, and the memory that they use."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], outputs: Outputs, echo: Callable[[bytes], None]
@@ -218,7 +218,7 @@ class _Running:
         self.result = Watched(started_at=time.time())
 
     def follow(self, limits: BenchLimits, gpu: GpuMemory) -> StoppedBy:
-        """Until it ends or reaches a limit."""
+        """Read and measure until the command ends or reaches a limit."""
         begun = due = time.monotonic()
         while True:
             more = self._read(max(0.0, due - time.monotonic()))
@@ -236,10 +236,7 @@ class _Running:
                 return "command"
 
     def end(self, grace: float) -> None:
-        """SIGTERM, and SIGKILL to what is left after `grace` seconds, or at another Ctrl-C.
-
-        Its output is read meanwhile.
-        """
+        """Send SIGTERM, and SIGKILL after `grace` seconds or another Ctrl-C; read the output."""
         try:
             if self._process.poll() is not None:
                 self._drain(DRAIN_SECONDS, lambda: self._family.is_alive)
@@ -255,7 +252,7 @@ class _Running:
         self._output.close()
 
     def _read(self, seconds: float) -> bool:
-        """Wait for output; whether more may come."""
+        """Wait for output and pass it on; returns whether more may come."""
         ready, _, _ = select.select([self._output], [], [], seconds)
         if not ready:
             return True
@@ -269,13 +266,13 @@ class _Running:
         return bool(data)
 
     def _drain(self, seconds: float, go_on: Callable[[], bool]) -> None:
-        """Read on, to the end of the output where it comes."""
+        """Read to the output's end, for `seconds` at most; stop soon after `go_on()` is false."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if not self._read(min(left, 0.1)):
+            if not self._read(min(left, 0.1)):  # `go_on` is asked ten times a second
                 return
             if not go_on():
-                until = min(until, time.monotonic() + 0.2)
+                until = min(until, time.monotonic() + 0.2)  # for what the pipe still contains
 
     def _measure(self, gpu: GpuMemory) -> None:
         step = self._outputs.run.last_step or 0

@@ -1,1 +1,1 @@
-"""Two or more runs beside each other: what changed, and with which confidence."""
+"""Compares two or more runs: which quantities changed, and with which confidence."""

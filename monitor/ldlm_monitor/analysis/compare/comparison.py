@@ -36,10 +36,10 @@ CONFIDENCE = 0.95
 
 
 class TargetResult(View):
-    """What was wanted, and what came of it."""
+    """A target and its result."""
 
     name: str = Field(description="speed, memory, or the name of a quantity")
-    change: float = Field(description="wanted at least, as a share: 0.3 is 30 % more")
+    change: float = Field(description="the wanted change at least, as a share: 0.3 is 30 % more")
     result: Reached = Field(
         description="reached: the whole interval is at or beyond it; missed: none of it is"
     )
@@ -48,8 +48,8 @@ class TargetResult(View):
 class Cell(View):
     """One run in one row. Changes are against the baseline, as a share: 0.3 is 30 % more.
 
-    They are of the quantity itself: a step time that falls by a fifth is -0.2, and `said` calls
-    that 25 % faster. They are null where the difference is not known.
+    A change is of the quantity itself: a step time that falls by a fifth is -0.2, and `said` calls
+    that 25 % faster. It is null if the difference is not known.
     """
 
     run: str = Field(description="the run's name in `runs`")
@@ -60,7 +60,7 @@ class Cell(View):
     change: float | None = None
     low: float | None = Field(default=None, description="lower end of the confidence interval")
     high: float | None = Field(default=None, description="its upper end")
-    p: float | None = Field(default=None, description="two-sided, of no difference at all")
+    p: float | None = Field(default=None, description="two-sided p-value of no difference")
     verdict: Word = Field(
         description="better, worse, same: no difference found; unclear: not known; "
         "missing: not in this run, or not in the baseline; baseline"
@@ -84,9 +84,9 @@ class Row(View):
 
 
 class RunSummary(View):
-    """A run as it entered."""
+    """A run that was compared."""
 
-    name: str = Field(description="in this table, where no two are alike")
+    name: str = Field(description="its name in this table, unique")
     run: str = Field(description="as the log or the record calls it")
     files: tuple[str, ...]
     first_step: int | None
@@ -102,7 +102,7 @@ class Comparison(View):
 
     schema_: Literal["ldlm.compare/1"] = Field(default=SCHEMA, alias="schema")
     version: str = Field(description="of the monitor")
-    confidence: float = Field(description="how often the intervals should hold the truth, 0..1")
+    confidence: float = Field(description="share of intervals that should contain the truth")
     runs: tuple[RunSummary, ...]
     rows: tuple[Row, ...] = Field(description="those that at least one run has")
     missing: tuple[str, ...] = Field(description="titles of quantities that no run has")
@@ -116,7 +116,7 @@ def compare(
     at: Sequence[Point] = (),
     confidence: float = CONFIDENCE,
 ) -> Comparison:
-    """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
+    """Compare each side with the first one. `at`: more points at which losses are compared."""
     table = [*_steady(sides, confidence), *_learned(sides, at, confidence)]
     shared = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
     goals = {target.stands_for(shared): target for target in targets}
@@ -144,7 +144,7 @@ def compare(
 
 
 _Entry: TypeAlias = tuple[Quantity, Span | None, list[Seen]]
-"""A row before it is judged: where losses are compared, and what each run has there."""
+"""A row before its verdict: the quantity, where losses are compared, and each run's value there."""
 
 
 def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
@@ -167,13 +167,13 @@ def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
 
 
 def _unsettled(*sides: Side) -> str:
-    """Why the pace of these runs is not to be compared; empty where it is."""
+    """Why the paces of these runs cannot be compared; empty if they can."""
     names = [side.name for side in dict.fromkeys(sides) if not side.is_settled]
     return f"the pace of {' and '.join(names)} kept changing" if names else ""
 
 
 def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
-    """Losses and accuracies where the runs are equally far."""
+    """Losses and accuracies at equal steps and after equal times."""
     starts = [next(iter(side.readings.steps.times), math.nan) for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
         columns = [side.readings.column(quantity.name) for side in sides]
@@ -238,7 +238,7 @@ def _judged(quantity: Quantity, seen: Seen, base: Seen, there: str) -> tuple[Wor
 
 
 def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:
-    """Speed is the inverse of step time; a target of a quantity by name is of itself."""
+    """The target's result: `speed` means the inverse of a step time, other names the quantity."""
     of_speed = quantity.inverse and target.quantity == "speed"
     result = target.judge(found.inverted() if of_speed else found)
     return TargetResult(name=target.quantity, change=target.change, result=result)

@@ -1,7 +1,7 @@
 """How uncertain a median or a mean is, and how much one differs from another.
 
-A step after a slow one is likely slow too, so a series holds fewer independent values than it
-has. How many is estimated as in an ARMA(1,1), with corrections for a short series that neither
+A step after a slow one is likely slow too, so not all values of a series are independent. How
+many are is estimated as for an ARMA(1,1), with corrections for a short series that neither
 `scipy` nor `arch` has. Student's distribution is computed here, in 30 lines: `scipy` would be a
 dependency of 40 MB.
 """
@@ -20,22 +20,22 @@ LEAST_VALUES = 20
 SERIES = 5000
 """A longer series is thinned to about so many values: sorting millions would take seconds."""
 LEAST_FREEDOM = 3
-"""With fewer degrees of freedom, Student's interval is too wide to be of use."""
+"""With fewer degrees of freedom, Student's interval is too wide to be of use (t of 4.3 for 2)."""
 LONGEST = 0.97
-"""A stronger correlation cannot be distinguished from a drift."""
+"""Correlation of neighbours at most: a stronger one cannot be distinguished from a drift."""
 _NORMAL = 1.96
-"""So many standard errors hold 95 % of a normal distribution."""
+"""Standard errors to each side that contain 95 % of a normal distribution."""
 _ROUNDS = 4
 """Rounds of a fixed-point iteration; the bias is capped at a half, so it converges fast."""
 _GREATEST = 700.0
-"""exp() overflows above 709."""
+"""Change of a logarithm that is still converted: exp() of a float overflows above 709."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the values lie: `error` is the standard error, `freedom` its degrees of freedom.
+    """A mean or a median: `error` is its standard error, `freedom` the degrees of freedom of that.
 
-    `freedom` is 0 where the values are so correlated that the error is unknown.
+    `freedom` is 0 if the values are so correlated that the error is unknown.
     """
 
     value: float
@@ -44,7 +44,7 @@ class Location:
 
 
 def mean_of(values: Sequence[float]) -> Location | None:
-    """The mean; None of fewer than `LEAST_VALUES` values."""
+    """The mean; None for fewer than `LEAST_VALUES` values."""
     if len(values) < LEAST_VALUES:
         return None
     taken = _thinned(values)
@@ -54,10 +54,10 @@ def mean_of(values: Sequence[float]) -> Location | None:
 
 
 def median_of(values: Sequence[float]) -> Location | None:
-    """The median; None of fewer than `LEAST_VALUES` values.
+    """The median; None for fewer than `LEAST_VALUES` values.
 
     Its error follows from the distance of two order statistics (J. W. McKean and R. M.
-    Schrader, 1984), further apart by what neighbours have in common.
+    Schrader, 1984), which are the further apart the more neighbours are correlated.
     """
     if len(values) < LEAST_VALUES:
         return None
@@ -66,8 +66,8 @@ def median_of(values: Sequence[float]) -> Location | None:
     # Ranks have the memory of the values without the weight of outliers.
     ranks = [float(bisect_left(ranked, each) + bisect_right(ranked, each)) for each in taken]
     memory = memory_of(ranks, 0.0)
-    # A median moves with the side on which values fall. Sides are less alike than normal values
-    # are: by the arcsine law (W. F. Sheppard, 1899).
+    # A value counts for the median only by its side. Sides of neighbours are less correlated than
+    # their values, if normal: by the arcsine law (W. F. Sheppard, 1899).
     sides = replace(memory, near=2 / math.pi * math.asin(memory.near))
     spread = math.sqrt(count * _inflation(sides, count)) / 2
     first = max(0, math.floor(count / 2 - _NORMAL * spread))
@@ -81,9 +81,9 @@ def _thinned(values: Sequence[float]) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Correlation of neighbours, and by which factor it falls with each step further apart.
+    """`near`: the correlation of neighbours; `decay`: its factor for each further step apart.
 
-    That of an ARMA(1,1): slow changes, as in an AR(1), with jitter of each value above them.
+    This is an ARMA(1,1): slow changes as in an AR(1), plus independent jitter of each value.
     """
 
     near: float
@@ -91,45 +91,45 @@ class Memory:
 
     @property
     def whole(self) -> float:
-        """By how much the variance of a mean is greater than without memory."""
+        """The factor by which memory increases the variance of a mean."""
         return 1 + 2 * self.near / (1 - self.decay)
 
 
 def _inflation(memory: Memory, count: int) -> float:
-    """`whole`, and what the variance lacks because its mean is that of the values themselves."""
+    """`whole`, corrected for the variance that is lost to the estimated mean, at most tenfold."""
     return memory.whole / max(1 - memory.whole / count, 0.1)
 
 
 def _freedom(values: Sequence[float]) -> int:
-    """Degrees of freedom of the variance of an AR(1)'s mean, as it is estimated.
+    """Degrees of freedom of the estimated variance of an AR(1)'s mean.
 
-    Of its logarithm the variance is (2 + 4 whole) / count, by the delta method.
+    By the delta method, the variance of its logarithm is (2 + 4 whole) / count; they are 2 / that.
     """
     return int(len(values) / (1 + 2 * memory_of(values, 1.0).whole))
 
 
 def memory_of(values: Sequence[float], margin: float) -> Memory:
-    """The memory; `margin`: so many standard errors more than it seems.
+    """The memory of a series; `margin` standard errors are added to the correlation.
 
-    The mean is that of the series itself, by which every autocovariance comes out too small by
-    the variance of that mean (F. H. C. Marriott and J. A. Pope, 1954); that is put back.
+    The mean is estimated from the series, which makes every autocovariance too small by the
+    variance of that mean (F. H. C. Marriott and J. A. Pope, 1954); each round adds it again.
     """
     count = len(values)
     first, second = _correlations(values)
     found = Memory(0.0, 0.0)
     for _ in range(_ROUNDS):
-        bias = min(found.whole / count, 0.5)
+        bias = min(found.whole / count, 0.5)  # the cap keeps the iteration from diverging
         near, next_ = (each + (1 - each) * bias for each in (first, second))
         near += margin * math.sqrt(max(1 - near * near, 0.0) / count)
         near = min(max(near, 0.0), LONGEST)
-        # Where the correlation may be zero, the ratio is noise.
+        # Below two standard errors the correlation may be zero, and the ratio noise.
         ratio = next_ / near if near > 2 / math.sqrt(count) else near
         found = Memory(near, min(max(near, ratio), LONGEST))
     return found
 
 
 def _correlations(values: Sequence[float]) -> tuple[float, float]:
-    """Of neighbours, and of values two apart."""
+    """The correlations of neighbours, and of values two apart."""
     center = fmean(values)
     moved = [value - center for value in values]
     power = math.fsum(value * value for value in moved)
@@ -143,7 +143,7 @@ def _correlations(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`change` is candidate / baseline - 1, between `low` and `high`; `p` is two-sided."""
+    """`change`: candidate / baseline - 1, between `low` and `high`; `p`: the two-sided p-value."""
 
     change: float
     low: float
@@ -151,7 +151,7 @@ class Difference:
     p: float
 
     def inverted(self) -> Difference:
-        """The change of the inverse: of speed, where this is of time."""
+        """The change of the inverse: that of the speed, if this is that of a time."""
         low, high = _inverse(self.high), _inverse(self.low)
         return Difference(_inverse(self.change), low, high, self.p)
 
@@ -161,7 +161,7 @@ def _inverse(change: float) -> float:
 
 
 def unknown(found: Location | None, count: int, whose: str = "") -> str:
-    """Why `count` values give no interval; empty where they do. `whose`: whose they are."""
+    """Why `count` values give no interval; empty if they give one. `whose`: of which run."""
     if found is None:
         return f"too few steps{whose} ({count} values)"
     if found.freedom < LEAST_FREEDOM:
@@ -170,7 +170,7 @@ def unknown(found: Location | None, count: int, whose: str = "") -> str:
 
 
 def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | None:
-    """Between exp(a) and exp(b): Welch's interval (B. L. Welch, 1947) on logarithms."""
+    """The change from exp(a) to exp(b), by B. L. Welch's interval (1947) of the logarithms."""
     found = _interval(b.value - a.value, *_together(a, b), confidence)
     if found is None:
         return None
@@ -178,24 +178,24 @@ def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | N
 
 
 def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
-    """Between two means, relative to the first, by the delta method."""
+    """The change from mean a to mean b, relative to a, by the delta method."""
     share = b.value / a.value if a.value else 1.0
     error, freedom = _together(replace(a, error=abs(share) * a.error), b)
     return _relative(_interval(b.value - a.value, error, freedom, confidence), a.value)
 
 
 def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference | None:
-    """From differences step by step, relative to the mean of the baseline there."""
+    """The change by differences step by step; `baseline` is the baseline's mean at these steps."""
     return _relative(_interval(moved.value, moved.error, moved.freedom, confidence), baseline)
 
 
 def _share(moved: float) -> float:
-    """Of a change of the logarithm."""
+    """The relative change of a value whose logarithm changes by `moved`."""
     return math.expm1(moved) if moved < _GREATEST else math.inf
 
 
 def _relative(found: Difference | None, baseline: float) -> Difference | None:
-    """None where there is nothing to relate it to."""
+    """The difference as a share of the baseline; None if that is 0 and the difference is not."""
     scale = abs(baseline)
     if found is None or found.low == found.high == 0:
         return found
@@ -205,7 +205,7 @@ def _relative(found: Difference | None, baseline: float) -> Difference | None:
 
 
 def _together(a: Location, b: Location) -> tuple[float, int]:
-    """The standard error of a difference, and its degrees of freedom by Satterthwaite."""
+    """The standard error of a difference, its degrees of freedom by F. E. Satterthwaite (1946)."""
     error, least = math.hypot(a.error, b.error), min(a.freedom, b.freedom)
     if least < LEAST_FREEDOM:
         return error, least
@@ -214,7 +214,7 @@ def _together(a: Location, b: Location) -> tuple[float, int]:
 
 
 def _interval(moved: float, error: float, freedom: int, confidence: float) -> Difference | None:
-    """An absolute difference; None where its error is not known well enough."""
+    """The difference `moved` with its interval; None with less than `LEAST_FREEDOM`."""
     if freedom < LEAST_FREEDOM:
         return None
     if error == 0:
@@ -243,13 +243,13 @@ def inside(t: float, freedom: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # more than the rows and runs of a table
 def quantile(confidence: float, freedom: int) -> float:
     """The t within which a share `confidence` of the distribution lies, by bisection."""
     low, high = 0.0, 2.0
     while inside(high, freedom) < confidence:
         high *= 2
-    for _ in range(60):
+    for _ in range(60):  # halvings: beyond the 53 bits of a float
         middle = (low + high) / 2
         if inside(middle, freedom) < confidence:
             low = middle

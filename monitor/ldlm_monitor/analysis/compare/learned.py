@@ -26,17 +26,15 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
-"""The loss at a point is the mean over this share of the steps before it: the last tenth."""
+"""Share of the steps before a point that a loss is averaged over: fewer are noisy, more old."""
 ENOUGH = 2 * LEAST_VALUES
-"""Twice the least, so that thinning and blocks leave enough."""
+"""Values wanted in a window: twice the least, because neighbours are correlated."""
 REACH = 0.5
-"""Where a tenth holds fewer than `ENOUGH` values, up to half of it is taken."""
+"""A window with fewer than `ENOUGH` values is widened, up to this share of the steps."""
 PAIRED = 0.9
-"""Runs that share so many of their steps are compared step by step."""
-_POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")
+"""Share of steps that runs must have in common to be compared in pairs: the others are unused."""
+_POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-
-
 Point: TypeAlias = tuple[Literal["step", "time"], float]
 """A step, or seconds since each run's first step."""
 
@@ -56,7 +54,7 @@ class Span(View):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run's value of a row, of `count` values, and its difference or why that is not known."""
+    """One run in a row: its value, made of `count` values, and the difference or a reason."""
 
     value: float | None
     count: int
@@ -64,7 +62,7 @@ class Seen:
 
 
 def point_of(text: str) -> Point:
-    """`500`: a step; `90s`, `30min`, `2h`: a time. Raises `UsageError`."""
+    """Parse `500`, a step, or `90s`, `30min`, `2h`, a time. Raises `UsageError`."""
     match = _POINT.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
         raise UsageError(
@@ -94,7 +92,7 @@ def places(
 def look(
     columns: Sequence[Column | None], starts: Sequence[float], span: Span, confidence: float
 ) -> Iterator[Seen]:
-    """Each run's mean there, and how it differs from the first run's."""
+    """Each run's mean in the span, and how it differs from the first run's."""
     parts = [
         None if column is None else _part(column, start, span)
         for column, start in zip(columns, starts, strict=True)
@@ -111,7 +109,7 @@ def look(
 
 
 def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:
-    """Step by step where they share their steps, which leaves out what both have in common."""
+    """By pairs if the runs share their steps, which cancels common noise; otherwise by means."""
     found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []
     if len(shared) >= PAIRED * max(len(base), len(part)):
@@ -131,7 +129,7 @@ def _difference(base: Column, part: Column, unit: str, confidence: float) -> Dif
 def _in_range(
     unit: Literal["step", "time"], scales: Sequence[Sequence[float]], at: Sequence[Point]
 ) -> Iterator[Span]:
-    """Places where all runs have been; so wide that each has enough values, where that helps."""
+    """Windows in the range that all runs have, widened until each run has `ENOUGH` values."""
     first = max(scale[0] for scale in scales)
     last = min(scale[-1] for scale in scales)
     for end in (last, *(place for each, place in at if each == unit)):

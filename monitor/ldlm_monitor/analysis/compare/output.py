@@ -22,13 +22,19 @@ from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 
 _NAMES = 24, 40
-"""Least and greatest width of the column of names, which is as wide as the longest."""
+"""Limits of the width of names, else the longest one's: verdicts on their right stay in view."""
 _VALUE = 12
 """Columns of a value with its unit, such as `1023.9 KiB`."""
+_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
+GIB = 2.0**30  # bytes
+LEARNED = 6
+"""Losses and accuracies that are drawn at most: with speed and memory, two screens of charts."""
+BUCKETS = 400
+"""Points of a curve at most: a page's chart has about two pixels for each."""
 
 
 def table(comparison: Comparison) -> str:
-    """The runs, the rows, what is missing; ended by a newline. Names are made harmless."""
+    """The runs, the rows, the missing quantities and the notes, as lines; names are sanitised."""
     return "\n".join(_lines(comparison)) + "\n"
 
 
@@ -52,7 +58,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _run(run: RunSummary, role: str) -> str:
-    parts = [f"{role:<11}{plain(run.name, 60)}"]
+    parts = [f"{role:<11}{plain(run.name, 60)}"]  # cut: the rest of the line matters, too
     if run.first_step is not None:
         parts.append(f"steps {run.first_step} to {run.last_step}")
     if run.seconds is not None:
@@ -72,11 +78,8 @@ def _cell(cell: Cell, row: Row, wide: int) -> str:
     return f"    {name:<{wide}}{value(cell.value, row.unit):>{_VALUE}}{change:>10}   {said}"
 
 
-_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
-
-
 def value(amount: float | None, unit: str) -> str:
-    """With its unit; bytes in the greatest binary one."""
+    """The amount with its unit, bytes in a binary multiple; `-` for None."""
     if amount is None:
         return "-"
     if unit == "B":
@@ -84,13 +87,6 @@ def value(amount: float | None, unit: str) -> str:
     if unit == "s":
         return duration(amount)
     return f"{amount:.5g}{unit}" if unit else number(amount)
-
-
-GIB = 2.0**30
-LEARNED = 6
-"""Losses and accuracies that are drawn at most."""
-BUCKETS = 400
-"""A chart is at most about this many pixels wide on screens where it is read."""
 
 
 def charts(sides: Sequence[Side]) -> list[Figure]:
@@ -125,7 +121,7 @@ def bucketed(
     *,
     color: int = 0,
 ) -> Line:
-    """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
+    """Finite values in at most `BUCKETS` buckets, whose least and greatest values keep spikes."""
     width = math.ceil(len(values) / BUCKETS) or 1
     parts = [values[at : at + width] for at in range(0, len(values), width)]
     return Line(

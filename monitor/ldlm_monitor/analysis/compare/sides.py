@@ -20,14 +20,22 @@ from ldlm_monitor.playback.replay import gather, refuse_unreadable
 from ldlm_monitor.run.run_names import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
-"""Settings that give the number of samples of a step."""
+"""Settings that give the number of samples of a step over all ranks, the first that is set."""
+GROUP = 5
+"""Values that are averaged into one before the rule is applied (the 5 of MSER-5)."""
+OUTLIER = 5.0
+"""MADs (3.4 deviations, if normal) to which values further out are moved: pauses are no warm-up."""
+NEAR = 1.05
+"""The first cut with at most this multiple of the least error is taken: it keeps more steps."""
+WORTH = 0.5
+"""Share to which a cut must reduce the squared error of the mean: a smaller gain may be chance."""
 
 
 class Side:
     """A run under the name it has in the table.
 
-    `warm_up`: what is left out at the start of pace and memory, a share of the steps below 1,
-    or so many steps; None: found by where the pace becomes steady.
+    `warm_up`: the start that is left out of pace and memory: below 1 a share of the steps,
+    otherwise a number of steps; None: the steps before the pace becomes steady.
     """
 
     def __init__(self, name: str, readings: RunReadings, warm_up: float | None = None) -> None:
@@ -36,23 +44,24 @@ class Side:
         self._paces = dict(self._pace_columns())
         pace = self._pace() if warm_up is None else None
         self._from = self._warm_until(warm_up, pace)
+        # `steady_from` leaves out a half at most: near that, it has found no steady part.
         self.is_settled = pace is None or bisect_left(pace.steps, self._from) < 0.45 * len(pace)
         """Whether its pace became steady before the half of the run."""
 
     def steady(self, quantity: str) -> Sequence[float]:
-        """The values above 0 after the warm-up; empty where the run has none."""
+        """The values above 0 after the warm-up; empty if the run has none."""
         column = self.column(quantity) or Column()
         first = bisect_left(column.steps, self._from)
         return [value for value in column.values[first:] if value > 0]
 
     @property
     def warm_up_steps(self) -> int:
-        """So many of its steps are left out."""
+        """The number of steps that are left out."""
         first = self.readings.first_step
         return 0 if first is None else max(0, self._from - first)
 
     def notes(self) -> Iterator[str]:
-        """Remarks on the figures."""
+        """Remarks for readers: values that are not finite, a pace that kept changing."""
         for quantity in self.readings.quantities():
             column = self.readings.column(quantity)
             if column is not None and column.nonfinite:
@@ -83,7 +92,7 @@ class Side:
             yield "samples_per_second", samples
 
     def _warm_until(self, warm_up: float | None, pace: Column | None) -> int:
-        """The first step that counts."""
+        """The first step after the warm-up."""
         first, last = self.readings.first_step, self.readings.last_step
         if first is None or last is None:
             return 0
@@ -104,7 +113,7 @@ class Side:
 
 
 def _batch_size(settings: Mapping[str, str]) -> str:
-    """Of all ranks; `batch_size` is that only where the log also has the size per device."""
+    """Samples of a step of all ranks; `batch_size` means that only if a size per device is set."""
     names = (*_BATCH, *(("batch_size",) if "batch_size_per_device" in settings else ()))
     return next((settings[name] for name in names if name in settings), "")
 
@@ -119,21 +128,11 @@ def _inverse(value: float) -> float:
     return 1 / value if value else math.inf
 
 
-GROUP = 5
-"""Values that are looked at together (MSER-5)."""
-OUTLIER = 5.0
-"""So many MADs from the median a value is taken to lie at most: a pause is no warm-up."""
-NEAR = 1.05
-"""Of cuts that are nearly as good the first is taken."""
-WORTH = 0.5
-"""The mean must become better known by so much, or nothing is left out."""
-
-
 def steady_from(values: Sequence[float]) -> int:
-    """How many of the first values are warm-up, at most half of them; values above 0.
+    """The number of values at the start that are warm-up, at most half; all are above 0.
 
-    The marginal standard error rule: what is left out at the start makes the mean of the rest
-    best known (K. P. White, M. J. Cobb and S. C. Spratt, 2000), on logarithms.
+    The marginal standard error rule (K. P. White, M. J. Cobb and S. C. Spratt, 2000), applied to
+    logarithms: the cut is where the standard error of the mean of the rest is least.
     """
     logs = [math.log(value) for value in values]
     center = median(logs)
@@ -142,7 +141,7 @@ def steady_from(values: Sequence[float]) -> int:
         return 0
     held = [min(max(value, center - reach), center + reach) for value in logs]
     groups = [fmean(held[at : at + GROUP]) for at in range(0, len(held) - GROUP + 1, GROUP)]
-    if len(groups) < 4:
+    if len(groups) < 4:  # `LEAST_VALUES` gives 4; fewer show no trend
         return 0
     total = squares = 0.0
     errors: dict[int, float] = {}
@@ -173,7 +172,7 @@ def sides_of(
 
 
 def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
-    """What one input holds, which must be one run."""
+    """The readings of one input, which must contain one run."""
     (named,) = settings.files
     record = find_record(named, settings.state_dir)
     if record is not None:
@@ -196,7 +195,7 @@ def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
             where=named,
             remedy="name the log of a training; `ldlm-monitor parse --stats` shows what is read",
         )
-    listed = ", ".join(sorted(run.name for run in found)[:4])
+    listed = ", ".join(sorted(run.name for run in found)[:4])  # 4: the message stays readable
     raise InputError(
         f"holds {len(found)} runs ({listed}{', …' if len(found) > 4 else ''})",
         where=named,

@@ -1,4 +1,4 @@
-"""What is compared, what a difference of it means in words, and whether a target is reached."""
+"""The quantities that are compared, the words for their differences, and the targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """`less` and `more` say what a smaller and a greater value are; `inverse`: of its inverse."""
+    """`less` and `more` are words for a change; with `inverse`, a change of 1 / value is shown."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ MEMORY_BY = (
     *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
 )
 ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
-"""Quantities named as missing where no run has them."""
+"""Quantities that are listed as missing if no run has them."""
 
 
 def learned(names: Iterable[str]) -> list[Quantity]:
@@ -66,12 +66,11 @@ Word: TypeAlias = Literal["better", "worse", "same", "unclear", "missing", "base
 Reached: TypeAlias = Literal["reached", "missed", "open"]
 
 MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0005, "accuracy": 0.0005}
-"""A smaller change is none: the same training, run twice, differs by as much.
-
-Losses do where sums are taken in another order, as a fused optimizer takes them.
-"""
+"""Shares. A smaller change counts as none: the same training, run twice, differs by as much
+(losses because sums are taken in another order, as by a fused optimizer)."""
 UNCLEAR = 0.1
-"""Where the interval is wider than this to either side, it says nothing."""
+"""Share. An interval around 0 that is wider to either side could hide a change that matters."""
+# Digits are bounded, as for `--at`: more are a mistake.
 _TARGET = re.compile(r"([a-z_0-9]{1,80})=([+-]?\d{1,6}(?:\.\d{1,6})?)\s?%?")
 
 
@@ -86,12 +85,12 @@ class Target:
     change: float
 
     def stands_for(self, available: Sequence[str]) -> str:
-        """The quantity that it is about, among those that all runs have."""
+        """The quantity that is meant: for `speed` and `memory`, the best one of `available`."""
         measures = {"speed": SPEED_BY, "memory": MEMORY_BY}.get(self.quantity, ())
         return next((name for name in measures if name in available), self.quantity)
 
     def judge(self, difference: Difference) -> Reached:
-        """Reached where the whole interval is at or beyond it, missed where none of it is."""
+        """Reached if the whole interval is at or beyond the target, missed if none of it is."""
         if self.change < 0:
             sure, never = difference.high <= self.change, difference.low > self.change
         else:
@@ -100,11 +99,11 @@ class Target:
 
 
 USUAL = (Target("speed", 0.25), Target("memory", -0.30))
-"""What a set of optimizations should gain to be worth its risk."""
+"""What MM-LDLM's optimizations were to gain, the reason for this command (docs/compare.md)."""
 
 
 def targets_of(given: Sequence[str] | None) -> tuple[Target, ...]:
-    """`speed=+30%` and the like; None: the usual ones, `none`: none. Raises `UsageError`."""
+    """Parse `speed=+30%` and such: None means `USUAL`, `none` no target. Raises `UsageError`."""
     if given is None:
         return USUAL
     found = []
@@ -123,7 +122,7 @@ def targets_of(given: Sequence[str] | None) -> tuple[Target, ...]:
 
 
 def verdict(quantity: Quantity, difference: Difference) -> tuple[Word, str]:
-    """The word, and the words for people. `difference` is of the quantity itself."""
+    """The verdict as a word and as a text. `difference` is of the quantity, not of its inverse."""
     shown = difference.inverted() if quantity.inverse else difference
     less = shown.change < 0
     interval = f"[{signed(shown.low)}, {signed(shown.high)}]"
@@ -132,7 +131,7 @@ def verdict(quantity: Quantity, difference: Difference) -> tuple[Word, str]:
         return "unclear", f"unclear: {interval} %, more steps are needed"
     if crosses or abs(shown.change) < MARGIN[quantity.kind]:
         return "same", f"no difference found {interval} %"
-    # Of the inverse, less means what more means of the quantity itself.
+    # Less of the inverse is more of the quantity itself.
     smaller = less != quantity.inverse
     said = quantity.less if smaller else quantity.more
     low, high = sorted((abs(shown.low), abs(shown.high)))
@@ -144,11 +143,11 @@ def verdict(quantity: Quantity, difference: Difference) -> tuple[Word, str]:
 def percent(share: float) -> str:
     """0.2345 as `23`, 0.0234 as `2.3`: no more digits than mean anything."""
     value = 100 * share
-    return f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
+    return f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"  # 9.95 would round to 10.0
 
 
 def signed(share: float) -> str:
-    """The same with its sign; nothing is neither."""
+    """As `percent`, with its sign; 0 has no sign."""
     text = percent(share)
     if text in ("0.0", "-0.0"):
         return "0.0"
