@@ -150,7 +150,6 @@ def test_a_token_that_slack_does_not_know_is_told_without_it(
     [
         ({"LDLM_SLACK_CHANNEL": ""}, "slack.channel: is not set"),
         ({"LDLM_SLACK_WEBHOOK_URL": "https://hooks.slack.com/x"}, "both set"),
-        ({"LDLM_ROUTE_RECEIVER": "pager"}, "LDLM_ROUTE_RECEIVER: route trees, inhibition and"),
     ],
 )
 def test_a_bot_that_cannot_be_used_is_refused_in_one_line(

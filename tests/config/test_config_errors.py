@@ -135,25 +135,6 @@ def test_a_wrong_variable_is_named_as_it_is_spelled(
     assert complaint() == f"{name}: {line}"
 
 
-MOVED = (
-    "route trees, inhibition and time intervals are Alertmanager's; give them to the Alertmanager"
-    " of alertmanager.urls, as in deploy/fleet/alertmanager.yml, or set matchers, min_severity and"
-    " quiet_hours of [slack], [webhook] or [apprise]"
-)
-
-
-@pytest.mark.parametrize("key", ["route", "inhibit_rules", "time_intervals"])
-def test_what_went_to_alertmanager_is_refused_with_one_line_that_says_so(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    text = f'[{key}]\nreceiver = "slack"\n' if key == "route" else f"[[{key}]]\nname = 1\n"
-    (folder / "ldlm-monitor.toml").write_text(text, encoding="utf-8")
-    assert complaint() == f"ldlm-monitor.toml: {key}: {MOVED}"
-    (folder / "ldlm-monitor.toml").unlink()
-    monkeypatch.setenv(f"LDLM_{key}_X".upper(), "1")
-    assert complaint() == f"LDLM_{key}_X: ".upper() + MOVED
-
-
 def test_a_wrong_flag_is_named_as_it_is_spelled() -> None:
     assert complaint({"interval": "-1"}) == (
         '--interval: "-1" should be greater than 0; for example --interval 10'

@@ -103,7 +103,6 @@ def _check(name: str | None, command: tuple[str, ...]) -> None:
 
 
 def _folder(folder: Path, *, replace: bool) -> Path:
-    """The record's folder, created if necessary. Raises `UsageError`."""
     from ldlm_monitor.analysis.bench.bench_records import FILE
 
     if (folder / FILE).exists() and not replace:
@@ -129,9 +128,6 @@ def _show(data: bytes) -> None:
 
 
 def _code(record: BenchRecord) -> int:
-    if record.stopped_by == "interrupt":
-        return INTERRUPTED
-    if record.stopped_by != "command":
-        return 0
     code = record.exit_code  # if negative, minus a signal, for which shells return 128 + signal
-    return code if code >= 0 else 128 - code
+    codes = {"command": code if code >= 0 else 128 - code, "interrupt": INTERRUPTED}
+    return codes.get(record.stopped_by, 0)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,7 +83,7 @@ def doctor(
     return UNHEALTHY if reaches(findings, fail_on) else 0
 
 
-_PACKAGES = frozenset({"ldlm_doctor", "tree_sitter", "tree_sitter_bash"})
+_PACKAGES = ("ldlm_doctor", "tree_sitter", "tree_sitter_bash")
 """What the extra `doctor` installs."""
 
 
@@ -102,17 +103,13 @@ def _refuse_contradictions(
 
 def _require_packages() -> None:
     """Raises `UsageError` if a package of the extra `doctor` is not installed."""
-    try:
-        import ldlm_doctor.bash_syntax  # noqa: F401 (it loads tree-sitter and its grammar)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _PACKAGES:
-            raise
+    missing = [package for package in _PACKAGES if find_spec(package) is None]
+    if missing:
         raise UsageError(
-            f"the package {package} is not installed",
+            f"the package {missing[0]} is not installed",
             where="doctor",
             remedy="run: pip install 'ldlm-monitor[doctor]'",
-        ) from error
+        )
 
 
 def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) -> Collected:

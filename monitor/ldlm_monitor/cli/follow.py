@@ -32,7 +32,7 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
     if found.once:
         from ldlm_monitor.cli import report
 
-        return report.print_once(found)
+        return report.write_once(found)
 
     load = partial(settings_for_inputs, flags, files)
     if found.web:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from ldlm_monitor.text.format import counted, number
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Sample
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.coverage import Coverage
     from ldlm_monitor.parse.definitions import Definitions
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
@@ -42,7 +40,9 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     parser = Parser((file, *others))
     met = _try_examples(file, definitions, parser)
     for place, origin in inputs(found) if logs else ():
-        print("\n".join(_made_of(understood(parser, place, origin), definitions.format)))
+        coverage = understood(parser, place, origin)
+        samples = map(_sample_line, coverage.first.get(definitions.format, ()))
+        print("\n".join([*statistics(coverage), *samples]))
     return 0 if met else UsageError.exit_code
 
 
@@ -61,18 +61,12 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     return not trial.failures
 
 
-def _made_of(found: Coverage, name: str) -> Iterator[str]:
-    """The statistics of `parse --stats`, and the log's first samples of the format `name`."""
-    yield from statistics(found)
-    for sample in found.first.get(name, ()):
-        yield f"    line {sample.position.line}: {_values(sample)}"
-
-
-def _values(sample: Sample) -> str:
+def _sample_line(sample: Sample) -> str:
     from ldlm_monitor.parse.coverage import numbers_of
     from ldlm_monitor.text.sanitize import plain
 
-    return ", ".join(f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
+    values = (f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
+    return f"    line {sample.position.line}: {', '.join(values)}"
 
 
 @app.command(name="list")

@@ -132,9 +132,7 @@ def _as_json(found: Coverage) -> str:
         "lines_with_records": found.with_records,
         "share": found.share,
         "parse_errors": found.errors,
-        "samples": found.types["sample"],
-        "events": found.types["event"],
-        "heartbeats": found.types["heartbeat"],
+        **{f"{name}s": found.types[name] for name in ("sample", "event", "heartbeat")},
         "steps": found.steps,
         "event_kinds": dict(found.kinds.most_common()),
         "unknown": {

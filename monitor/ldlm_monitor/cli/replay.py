@@ -118,10 +118,7 @@ def _score(found: Settings, truth: Path, form: str) -> int:
 
 
 def _play(found: Settings, recording: Path | None, *, name: str, speed: float | None) -> int:
-    """Plays `recording`, or if None the settings' files, on the screen; returns the exit code.
-
-    Raises `UsageError` if there is no terminal or an input cannot be read.
-    """
+    """Plays `recording`, or if None the settings' files, on the screen; returns the exit code."""
     require_terminal(name, "run it in an interactive shell")
     from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify.silences import Silences
@@ -156,10 +153,8 @@ def _recording_among(files: tuple[str, ...]) -> Path | None:
     from ldlm_monitor.playback.recording import is_recording
 
     found = [Path(file) for file in files if is_recording(Path(file))]
-    if not found:
-        return None
-    if len(files) > 1:
+    if found and len(files) > 1:
         raise UsageError(
             "a recording is played alone", where=str(found[0]), remedy="name it and nothing else"
         )
-    return found[0]
+    return found[0] if found else None

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ldlm_monitor.config.fields import is_loopback
+from ldlm_monitor.config.fields import address, is_loopback
 from ldlm_monitor.daemon.listener import bound, names_for, url_of
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
@@ -81,7 +81,7 @@ async def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) 
 
     Raises `UsageError` if the address cannot be bound.
     """
-    host, port = found.web_address
+    host, port = address(found.web_listen)
     command = shlex.join([sys.executable, "-m", "ldlm_monitor", "attach", url])
     server = _Screens(command, f"ldlm-monitor {name}", names_for(found, host))
     runner = web.AppRunner(await server._make_app(), access_log=None)

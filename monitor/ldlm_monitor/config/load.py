@@ -22,8 +22,6 @@ from ldlm_monitor.model.errors import ConfigError
 
 ENV_PREFIX = "LDLM_"  # of every setting's environment variable
 DEFAULT_FILE = Path("ldlm-monitor.toml")  # in the working directory
-_MOVED = ("route", "inhibit_rules", "time_intervals")
-"""Tables of earlier versions, refused with a hint to what replaces them."""
 Values: TypeAlias = Mapping[str, Any]
 Sources: TypeAlias = tuple[tuple[str, Values], ...]
 """Pairs of a name (`_FLAG`, `_ENVIRONMENT`, a path) and its values; the first one prevails."""
@@ -90,22 +88,9 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read ({reason})", where=str(file), remedy="mend it or name another file"
         ) from error
-    for key in _MOVED:
-        if key in values:
-            raise _moved(f"{file}: {key}")
     _refuse_secrets(values, file)
     _anchor(values, file.parent)
     return values
-
-
-def _moved(where: str) -> ConfigError:
-    return ConfigError(
-        "route trees, inhibition and time intervals are Alertmanager's",
-        where=where,
-        remedy="give them to the Alertmanager of alertmanager.urls, as in"
-        " deploy/fleet/alertmanager.yml, or set matchers, min_severity and quiet_hours"
-        " of [slack], [webhook] or [apprise]",
-    )
 
 
 def _refuse_secrets(values: dict[str, Any], file: Path) -> None:
@@ -146,8 +131,6 @@ def _read_environment() -> dict[str, Any]:
         prefix, name = variable[: len(ENV_PREFIX)].upper(), variable[len(ENV_PREFIX) :].lower()
         if prefix != ENV_PREFIX or not text:
             continue
-        if name.startswith(_MOVED):
-            raise _moved(variable)
         section, _, key = name.partition("_")
         if name in Settings.model_fields:
             values[name] = text

@@ -24,7 +24,7 @@ from ldlm_monitor.model.view import (
     Snapshot,
     View,
 )
-from ldlm_monitor.report.alerts import firing, recommendations, worst_health
+from ldlm_monitor.report.alerts import firing, recommendations, summary_of, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
@@ -124,9 +124,9 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
     resumes = readings.steps.resumes if readings is not None else ()
     return {
         **run.model_dump(),
-        "settings": dict(_settings(run.settings)),
+        "settings": _settings(run.settings),
         "said": _said(run, incidents, alerts),
-        "facts": dict(_facts(run, snapshot)),
+        "facts": _facts(run, snapshot),
         "incidents": incidents,
         "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
@@ -138,10 +138,10 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
     }
 
 
-def _settings(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings, each redacted together with its name, which is how a secret is recognised."""
-    for name, value in settings.items():
-        yield name, plain(f"{name}={value}").removeprefix(f"{plain(name)}=")
+    shown = {name: plain(f"{name}={value}") for name, value in settings.items()}
+    return {name: text.removeprefix(f"{plain(name)}=") for name, text in shown.items()}
 
 
 def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[AlertView]) -> str:
@@ -152,9 +152,8 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
         more = f"; {len(incidents) - 1} earlier" if len(incidents) > 1 else ""
         return f"{plain(last.title)}{sure}{more}"
     if alerts:
-        summary = plain(alerts[0].annotations.get("summary", alerts[0].name))
         more = f"; {len(alerts) - 1} more alerts" if len(alerts) > 1 else ""
-        return without_run(summary, run.name) + more
+        return (summary_of(alerts[0]) or alerts[0].name) + more
     if run.step is None:
         return f"{run.state}; no step logged"
     of = f" of {run.total_steps}" if run.total_steps else ""
@@ -163,23 +162,22 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     return f"nothing is wrong: {run.state}, step {run.step}{of}"
 
 
-def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """(name, value) of the facts that are known and, after the run's end, still of use."""
-    left = run.eta_seconds if run.ended_at is None else None
-    limit = run.stall_limit_seconds if run.ended_at is None else None
-    pairs = (
-        ("Pace", ", ".join(_pace(run, snapshot))),
-        ("Time left", duration(left) if left is not None else ""),
-        ("Started", utc(run.started_at) if run.started_at is not None else ""),
-        ("Last step", _last_step(run, snapshot.at)),
-        ("Stall limit", duration(limit) if limit is not None else ""),
-        ("Ended", utc(run.ended_at) if run.ended_at is not None else ""),
-        ("Failed rank", "" if run.failed_rank is None else str(run.failed_rank)),
-        ("Ranks", str(run.world_size) if run.world_size else ""),
-        ("Skipped", f"{run.skipped_steps} steps" if run.skipped_steps else ""),
-        ("Verdict", str(run.verdict or "")),
-    )
-    yield from ((name, value) for name, value in pairs if value)
+def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
+    """The facts that are known and, after the run's end, still of use."""
+    goes_on = run.ended_at is None
+    facts = {
+        "Pace": ", ".join(_pace(run, snapshot)),
+        "Time left": duration(run.eta_seconds) if goes_on else "",
+        "Started": utc(run.started_at),
+        "Last step": _last_step(run, snapshot.at),
+        "Stall limit": duration(run.stall_limit_seconds) if goes_on else "",
+        "Ended": utc(run.ended_at),
+        "Failed rank": number(run.failed_rank),
+        "Ranks": str(run.world_size or ""),
+        "Skipped": f"{run.skipped_steps} steps" if run.skipped_steps else "",
+        "Verdict": str(run.verdict or ""),
+    }
+    return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": not known
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
