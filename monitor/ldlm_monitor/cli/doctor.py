@@ -123,9 +123,8 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     planned = plan(collected.project, audit)
     stream = sys.stderr if aside else sys.stdout
     for finding in planned.left:
-        place = f"{finding.path}:{finding.line}"
-        reason = f"{place}: {finding.check.id} is not fixed: the file would not be valid"
-        print(printable(reason), file=sys.stderr)
+        what = f"{finding.path}:{finding.line}: {finding.check.id}"
+        print(printable(f"{what} is not fixed: the file would not be valid"), file=sys.stderr)
     if not planned.repairs:
         print("nothing to fix", file=stream)
         return collected

@@ -21,6 +21,7 @@ from ldlm_monitor.config.fields import (
     SecondsFromZero,
     Section,
     Severity,
+    from_text,
     split_commas,
 )
 from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
@@ -75,12 +76,8 @@ def _zone(name: str) -> ZoneInfo:
         raise ValueError("should end in a time zone such as Europe/Berlin or UTC") from None
 
 
-def _matcher(value: object) -> object:
-    return parse_matcher(value) if isinstance(value, str) else value
-
-
 Matchers: TypeAlias = Annotated[
-    tuple[Annotated[LabelMatcher, BeforeValidator(_matcher)], ...], BeforeValidator(split_commas)
+    tuple[Annotated[LabelMatcher, from_text(parse_matcher)], ...], from_text(split_commas)
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -29,7 +29,6 @@ from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
-SCHEMA: Final = "ldlm.report/1"  # the number rises with an incompatible change
 TIMELINE = 200
 """Newest entries of one run's timeline that are kept: a choice, some screens of a page."""
 ISSUES = 8
@@ -85,7 +84,8 @@ class Report(View):
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
 
-    schema_: Literal["ldlm.report/1"] = Field(default=SCHEMA, alias="schema")
+    # The number rises with an incompatible change.
+    schema_: Literal["ldlm.report/1"] = Field(default="ldlm.report/1", alias="schema")
     version: str = Field(description="of the monitor")
     at: float
     health: Health
@@ -106,7 +106,6 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     """
     owned = {run.name for run in snapshot.runs}
     found = {
-        "schema": SCHEMA,
         "version": __version__,
         "at": snapshot.at,
         "health": worst_health(snapshot),
@@ -164,12 +163,13 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
 
 def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
     """The facts that are known and, after the run's end, still of use."""
-    goes_on = run.ended_at is None
+    goes_on, last = run.ended_at is None, run.last_progress_at
+    ago = f" ({duration(snapshot.at - last)} ago)" if goes_on and last is not None else ""
     facts = {
         "Pace": ", ".join(_pace(run, snapshot)),
         "Time left": duration(run.eta_seconds) if goes_on else "",
         "Started": utc(run.started_at),
-        "Last step": _last_step(run, snapshot.at),
+        "Last step": f"{utc(last)}{ago}",
         "Stall limit": duration(run.stall_limit_seconds) if goes_on else "",
         "Ended": utc(run.ended_at),
         "Failed rank": number(run.failed_rank),
@@ -195,13 +195,6 @@ def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
         if rate := run.statistics.get(name):
             yield f"{number(rate.current)} {unit}"
-
-
-def _last_step(run: RunView, now: float) -> str:
-    if run.last_progress_at is None:
-        return ""
-    ago = f" ({duration(now - run.last_progress_at)} ago)" if run.ended_at is None else ""
-    return f"{utc(run.last_progress_at)}{ago}"
 
 
 def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:
