@@ -13,9 +13,6 @@ from cyclopts.validators import Number
 from ldlm_monitor.cli.flags import Companions, InputFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
 
-_Confidence = Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))]
-"""Below 0.5 intervals miss the true value more often than not; the default, 0.95, is usual."""
-
 
 def compare(
     *runs: str,
@@ -24,7 +21,8 @@ def compare(
     target: tuple[str, ...] | None = None,
     at: tuple[str, ...] = (),
     warm_up: str | None = None,
-    confidence: _Confidence = 0.95,
+    # Below 0.5 intervals miss the true value more often than not; 0.95 is usual.
+    confidence: Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))] = 0.95,
     companions: Companions = None,
     state_dir: Path | None = None,
     flags: InputFlags | None = None,

@@ -83,10 +83,6 @@ def doctor(
     return UNHEALTHY if reaches(findings, fail_on) else 0
 
 
-_PACKAGES = ("ldlm_doctor", "tree_sitter", "tree_sitter_bash")
-"""What the extra `doctor` installs."""
-
-
 def _refuse_contradictions(
     paths: Sequence[str], *, live: int | None, check: bool, fix: bool, rollback: bool, yes: bool
 ) -> None:
@@ -103,13 +99,13 @@ def _refuse_contradictions(
 
 def _require_packages() -> None:
     """Raises `UsageError` if a package of the extra `doctor` is not installed."""
-    missing = [package for package in _PACKAGES if find_spec(package) is None]
-    if missing:
-        raise UsageError(
-            f"the package {missing[0]} is not installed",
-            where="doctor",
-            remedy="run: pip install 'ldlm-monitor[doctor]'",
-        )
+    for package in ("ldlm_doctor", "tree_sitter", "tree_sitter_bash"):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"the package {package} is not installed",
+                where="doctor",
+                remedy="run: pip install 'ldlm-monitor[doctor]'",
+            )
 
 
 def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) -> Collected:

@@ -17,7 +17,7 @@ OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "j
 """Label names that the monitor and Prometheus set themselves; no external label may use them."""
 Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
 """The states of a run in which a pause can be a stall."""
-Severity: TypeAlias = Literal["critical", "error", "warning", "info"]
+Severity: TypeAlias = Literal["critical", "error", "warning", "info"]  # the worst first
 
 
 class Section(BaseModel):

@@ -26,8 +26,6 @@ from ldlm_monitor.config.fields import (
 )
 from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
 
-SEVERITIES: Final[tuple[str, ...]] = get_args(Severity)
-"""The severities, the worst first."""
 DIGESTS_A_REPEAT: Final = 24
 """Intervals of a digest after which it is repeated: by default a day, as an info is not urgent."""
 DAY_MINUTES: Final = 24 * 60
@@ -36,8 +34,9 @@ _QUIET = re.compile(rf"{_CLOCK}-{_CLOCK}(?: +(\S+))?")  # start, end, time zone
 
 
 def severity_rank(severity: str) -> int:
-    """The index in `SEVERITIES`, 0 for the worst; unknown severities rank below info."""
-    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+    """0 for the worst; unknown severities rank below info."""
+    order = get_args(Severity)
+    return order.index(severity) if severity in order else len(order)
 
 
 @dataclass(frozen=True, slots=True)
