@@ -112,8 +112,7 @@ def _chunks(place: str) -> Iterator[Chunk]:
                     chunk.path = _shown(place)
                     yield chunk
             return
-        stdin = nullcontext(sys.stdin.buffer)
-        with stdin if place == "-" else Path(place).open("rb") as stream:
+        with nullcontext(sys.stdin.buffer) if place == "-" else Path(place).open("rb") as stream:
             # A stream needs no `FileId`: it is read once.
             yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
