@@ -28,32 +28,27 @@ def report(
 ) -> int:
     """Prints the health report of a run, and exits with 3 where its health is bad.
 
-    Parameters
-    ----------
-    files
-        Files, folders or globs; - is standard input.
-    output
-        Write to this file instead: .html (one page, with charts), .md, .json or .txt.
+    Args:
+        files: Files, folders or globs; - is standard input.
+        output: Write to this file instead: .html (one page, with charts), .md, .json or .txt.
     """
     found = settings_for_inputs(flags, files, once=True)
-    if output is None:
-        return print_once(found)
-    suffix = output.suffix.lower()
-    if suffix not in _FORMS:
+    if output is not None and output.suffix.lower() not in _FORMS:
         raise UsageError(
             f'cannot write a report as "{output.suffix}"',
             where=f"--output {output}",
             remedy=f"end the name in {', '.join(_FORMS[:-1])} or {_FORMS[-1]}",
         )
-    snapshot, text = _written(found, suffix)
-    write_file(output, text, "--output")
-    return exit_code(snapshot, found.fail_on)
+    return write_once(found, output)
 
 
-def print_once(found: Settings) -> int:
-    """Reads the files to their ends and prints the report; returns the exit code."""
-    snapshot, text = _written(found, ".txt")
-    sys.stdout.write(text)
+def write_once(found: Settings, output: Path | None = None) -> int:
+    """Reads the files to their ends and writes the report (None: to stdout); the exit code."""
+    snapshot, text = _written(found, output.suffix.lower() if output else ".txt")
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_file(output, text, "--output")
     return exit_code(snapshot, found.fail_on)
 
 
