@@ -106,13 +106,10 @@ def humanize_duration(value: float) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     sign = "-" if value < 0 else ""
-    if days:
-        return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
-    if hours:
-        return f"{sign}{hours}h {minutes}m {seconds}s"
-    if minutes:
-        return f"{sign}{minutes}m {seconds}s"
-    return sign + go_format("%.4g", abs(value)) + "s"
+    if abs(value) < 60:
+        return sign + go_format("%.4g", abs(value)) + "s"
+    shown = f"{days}d {hours}h {minutes}m {seconds}s"
+    return sign + re.sub("^(?:0[dhm] )+", "", shown)
 
 
 def humanize_percentage(value: float) -> str:

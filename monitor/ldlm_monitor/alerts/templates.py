@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from ldlm_monitor.alerts.humanize import FILTERS, go_float, go_format
 from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.text.sanitize import shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +287,5 @@ def _refused(feature: str, source: str) -> RuleError:
 
 
 def _wrong(what: str, source: str, remedy: str = "see Go's text/template") -> RuleError:
-    line = " ".join(source.split())
-    shown = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+    shown = shorten(" ".join(source.split()), _SHOWN)
     return RuleError(what, where=f"template {shown!r}", remedy=remedy)

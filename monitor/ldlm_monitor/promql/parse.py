@@ -36,6 +36,7 @@ from ldlm_monitor.promql.nodes import (
 )
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
+from ldlm_monitor.text.sanitize import shorten
 
 FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that exist here
 
@@ -255,5 +256,4 @@ def _parsed(text: str) -> Any:
 
 
 def _where(text: str) -> str:
-    line = " ".join(text.split())
-    return f"expression `{line if len(line) <= _SHOWN else line[: _SHOWN - 1] + '…'}`"
+    return f"expression `{shorten(' '.join(text.split()), _SHOWN)}`"
