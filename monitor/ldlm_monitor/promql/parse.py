@@ -7,7 +7,6 @@ loaded.
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 import promql_parser
@@ -63,16 +62,7 @@ def translate(tree: Any) -> Node:
     handler = _TRANSLATIONS.get(type(tree))
     if handler is None:
         raise unsupported(type(tree).__name__)
-    return _shared(handler(tree))
-
-
-@lru_cache(maxsize=4096)
-def _shared(node: Node) -> Node:
-    """The first of all equal nodes, so that equal nodes are evaluated once.
-
-    4096 are the nodes of a hundred rules; beyond this limit equal nodes are evaluated twice.
-    """
-    return node
+    return handler(tree)
 
 
 def _selector(tree: Any) -> Selector:
