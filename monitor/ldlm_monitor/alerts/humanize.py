@@ -112,11 +112,6 @@ def humanize_duration(value: float) -> str:
     return sign + re.sub("^(?:0[dhm] )+", "", shown)
 
 
-def humanize_percentage(value: float) -> str:
-    """A ratio as a percentage: 0.1234 is 12.34%."""
-    return go_format("%.4g", value * 100) + "%"
-
-
 def humanize_timestamp(value: float) -> str:
     """Unix seconds as UTC, to the millisecond: 2015-04-24 12:08:05 +0000 UTC."""
     if not math.isfinite(value):
@@ -134,6 +129,6 @@ FILTERS: dict[str, Callable[[float], str]] = {
     "humanize": humanize,
     "humanize1024": humanize1024,
     "humanizeDuration": humanize_duration,
-    "humanizePercentage": humanize_percentage,
+    "humanizePercentage": lambda ratio: go_format("%.4g", ratio * 100) + "%",  # 0.1234 is 12.34%
     "humanizeTimestamp": humanize_timestamp,
 }
