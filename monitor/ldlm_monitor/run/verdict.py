@@ -120,14 +120,10 @@ def _place(looks: Sequence[_Look]) -> str:
 
 
 def _who(looks: Sequence[_Look]) -> str:
-    shown = [_one(look) for look in looks[:_SHOWN_PROCESSES]]
+    named = [(look.get("rank"), f"pid {look['pid']}") for look in looks[:_SHOWN_PROCESSES]]
+    shown = [pid if rank is None else f"rank {rank} ({pid})" for rank, pid in named]
     more = len(looks) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _one(look: _Look) -> str:
-    rank = look.get("rank")
-    return f"pid {look['pid']}" if rank is None else f"rank {rank} (pid {look['pid']})"
 
 
 def _trains(look: _Look) -> bool:
