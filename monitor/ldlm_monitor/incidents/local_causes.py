@@ -63,10 +63,9 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
     late = evidence.first_timeout
     best: tuple[Fold | None, Clue | None] = (None, None)
     for fold in evidence.of_tier(Tier.LOCAL):
-        for clue in fold.clues:
+        for clue in map(_with_rank, fold.clues):
             if late is not None and clue.seen > late + LATE_SECONDS:
                 continue
-            clue = _with_rank(clue)  # noqa: PLW2901
             if clue.rank is not None and _only_waited(evidence, clue):
                 continue
             if best[1] is None or _rated(clue) < _rated(best[1]):

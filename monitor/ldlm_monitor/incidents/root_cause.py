@@ -78,14 +78,10 @@ def _unattributed(
     """The verdict without a cause: the event that most ranks logged, and the open questions."""
     fold = _loudest(evidence)
     clue = fold.first if fold is not None else stall
-    return RootCause(
-        tier=Tier.UNATTRIBUTED,
-        kind=fold.kind if fold is not None else stall.kind if stall is not None else "unknown",
-        message=clue.message if clue is not None else "",
-        confidence="none",
-        why=_doubts(evidence, run, collective, settled=settled),
-        clue=clue,
-    )
+    why = _doubts(evidence, run, collective, settled=settled)
+    if clue is None:
+        return RootCause(Tier.UNATTRIBUTED, "unknown", "", "none", why)
+    return RootCause.of_clue(Tier.UNATTRIBUTED, clue, "none", why)
 
 
 def _doubts(
