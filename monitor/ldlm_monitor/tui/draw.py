@@ -160,16 +160,28 @@ def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
     """The last `width` values as bars; a bucket with `bad` (non-finite) values is a mark."""
     values, bad = values[-width:], bad[-width:]
+    (bars,) = columns(values, 1, glyphs.levels)
+    line = [
+        StyledSpan(glyphs.nonfinite, "critical")
+        if count or not math.isfinite(value)
+        else StyledSpan(bar, "curve")
+        for value, count, bar in zip(values, bad, bars, strict=True)
+    ]
+    return [StyledSpan(" " * (width - len(values))), *line]
+
+
+def columns(values: Sequence[float], height: int, levels: str) -> list[str]:
+    """A bar for each value, in `height` lines; a blank for one that is not finite."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    line: Line = []
-    for value, count in zip(values, bad, strict=True):
-        if count or not math.isfinite(value):
-            line.append(StyledSpan(glyphs.nonfinite, "critical"))
-            continue
-        share = (value - low) / (high - low) if high > low else 0.0
-        line.append(StyledSpan(glyphs.levels[round(share * (len(glyphs.levels) - 1))], "curve"))
-    return [StyledSpan(" " * (width - len(values))), *line]
+    most, rows = len(levels), [""] * height
+    for value in values:
+        share = (value - low) / (high - low) if high > low else 0.5  # a constant: half high
+        filled = round(share * (height * most - 1)) + 1 if math.isfinite(value) else 0
+        for row in range(height):
+            cell = filled - (height - 1 - row) * most
+            rows[row] += levels[min(cell, most) - 1] if cell > 0 else " "
+    return rows
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Line]:

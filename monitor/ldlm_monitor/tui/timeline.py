@@ -175,13 +175,10 @@ def event_severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
 
 def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) -> Event | None:
     """The first event of a file after a byte, or the last one before it; None if there is none."""
-    there = sorted(
-        (event for event in found if event.position.path == path),
-        key=lambda event: event.position.offset,
-    )
+    there = {event.position.offset: event for event in found if event.position.path == path}
     if forward:
-        return next((event for event in there if event.position.offset > offset), None)
-    return next((event for event in reversed(there) if event.position.offset < offset), None)
+        return there.get(min((at for at in there if at > offset), default=-1))
+    return there.get(max((at for at in there if at < offset), default=-1))
 
 
 class EventsPage(DetailPage[TimelineEntry]):
