@@ -103,14 +103,10 @@ HEALTH_STYLE = {
 STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
 
 
-@lru_cache(maxsize=256)  # more than all names and pairs of names in use, on both backgrounds
+@lru_cache(maxsize=64)  # more than all names, on both backgrounds
 def style_of(name: str, *, dark: bool) -> Style:
-    """The style of a name; `a+b` is both. An unknown name changes nothing."""
-    found = Style()
-    for part in name.split("+"):
-        if part in _COLOURS:
-            found += Style.parse(_COLOURS[part][0 if dark else 1])
-    return found
+    """The style of a name; an unknown name changes nothing."""
+    return Style.parse(_COLOURS.get(name, ("", ""))[0 if dark else 1])
 
 
 def is_utf8(environ: dict[str, str]) -> bool:

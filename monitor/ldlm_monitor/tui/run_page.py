@@ -78,7 +78,7 @@ class RunPage(Vertical):
         name = run.name if run else None
         if self._asked[0] != name:
             self._curves = {}
-            self.chart.reset()
+            self.chart.action_whole()
             self.chart.show({})
         if run is not None and self._asked != (name, self._desk.snapshot.version):
             self._asked = (name, self._desk.snapshot.version)
