@@ -117,6 +117,8 @@ class MonitorApp(App[int]):
         if self._ended():
             self.exit(0)
             return
+        if not self.query("#bar"):
+            return  # the timer may outlive the widgets when the screen closes
         desk = self.desk
         desk.snapshot = desk.source.snapshot()
         self._take_notices()
