@@ -16,15 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse.event_rules import EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import Record
-    from ldlm_monitor.parse.text_lines import OnFault
+from ldlm_monitor.parse.text_lines import OnFault
 
 RuleT = TypeVar("RuleT", EventRule, LineRule)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
+from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number, quantity
 from ldlm_monitor.text.format import signal_name
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.parse import definitions
 
 MAX_MESSAGE_BYTES = 4096
 """Bytes of a message: more than the 3000 characters of a Slack block, which receivers show."""

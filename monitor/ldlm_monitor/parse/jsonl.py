@@ -9,10 +9,19 @@ from __future__ import annotations
 import json
 import math
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.records import Heartbeat, Sample, Scalar, as_count
+from ldlm_monitor.model.records import (
+    FieldValue,
+    Heartbeat,
+    Record,
+    Sample,
+    Scalar,
+    Severity,
+    as_count,
+)
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import number
 from ldlm_monitor.parse.vocabulary import (
     MAX_KEY,
@@ -23,10 +32,6 @@ from ldlm_monitor.parse.vocabulary import (
     plain,
     put,
 )
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import FieldValue, Record, Severity
-    from ldlm_monitor.parse.event_rules import RecordPlace
 
 STEPS = (
     "step", "global_step", "iteration", "current_steps", "iter", "num_updates", "global_steps",

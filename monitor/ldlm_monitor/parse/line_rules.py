@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from ldlm_monitor.model.records import as_count
-from ldlm_monitor.parse.event_rules import text_of
+from ldlm_monitor.model.records import Record, Sample, as_count
+from ldlm_monitor.parse.definitions import SampleLine
+from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.patterns import NumberSpec, Pattern, certain, compile_pattern, quantity
+from ldlm_monitor.parse.patterns import (
+    NumberSpec,
+    Pattern,
+    PatternMatch,
+    certain,
+    compile_pattern,
+    quantity,
+)
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import Record, Sample
-    from ldlm_monitor.parse.definitions import SampleLine
-    from ldlm_monitor.parse.event_rules import RecordPlace
-    from ldlm_monitor.parse.patterns import PatternMatch
 
 MAX_VALUES = 512
 """Values kept of one line: a choice; the widest known, of a mixture of experts, has about 300."""

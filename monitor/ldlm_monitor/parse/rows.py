@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate, count
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ldlm_monitor.model.records import SampleBlock
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.columns import RowShape, shape_of, signature
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import BadRowError
 from ldlm_monitor.parse.text_lines import MAX_RECORD_BYTES, WholeFile
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record
 
 
 class RowReader(WholeFile):

@@ -12,17 +12,15 @@ wide as the longest line.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from ldlm_monitor.model.records import FieldValue, Record, Scalar
 from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
 from ldlm_monitor.parse.event_rules import EventRule, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.text.format import signal_name
 
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import FieldValue, Record, Scalar
-
-    Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
+Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
 
 MAX_THREADS = 64
 """Threads kept of a dump: a choice; a process with data loaders has a few dozen."""

@@ -7,20 +7,15 @@ records only while a block is open.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record, SampleBlock
 
 MAX_RECORD_BYTES = 1 << 20
 """Bytes of a record; a longer one is cut and counted (the limit of `source.split.RECORD_BYTES`)."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.blocks import (
     BLANK,
     MAX_FOREIGN_LINES,
@@ -15,9 +15,6 @@ from ldlm_monitor.parse.blocks import (
 )
 from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import FieldValue, Record
 
 MAX_TEXT_BYTES = 16 * 1024
 """Bytes kept of a traceback's text, half of them its tail: a choice; about 100 frames fit."""
