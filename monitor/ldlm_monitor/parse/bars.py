@@ -15,7 +15,7 @@ from typing import Literal
 from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.bar_form import Meter, match_meter, read_item, read_items, split_meter
 from ldlm_monitor.parse.definitions import Bar
-from ldlm_monitor.parse.envelope import can_be_peeled
+from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.line_rules import Numbers, read_number, whole
@@ -140,7 +140,8 @@ class Bars:
         """A description's definition, and whether `alone` may read the bar: it is no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
-        return rule, known and not can_be_peeled(description + b": ")
+        ends = (b" ", b": ")  # what may precede the percentage
+        return rule, known and all(peel(description + end) == Envelope() for end in ends)
 
 
 def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:

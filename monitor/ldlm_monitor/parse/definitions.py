@@ -21,10 +21,9 @@ from ldlm_monitor.parse.patterns import NumberSpec
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 """What an event is in a failure: its possible cause, evidence for the cause, a consequence, the
 end of a process; `context` and `progress` are no part of a failure."""
-Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
-
-"""Of a field: `bytes` reads a size with a unit, `scalar` a number or a text, `exit_code` an integer
-(a negative one also sets the field `signal`)."""
+Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "exit_code"]
+"""Of a field: `bytes` reads a size with a unit, `exit_code` an integer (a negative one also sets
+the field `signal`)."""
 
 PACKAGED = Path(__file__).parent / "data"
 
@@ -76,8 +75,8 @@ class SampleLine(DefinitionPart):
     begin anywhere, not only after known prefixes. `free`: after the match, fields of any
     form are read. `fallback`: the rule is for lines that no other rule matches. `needs`: of
     each list, at least one name must have been read (`step`, `epoch` or a value; `loss*` is
-    any with this prefix), otherwise the line does not match. `lifecycle`: an event that the
-    line also gives. `experimental`: no real log has confirmed this line of the format.
+    any with this prefix), otherwise the line does not match. `experimental`: no real log has
+    confirmed this line of the format.
     """
 
     name: str
@@ -92,7 +91,6 @@ class SampleLine(DefinitionPart):
     pairs: Pairs | None = None
     continued: Continued | None = None
     needs: tuple[tuple[str, ...], ...] = ()
-    lifecycle: Literal["run_finished"] | None = None
     examples: tuple[SampleExample, ...] = Field(min_length=1)
     counter_examples: tuple[str, ...] = ()
 

@@ -189,8 +189,6 @@ def _convert(
 ) -> None:
     if conversion == "str":
         fields[name] = text
-    elif conversion == "scalar":
-        fields[name] = _scalar(text)
     elif conversion == "bytes":
         fields[name] = _bytes(text)
     elif conversion == "float":

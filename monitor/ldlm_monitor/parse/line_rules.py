@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from ldlm_monitor.model.records import Record, Sample, as_count
+from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse.definitions import SampleLine
-from ldlm_monitor.parse.event_rules import RecordPlace, text_of
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import (
     NumberSpec,
@@ -123,11 +123,6 @@ class LineRule:
             if read is not None:
                 numbers.values[name] = read
         return numbers if numbers.values and numbers.has_all(self.spec.needs) else None
-
-    def lifecycle(self, place: RecordPlace, text: bytes) -> list[Record]:
-        """The lifecycle event that a matching line also gives."""
-        kind = self.spec.lifecycle
-        return [] if kind is None else [place.lifecycle(kind, text_of(text))]
 
     def _find(self, text: bytes) -> PatternMatch | None:
         return self._pattern.search(text) if self.spec.anywhere else self._pattern.match(text)

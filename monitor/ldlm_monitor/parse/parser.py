@@ -37,14 +37,12 @@ class ParseCounters:
 
     `lines` counts `\\n`, `bytes` all bytes but those of peeks, `parse_errors` the lines of
     JSONL files that are not JSON objects and the damaged records of event files,
-    `truncated` the records longer than 1 MiB, which are cut, `faults` those that made our own
-    code raise, `records` the records by type.
+    `faults` the records that made our own code raise, `records` the records by type.
     """
 
     lines: int = 0
     bytes: int = 0
     parse_errors: int = 0
-    truncated: int = 0
     faults: int = 0
     records: dict[str, int] = field(
         default_factory=lambda: {"sample": 0, "event": 0, "heartbeat": 0}
@@ -96,13 +94,9 @@ class Parser:
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of bytes of one file, read at `now` (Unix seconds), in order of position."""
-        found: list[Record] = []
-        for item in self.feed_blocks(chunk, origin, now):
-            if isinstance(item, SampleBlock):
-                found.extend(item.samples())
-            else:
-                found.append(item)
-        return found
+        items = self.feed_blocks(chunk, origin, now)
+        parts = (each.samples() if isinstance(each, SampleBlock) else (each,) for each in items)
+        return [record for part in parts for record in part]
 
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
         """Like `feed`, but consecutive JSON rows with the same keys are returned as blocks."""
@@ -121,12 +115,9 @@ class Parser:
         if file.whole is not None:
             rows = file.whole.feed(chunk, origin)
             self.counters.parse_errors += file.whole.errors
-            self.counters.truncated += file.whole.truncated
-            file.whole.errors = file.whole.truncated = 0
+            file.whole.errors = 0
             return self._counted([*ended, *rows])
         fresh = self.text.feed(file, chunk, origin, now)
-        self.counters.truncated += self.text.truncated
-        self.text.truncated = 0
         if chunk.final:
             fresh.extend(file.blocks.finish())
         if file.blocks:

@@ -13,13 +13,13 @@ from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.columns import RowShape, shape_of, signature
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import BadRowError
-from ldlm_monitor.parse.text_lines import MAX_RECORD_BYTES, WholeFile
+from ldlm_monitor.parse.text_lines import WholeFile
 
 
 class RowReader(WholeFile):
     """Reads the rows of a JSON-lines file: consecutive rows with the same keys as blocks.
 
-    `errors` counts lines that are not JSON objects, `truncated` skipped lines over 1 MiB.
+    `errors` counts lines that are not JSON objects.
     """
 
     name = "JSON lines"
@@ -39,9 +39,6 @@ class RowReader(WholeFile):
         offsets = list(map(add, lengths, count(chunk.offset)))  # one byte ends each row
         if chunk.offset == self._shown:
             raws[:1] = [b""]
-        if len(chunk.data) > MAX_RECORD_BYTES:
-            self.truncated += sum(len(raw) > MAX_RECORD_BYTES for raw in raws)
-            raws = [raw if len(raw) <= MAX_RECORD_BYTES else b"" for raw in raws]
         found: list[Record | SampleBlock] = []
         at = 0
         while at < len(raws):

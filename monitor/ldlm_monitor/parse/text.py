@@ -52,17 +52,13 @@ class FileState:
 
 
 class TextReader:
-    """Applies all `rules` to text. `truncated` counts records cut at `MAX_RECORD_BYTES`.
-
-    `on_match`, if set, is called for each recognised record.
-    """
+    """Applies all `rules` to text. `on_match`, if set, is called for each recognised record."""
 
     def __init__(self, rules: Rules, on_fault: OnFault) -> None:
         self.rules = rules
         self._on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
-        self.truncated = 0
         self.on_match: OnMatch | None = None
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
@@ -92,8 +88,6 @@ class TextReader:
                     if bar is not None:
                         found += bar
                         continue
-                if line.truncated:
-                    self.truncated += 1
                 found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
             except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one line
                 # An open block that raises would do so with every line that follows.
@@ -105,7 +99,7 @@ class TextReader:
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
         """The records of a line that is only a bar, the usual line; None for any other line."""
-        bar = None if line.truncated else self.rules.bars.alone(line.raw)
+        bar = self.rules.bars.alone(line.raw)
         if bar is None:
             return None
         self._matched(line, bar.home)
@@ -172,7 +166,7 @@ class TextReader:
     def _numbers(
         self, file: FileState, claims: Claims, record: LineContext, start: int
     ) -> list[Record] | None:
-        """The sample (and lifecycle event) of the text from `start` on; None if no rule matches."""
+        """The sample of the text from `start` on; None if no rule matches."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
         if claims.json:
@@ -192,7 +186,7 @@ class TextReader:
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
                 self._matched(record.line, rule.home)
-                return [numbers.at(place), *rule.lifecycle(place, text)]
+                return [numbers.at(place)]
         return None
 
     def _matched(self, line: TextLine, home: str) -> None:

@@ -17,9 +17,6 @@ from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
 
-MAX_RECORD_BYTES = 1 << 20
-"""Bytes of a record; a longer one is cut and counted (the limit of `source.split.RECORD_BYTES`)."""
-
 # Escape sequences of ECMA-48 (control sequences, operating system commands, others), backspaces.
 _CONTROL = compile_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
@@ -33,13 +30,12 @@ OnFault: TypeAlias = Callable[[Position, Exception], None]
 class WholeFile:
     """Reads one file of a known structure, which is not parsed as text.
 
-    The caller resets the counts: `errors` of damaged records, `truncated` of too long ones.
+    The caller resets `errors`, the count of damaged records.
     """
 
     on_fault: OnFault
     name = ""
     errors = 0
-    truncated = 0
 
     def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
         """The records of the next bytes, in order of position."""
@@ -66,7 +62,6 @@ class TextLine:
     number: int
     raw: bytes
     closed: bool
-    truncated: bool
 
 
 class Lines:
@@ -106,17 +101,7 @@ class Lines:
         closed = end < len(data)
         width = 2 if self._lf == end + 1 and self._cr == end else 1
         self._next = end + width if closed else end
-        truncated = end - start > MAX_RECORD_BYTES
-        stop = start + MAX_RECORD_BYTES if truncated else end
-        return TextLine(
-            start,
-            end,
-            self._offset + start,
-            self._number,
-            data[start:stop],
-            closed and not truncated,
-            truncated,
-        )
+        return TextLine(start, end, self._offset + start, self._number, data[start:end], closed)
 
     def _find(self, terminator: bytes, start: int) -> int:
         found = self._data.find(terminator, start)
