@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.chunk import Chunk, Origin
@@ -112,7 +113,7 @@ class EventRule:
             (compile_pattern(special.pattern), special) for special in spec.exceptions
         )
 
-    def find(self, text: bytes, start: int, *, glued: bool = False) -> PatternMatch | None:
+    def find(self, text: bytes, start: int, *, glued: bool) -> PatternMatch | None:
         """The first match in `text` from `start` on; exactly there if `at: start` and not `glued`.
 
         In glued text, output of another writer may precede the event.
@@ -177,6 +178,18 @@ class EventRule:
                 values[name] = float(value)
         step = fields.get(wanted.step)
         return [place.sample(values, step if isinstance(step, int) else None)] if values else []
+
+
+def earliest(
+    rules: Sequence[EventRule], text: bytes, start: int = 0, *, glued: bool = True
+) -> tuple[EventRule, PatternMatch] | None:
+    """The rule whose match in `text` begins first (see `EventRule.find`), and that match."""
+    best: tuple[EventRule, PatternMatch] | None = None
+    for rule in rules:
+        match = rule.find(text, start, glued=glued)
+        if match is not None and (best is None or match.span()[0] < best[1].span()[0]):
+            best = rule, match
+    return best
 
 
 def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:

@@ -22,6 +22,9 @@ from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain,
 MAX_VALUES = 512
 """Values kept of one line: a choice; the widest known, of a mixture of experts, has about 300."""
 
+AS_PRINTED = NumberSpec(name="")
+"""Of a key that a definition does not list."""
+
 
 @dataclass(slots=True)
 class Numbers:
@@ -45,15 +48,6 @@ class Numbers:
         elif len(self.values) < MAX_VALUES:
             # A utilisation is at most 1: a greater one is in percent.
             put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
-
-    def set(self, name: str, value: float) -> None:
-        """Add a number under its canonical name."""
-        if name == "step":
-            self.step = as_count(value)
-        elif name == "epoch":
-            self.epoch = value
-        else:
-            self.values[name] = value
 
     def at(self, place: RecordPlace) -> Sample:
         """The numbers as a sample at `place`."""
@@ -145,15 +139,10 @@ class LineRule:
             key = (found[key_group] or b"").decode("latin-1")[:MAX_KEY]
             if key in pairs.skip:
                 continue
-            known = pairs.names.get(key)
-            if known is not None:
-                value = read_number(found[value_group], known)
-                if value is not None:
-                    numbers.set(known.name, value)
-                continue
-            value = _real(found[value_group])
+            known = pairs.names.get(key, AS_PRINTED)
+            value = read_number(found[value_group], known)
             if value is not None:
-                numbers.add(key, value)
+                numbers.add(known.name or key, value)
 
 
 def read_number(text: bytes | None, how: NumberSpec) -> float | None:

@@ -54,7 +54,7 @@ class Parser:
 
     `format_files` are definition files in addition to the packaged ones; raises `FormatError`
     if one of them cannot be used. The same chunks and times give the same records. Memory
-    grows with the number of files, not with their size.
+    grows with the number of files, not with their size. `kept`, if a list, gets every record.
     """
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
@@ -62,6 +62,7 @@ class Parser:
         self._files: dict[str, FileState] = {}
         self._open: dict[str, FileState] = {}  # those of `_files` that may have open blocks
         self.counters = ParseCounters()
+        self.kept: list[Record | SampleBlock] | None = None
         self._fault_places: set[tuple[str, int | None]] = set()
 
     def note_fault(self, position: Position, fault: Exception) -> None:
@@ -162,29 +163,14 @@ class Parser:
         return [] if file.blocks else self.text.peek(file, chunk, origin, now)
 
     def _counted(self, found: list[RecordT]) -> list[RecordT]:
+        if self.kept is not None:
+            self.kept += found
         for item in found:
             if isinstance(item, SampleBlock):
                 self.counters.records["sample"] += len(item)
             else:
                 self.counters.records[item.type] += 1
         return found
-
-
-class RecordingParser(Parser):
-    """A parser that also keeps its records until `drain`, so that files are parsed once."""
-
-    def __init__(self, format_files: Sequence[Path] = ()) -> None:
-        super().__init__(format_files)
-        self._kept: list[Record | SampleBlock] = []
-
-    def drain(self) -> list[Record | SampleBlock]:
-        """Remove and return the records since the last call."""
-        kept, self._kept = self._kept, []
-        return kept
-
-    def _counted(self, found: list[RecordT]) -> list[RecordT]:
-        self._kept += found
-        return super()._counted(found)
 
 
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from ldlm_monitor.model.records import FieldValue, Record, Scalar
 from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
-from ldlm_monitor.parse.event_rules import EventRule, text_of
+from ldlm_monitor.parse.event_rules import EventRule, earliest, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.text.format import signal_name
 
@@ -120,8 +120,9 @@ class StackDump(Block[EventRule]):
                 if name in main:
                     fields[name] = main[name]
             fields["threads"] = [*self._threads]
-            if (pid := _pid(main)) is not None:
-                fields["pid"] = pid
+            thread = str(main["thread"])
+            if main.get("name") == _MAIN and thread.isdigit():
+                fields["pid"] = int(thread)  # on Linux the main thread's ID, which py-spy prints
             if (frame := _innermost(main)) is not None:
                 fields["frame"] = frame
                 message = f"{self._owner(main)} in {frame}"
@@ -157,12 +158,6 @@ def _frame(named: dict[str, bytes]) -> str:
 def _in_python(frame: Scalar) -> bool:
     """Whether a frame has a line number: py-spy's native frames have a library instead."""
     return str(frame).rpartition(":")[2].rstrip(")").isdigit()
-
-
-def _pid(main: Thread) -> FieldValue:
-    """The process ID: on Linux it is the main thread's ID, which py-spy prints."""
-    thread = str(main["thread"])
-    return int(thread) if main.get("name") == _MAIN and thread.isdigit() else None
 
 
 _TABLE_LINE = compile_pattern(
@@ -239,10 +234,8 @@ class FailureTable(Block[EventRule]):
     def _add_kind(self, row: dict[str, Scalar]) -> None:
         """Set kind and role of a row by its exception: a surviving rank's is a victim's."""
         text = str(row.get("message", "")).encode()
-        for rule in self.opening.exceptions:
-            if rule.find(text, 0, glued=True):
-                row["kind"], row["role"] = rule.spec.kind, rule.spec.role
-                return
+        if first := earliest(self.opening.exceptions, text):
+            row["kind"], row["role"] = first[0].spec.kind, first[0].spec.role
 
     def records(self) -> list[Record]:
         """One event; its `root_*` fields are the table's claim, which `incidents/` verifies."""

@@ -13,7 +13,13 @@ from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRecords
 from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.event_rules import (
+    MAX_MESSAGE_BYTES,
+    EventRule,
+    RecordPlace,
+    earliest,
+    text_of,
+)
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.stack_dumps import FailureTable, StackDump
 from ldlm_monitor.parse.text_lines import LineContext, Lines, OnFault, TextLine, WholeFile
@@ -216,7 +222,7 @@ class TextReader:
         start = glued or record.envelope.start
         first = True
         for _ in range(_MAX_EVENTS_A_RECORD):
-            hit = _earliest(candidates, record.text, start, glued=bool(glued) or not first)
+            hit = earliest(candidates, record.text, start, glued=bool(glued) or not first)
             if hit is None:
                 break
             rule, match = hit
@@ -261,14 +267,3 @@ class TextReader:
                 return []
             return rule.records(record.place, text_of(text, MAX_MESSAGE_BYTES), rule.fields({}))
         return []
-
-
-def _earliest(
-    rules: list[EventRule], text: bytes, start: int, *, glued: bool
-) -> tuple[EventRule, PatternMatch] | None:
-    best: tuple[EventRule, PatternMatch] | None = None
-    for rule in rules:
-        match = rule.find(text, start, glued=glued)
-        if match is not None and (best is None or match.span()[0] < best[1].span()[0]):
-            best = rule, match
-    return best

@@ -13,7 +13,7 @@ from ldlm_monitor.parse.blocks import (
     BlockOpening,
     LineForm,
 )
-from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, text_of
+from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, earliest, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 MAX_TEXT_BYTES = 16 * 1024
@@ -178,22 +178,18 @@ class Traceback(Block[EventRule]):
         return [self.place.event(kind, severity, message, role, fields, family=family)]
 
     def _named(self, text: bytes) -> tuple[EventRule, dict[str, FieldValue]] | None:
-        """The rule whose pattern begins first in the exception's text."""
-        first: tuple[int, int, EventRule, dict[str, bytes]] | None = None
-        for rule in self.opening.exceptions:
-            match = rule.find(text, 0, glued=True)
-            if match and (first is None or (match.span()[0], rule.order) < first[:2]):
-                named = rule.named(match, certain(text, closed=self._closed))
-                first = (match.span()[0], rule.order, rule, named)
+        """The rule that matches the exception's text, and the event's fields."""
+        first = earliest(self.opening.exceptions, text)
         if first is None:
             return None
-        rule, named = first[2], first[3]
+        rule, match = first
+        named = rule.named(match, certain(text, closed=self._closed))
         lines = text.split(b"\n")
         for pattern, after in rule.rows:
             for before, line in pairwise(lines):
-                match = pattern.match(line)
-                if match and (after is None or after.match(before)):
-                    named.update(pattern.named(match))
+                found = pattern.match(line)
+                if found and (after is None or after.match(before)):
+                    named.update(pattern.named(found))
                     break
         return rule, rule.fields(named)
 
