@@ -64,7 +64,7 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     from ldlm_monitor.playback.replay import Replay
 
     parser = Parser(found.formats)
-    parser.kept = kept = []
+    parser.kept = []
     replay = Replay(found, parser=parser)
     for notice in replay.notices:
         print(notice, file=sys.stderr)
@@ -73,8 +73,8 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     for when, chunk, _ in replay.played():
         if chunk is not None:  # None: records completed by the end of the input; `at` stays
             at = when - chunk.age if when is not None and chunk.timed else math.nan
-        readings.add(kept, at)
-        kept.clear()
+        readings.add(parser.kept, at)
+        parser.kept = []
     snapshot = replay.snapshot()
     return snapshot, _rendered(snapshot, readings.runs, suffix)
 

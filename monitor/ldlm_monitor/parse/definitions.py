@@ -152,22 +152,22 @@ class EventShape(DefinitionPart):
     pattern: str | None = None
 
 
-class AlsoEvent(DefinitionPart):
-    """A second event of the same match, with the named fields of the first."""
-
+class _OtherEvent(DefinitionPart):
     kind: str
     severity: Severity
     role: Role
+
+
+class AlsoEvent(_OtherEvent):
+    """A second event of the same match, with the named fields of the first."""
+
     fields: tuple[str, ...] = ()
 
 
-class FiniteEvent(DefinitionPart):
+class FiniteEvent(_OtherEvent):
     """Another kind, severity and role for the event if the number in `field` is finite."""
 
     field: str
-    kind: str
-    severity: Severity
-    role: Role
 
 
 class BlockRow(DefinitionPart):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.chunk import Chunk, Origin
@@ -142,7 +142,10 @@ class EventRule:
             if name.startswith("_"):
                 continue
             text = spec.rename.get(name, {}).get(text_of(raw), text_of(raw))
-            _convert(fields, name, text, spec.fields.get(name, "str"))
+            conversion = spec.fields.get(name, "str")
+            fields[name] = read = _CONVERSIONS[conversion](text)
+            if conversion == "exit_code" and isinstance(read, int) and signal_name(-read):
+                fields.setdefault("signal", signal_name(-read))
         return fields
 
     def records(
@@ -153,7 +156,8 @@ class EventRule:
         if spec.assign and not fields:
             return []
         kind, severity, role = spec.kind, spec.severity, spec.role
-        if spec.finite and _is_finite(fields.get(spec.finite.field)):
+        read = _number_in(fields.get(spec.finite.field)) if spec.finite else None
+        if spec.finite and read is not None and math.isfinite(read):
             kind, severity, role = spec.finite.kind, spec.finite.severity, spec.finite.role
         found: list[Record] = [
             place.event(kind, severity, message, role, fields, family=self.family)
@@ -172,10 +176,9 @@ class EventRule:
     ) -> list[Record]:
         values: dict[str, float] = {}
         for name, source in wanted.values.items():
-            given = fields.get(source)
-            value = number(given) if isinstance(given, str) else given
-            if isinstance(value, int | float):
-                values[name] = float(value)
+            value = _number_in(fields.get(source))
+            if value is not None:
+                values[name] = value
         step = fields.get(wanted.step)
         return [place.sample(values, step if isinstance(step, int) else None)] if values else []
 
@@ -197,21 +200,6 @@ def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:
     return raw[:limit].decode("utf-8", errors="replace").strip()
 
 
-def _convert(
-    fields: dict[str, FieldValue], name: str, text: str, conversion: definitions.Conversion
-) -> None:
-    if conversion == "str":
-        fields[name] = text
-    elif conversion == "bytes":
-        fields[name] = _bytes(text)
-    elif conversion == "float":
-        fields[name] = number(text)
-    else:
-        fields[name] = value = _integer(text)
-        if conversion == "exit_code" and value is not None and (ended_by := signal_name(-value)):
-            fields.setdefault("signal", ended_by)
-
-
 def _bytes(text: str) -> int | None:
     amount, _, unit = text.partition(" ")
     value = quantity(amount, None if unit in ("B", "bytes") else unit)
@@ -220,6 +208,15 @@ def _bytes(text: str) -> int | None:
 
 def _integer(text: str) -> int | None:
     return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None
+
+
+_CONVERSIONS: dict[definitions.Conversion, Callable[[str], FieldValue]] = {
+    "str": str,
+    "bytes": _bytes,
+    "float": number,
+    "int": _integer,
+    "exit_code": _integer,
+}
 
 
 def _scalar(text: str) -> str | int | float:
@@ -234,6 +231,6 @@ def _snake(text: str) -> str:
     return "".join(char if char.isalnum() and char.isascii() else "_" for char in text.lower())
 
 
-def _is_finite(value: FieldValue) -> bool:
+def _number_in(value: FieldValue) -> float | None:
     read = number(value) if isinstance(value, str) else value
-    return isinstance(read, int | float) and math.isfinite(read)
+    return float(read) if isinstance(read, int | float) else None

@@ -110,7 +110,9 @@ class LineRule:
                 return None
         named = self._pattern.named(match, end)
         numbers.step = whole(named.get("step")) if "step" in named else numbers.step
-        numbers.epoch = _real(named["epoch"]) if "epoch" in named else numbers.epoch
+        numbers.epoch = (
+            read_number(named["epoch"], AS_PRINTED) if "epoch" in named else numbers.epoch
+        )
         numbers.rank = whole(named.get("rank")) if "rank" in named else numbers.rank
         for name, source in self.spec.values.items():
             read = read_number(named.get(source.name), source)
@@ -162,10 +164,6 @@ def read_number(text: bytes | None, how: NumberSpec) -> float | None:
 def whole(text: bytes | None) -> int | None:
     """A count of at most 18 digits, which fit in 64 bits; None for anything else."""
     return int(text) if text and len(text) < 19 and text.isdigit() else None
-
-
-def _real(text: bytes | None) -> float | None:
-    return None if text is None else quantity(text.decode("latin-1"))
 
 
 def _is_among(name: str, names: set[str]) -> bool:

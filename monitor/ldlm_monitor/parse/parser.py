@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Position, Record, SampleBlock
-from ldlm_monitor.parse.blocks import BLOCK_SECONDS, Blocks
+from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.structured_files import ROW_SUFFIXES, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
@@ -137,12 +137,7 @@ class Parser:
 
     def open_until(self) -> float:
         """The earliest time at which `tick` can return records; infinite: no block is open."""
-        touched = [
-            since
-            for file in self._open.values()
-            if (since := file.blocks.oldest_touch()) is not None
-        ]
-        return min(touched, default=math.inf) + BLOCK_SECONDS
+        return min((file.blocks.expiry() for file in self._open.values()), default=math.inf)
 
     def finish(self, path: str) -> list[Record]:
         """End a file: drops its state and returns the records of its open blocks."""

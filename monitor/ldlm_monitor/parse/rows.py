@@ -66,9 +66,8 @@ class RowReader(WholeFile):
         if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
             return []
         errors = self.errors
-        rank = origin.rank if self._rank is None else self._rank
-        place = RecordPlace(chunk.path, chunk.line, chunk.offset, origin, rank, None)
-        found = self._row(chunk.data, place)
+        place = RecordPlace.of(chunk, chunk.line, chunk.offset, origin)
+        found = self._row(chunk.data, place.known(self._rank, None))
         if self.errors == errors:
             self._shown = chunk.offset
         self.errors = errors  # the row may be unfinished, which is no error

@@ -231,18 +231,14 @@ class FailureTable(Block[EventRule]):
         if not self._started and not _RULER.match(text):
             self.done = True
 
-    def _add_kind(self, row: dict[str, Scalar]) -> None:
-        """Set kind and role of a row by its exception: a surviving rank's is a victim's."""
-        text = str(row.get("message", "")).encode()
-        if first := earliest(self.opening.exceptions, text):
-            row["kind"], row["role"] = first[0].spec.kind, first[0].spec.role
-
     def records(self) -> list[Record]:
         """One event; its `root_*` fields are the table's claim, which `incidents/` verifies."""
         if not self._rows:
             return []
-        for row in self._rows:
-            self._add_kind(row)
+        for row in self._rows:  # a surviving rank's exception is a victim's
+            text = str(row.get("message", "")).encode()
+            if first := earliest(self.opening.exceptions, text):
+                row["kind"], row["role"] = first[0].spec.kind, first[0].spec.role
         script = text_of(self.opening.named["script"])
         fields: dict[str, FieldValue] = {"script": script, "failures": self._rows}
         message = f"{script} FAILED"

@@ -203,10 +203,11 @@ def _is_exception(name: bytes, text: bytes) -> bool:
 
 
 class BoundedText:
-    """Keeps the first and the last lines of a text, each in half of `limit` bytes."""
+    """Keeps the first and the last lines of a text, each in half of `MAX_TEXT_BYTES`."""
 
-    def __init__(self, limit: int = MAX_TEXT_BYTES) -> None:
-        self._half = limit // 2
+    _half = MAX_TEXT_BYTES // 2
+
+    def __init__(self) -> None:
         self._head = self._tail = b""
         self._left_out = 0
 
