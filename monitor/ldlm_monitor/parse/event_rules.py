@@ -46,10 +46,6 @@ class RecordPlace:
         rank = self.rank if rank is None else rank
         return replace(self, rank=rank, time=self.time if time is None else time)
 
-    def moved(self, by: int) -> RecordPlace:
-        """The place `by` bytes later in the same record."""
-        return replace(self, offset=self.offset + by)
-
     def event(
         self,
         kind: str,

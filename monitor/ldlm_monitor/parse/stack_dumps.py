@@ -146,18 +146,15 @@ def _innermost(thread: Thread) -> str | None:
     frames = thread["frames"]
     if not isinstance(frames, list) or not frames:
         return None
-    return str(next((frame for frame in frames if _in_python(frame)), frames[0]))
+    # A Python frame has a line number; py-spy's native frames have a library instead.
+    numbered = (each for each in frames if str(each).rpartition(":")[2].rstrip(")").isdigit())
+    return str(next(numbered, frames[0]))
 
 
 def _frame(named: dict[str, bytes]) -> str:
     name, file = text_of(named["name"], MAX_FRAME_BYTES), text_of(named["file"], MAX_FRAME_BYTES)
     line = f":{text_of(named['line'])}" if "line" in named else ""
     return f"{name} ({file}{line})"
-
-
-def _in_python(frame: Scalar) -> bool:
-    """Whether a frame has a line number: py-spy's native frames have a library instead."""
-    return str(frame).rpartition(":")[2].rstrip(")").isdigit()
 
 
 _TABLE_LINE = compile_pattern(

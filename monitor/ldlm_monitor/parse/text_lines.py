@@ -157,7 +157,9 @@ class LineContext:
 
     def place_of(self, index: int) -> RecordPlace:
         """The place of the text that begins at `index` of the record."""
-        return self.place.moved(raw_index(self.line.raw, index)) if index else self.place
+        if not index:
+            return self.place
+        return replace(self.place, offset=self.place.offset + raw_index(self.line.raw, index))
 
     def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
         """Place, text and stream of an event that follows another writer's text in one record.
