@@ -55,10 +55,11 @@ def write_once(found: Settings, output: Path | None = None) -> int:
 def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     """The last snapshot, and the report. One replay gives both: standard input is read once."""
     from ldlm_monitor.analysis.readings import Readings
-    from ldlm_monitor.parse.parser import RecordingParser
+    from ldlm_monitor.parse import Parser
     from ldlm_monitor.playback.replay import Replay
 
-    parser = RecordingParser(found.formats)
+    parser = Parser(found.formats)
+    parser.kept = []
     replay = Replay(found, parser=parser)
     for notice in replay.notices:
         print(notice, file=sys.stderr)
@@ -67,7 +68,8 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     for when, chunk, _ in replay.played():
         if chunk is not None:  # None: records completed by the end of the input; `at` stays
             at = when - chunk.age if when is not None and chunk.timed else math.nan
-        readings.add(parser.drain(), at)
+        readings.add(parser.kept, at)
+        parser.kept = []
     snapshot = replay.snapshot()
     return snapshot, _rendered(snapshot, readings.runs, suffix)
 
