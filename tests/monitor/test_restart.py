@@ -202,11 +202,11 @@ def test_a_stall_that_ended_while_nothing_ran_and_began_again_has_a_new_start(
 def test_the_counters_of_the_monitor_go_on(watched: Watched) -> None:
     watched.write(bars(0, 40), 40)
     watched.begin(41)
-    before = watched.pump.monitor.counts()
+    before = watched.pump.monitor.own.view()
     watched.kill()
     watched.write(bars(40, 45) + "\n", 45)
     watched.begin(46)
-    after = watched.pump.monitor.counts()
+    after = watched.pump.monitor.own.view()
     assert after.bytes - before.bytes == len(bars(40, 45).encode()) + 1
     assert (after.lines - before.lines, after.records["sample"] - before.records["sample"]) == (
         1,

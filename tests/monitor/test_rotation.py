@@ -69,7 +69,7 @@ class Rotated:
         return [run.name for run in self.pump.monitor.snapshot().runs]
 
     def samples(self) -> int:
-        return self.pump.monitor.counts().records.get("sample", 0)
+        return self.pump.monitor.own.view().records.get("sample", 0)
 
     def fired(self) -> list[str]:
         found = []

@@ -66,7 +66,7 @@ class Pump:
         settings: Settings,
         outbox: Outbox,
         store: StateStore,
-        receivers: Collection[str],
+        receivers: Sequence[str],
         waker: Waker,
         *,
         silences: Silences | None = None,
@@ -270,7 +270,7 @@ class Pump:
         state = State(
             positions,
             [each for each in self.monitor.alerts() if not self._backfill.is_partial(each.labels)],
-            counts=self.monitor.counts(),
+            counts=self.monitor.own.view(),
             runs={each.path: self.monitor.names.origin(each.path).run for each in positions},
             clock=self.monitor.clock,
             judged=self._store.read_log.last,
