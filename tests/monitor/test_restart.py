@@ -11,6 +11,7 @@ import pytest
 from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
@@ -48,7 +49,9 @@ class Watched:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
         self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "*.log"),), companions=False, **settings)
-        self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
+        self.pump = Pump(
+            wanted, self.outbox, self.ledger, Dispatcher(self.outbox, ["slack"]), PollingWaker()
+        )
         self.look(second)
 
     def look(self, second: float) -> None:

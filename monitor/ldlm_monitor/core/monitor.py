@@ -130,7 +130,7 @@ class Monitor:
     def count_dropped(self, reason: str, count: int = 1) -> None:
         """Count records or files that the daemon had to drop, or could not read."""
         if count:
-            self.own.dropped(reason, count)
+            self.own.dropped[reason] += count
             self._changed()
 
     def note_edge(self, points: list[Point]) -> None:
@@ -153,13 +153,11 @@ class Monitor:
         """The keys of the active alerts."""
         return {alert_key(alert.rule.name, alert.labels) for alert in self._rules.active}
 
-    def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Set active alerts' starts to those of before a restart (alert key: Unix seconds)."""
-        self._rules.restore_starts(starts)
-
-    def carry_over(self, alerts: Iterable[AlertView]) -> list[Transition]:
+    def carry_over(
+        self, alerts: Iterable[AlertView], starts: Mapping[str, float]
+    ) -> list[Transition]:
         """Continue alerts of before a restart: see `RuleEngine.carry_over`."""
-        found = self._rules.carry_over(alerts, self.clock)
+        found = self._rules.carry_over(alerts, starts, self.clock)
         self._changed()
         attached = (self._evidence.attach(each, self._rules.asks) for each in found)
         return [explained(each, self._incidents, self.clock) for each in attached]
@@ -275,7 +273,8 @@ class Monitor:
         self.runs.keep_healths(self._rules.healths())
         if found:
             self._changed()
-        self.own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
+        self.own.evaluations += 1
+        self.own.evaluation_seconds = self._stopwatch() - started if self._stopwatch else 0.0
         transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)

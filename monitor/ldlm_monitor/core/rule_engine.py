@@ -198,18 +198,15 @@ class RuleEngine:
             is_matched((("__name__", name), *labels), matchers) for matchers in read
         )
 
-    def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Set active alerts' starts to those of before a restart, where these are earlier."""
-        for alert in self.active:
-            known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
-            self._alerts.restore_start(alert, known)
-
-    def carry_over(self, alerts: Iterable[AlertView], at: float) -> list[Transition]:
+    def carry_over(
+        self, alerts: Iterable[AlertView], starts: Mapping[str, float], at: float
+    ) -> list[Transition]:
         """Continue alerts that fired before a restart and whose log lines were rotated away.
 
-        Each keeps its start. It continues until its rule has data since `at` (Unix seconds) for
-        its whole range; a rule without a range (instant selectors) needs only one sample of the
-        series. Then the alert ends like any other: `resolved`, or `unknown` without a series.
+        Each keeps its start, and other active alerts get an earlier one from `starts` (alert key:
+        Unix seconds). A continued alert lasts until its rule has data since `at` (Unix seconds)
+        for its whole range; a rule without a range (instant selectors) needs only one sample of
+        the series. Then it ends like any other: `resolved`, or `unknown` without a series.
         Returns the continued alerts as firing transitions.
         """
         rules = {rule.name: rule for rule in reversed(self._rules.alerts)}
@@ -226,6 +223,9 @@ class RuleEngine:
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
             self._alerts.adopt([active])
+        for known in self.active:
+            start = starts.get(alert_key(known.rule.name, known.labels), known.active_at)
+            self._alerts.restore_start(known, start)
         return [each for each in self._alerts.firing() if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:

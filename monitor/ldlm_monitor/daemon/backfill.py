@@ -27,7 +27,7 @@ from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1
-"""How long a turn judges history, while live files wait: a choice, less than anyone notices."""
+"""How long one turn judges history while live files wait. A choice: an alert is due in a second."""
 
 log = logging.getLogger(__name__)
 
@@ -208,11 +208,7 @@ class Backfill:
     ) -> Generator[None]:
         """Judge all pieces in order, appending to `passed`; yield between slices."""
         observed = list(restart.observed) if restart else []
-        late = {
-            file.path
-            for file in history.files
-            if file.seen is None and self._is_late(file, restart)
-        }
+        late = set() if restart is None else self._late(history, restart.floor)
         total, read = max(history.size, 1), 0
 
         def observe_until(when: float, order: float) -> None:
@@ -251,11 +247,13 @@ class Backfill:
                     Arrival(written, file.path, name, file.seen_to, position.offset)
                 )
 
-    def _is_late(self, file: HistoryFile, restart: Restart | None) -> bool:
-        """Whether a file that was not followed before was written while nothing ran."""
-        if restart is None:
-            return False
-        return Path(file.path) in self._replaced or file.backlog.modified > restart.floor
+    def _late(self, history: History, floor: float) -> set[str]:
+        """The files that were not followed before and were written while nothing ran."""
+        fresh = (file for file in history.files if file.seen is None)
+        replaced = {str(path) for path in self._replaced}
+        return {
+            each.path for each in fresh if each.path in replaced or each.backlog.modified > floor
+        }
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
         """The part that was not fed yet: a backfill that a dead mount ended is played again."""

@@ -48,7 +48,7 @@ class Dispatcher:
 
     outbox: Outbox
     receivers: Sequence[str]
-    silences: Silences | None
+    silences: Silences | None = None
     couriers: Sequence[Courier] = ()
     prints: bool = field(default=True, kw_only=True)
     _in_effect: frozenset[str] = field(default=frozenset(), init=False)

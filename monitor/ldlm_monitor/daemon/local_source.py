@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Any
@@ -77,10 +78,8 @@ class LocalSource:
             raise InputError(
                 f"cannot be read ({error.strerror})", where=query.path, remedy="see if it exists"
             ) from error
-        try:
+        with closing(log):
             return _answer(log, query)
-        finally:
-            log.close()
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """The silences and acknowledgements in effect, as the API lists them."""

@@ -261,18 +261,16 @@ class SeriesStore:
 
     def _grid(self, start: float, end: float) -> Sequence[float]:
         """The times of all scrapes in [start, end]; most series of a query have the same ones."""
-        if (start, end) != self._read_last[0]:
-            self._read_last = ((start, end), self._scrapes(start, end))
-        return self._read_last[1]
-
-    def _scrapes(self, start: float, end: float) -> list[float]:
         if start > end:
-            return []
-        interval = self._interval
-        slots = range(math.ceil(start / interval), math.floor(end / interval) + 1)
-        times = [slot * interval for slot in slots]
-        low, high = bisect_left(self._extra, start), bisect_right(self._extra, end)
-        return sorted({*times, *self._extra[low:high]}) if low < high else times
+            return ()
+        if (start, end) != self._read_last[0]:
+            interval = self._interval
+            slots = range(math.ceil(start / interval), math.floor(end / interval) + 1)
+            times = [slot * interval for slot in slots]
+            low, high = bisect_left(self._extra, start), bisect_right(self._extra, end)
+            extra = self._extra[low:high]
+            self._read_last = (start, end), sorted({*times, *extra}) if extra else times
+        return self._read_last[1]
 
     def _forget(self, before: float) -> None:
         """Drop the samples of before `before`, except the value that held then."""
