@@ -246,7 +246,7 @@ class Pump:
         return True
 
     def _commit(self, now: float) -> None:
-        """Commit the state: the alerts of all bytes that it marks as judged are in the outbox by now."""
+        """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""
         self._commit_at = now + COMMIT_SECONDS
         positions = self.follower.positions()
         standing = (self.monitor.version, self.store.read_log.last, positions)

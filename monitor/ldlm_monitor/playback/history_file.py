@@ -199,7 +199,7 @@ class HistoryFile:
         return start, places[start]
 
     def _stretch(self, start: int, stop: int, written_at: float) -> Stretch:
-        """Bytes `start` to `stop`; of a file that is read in two parts, those of the second part."""
+        """Bytes `start` to `stop`; of a file that is read in two parts, those of the second."""
         parts = (span.start for span in self._spans if start < span.start < stop)
         if start == 0 and self.note:
             start = next(parts, start)
