@@ -10,6 +10,7 @@ from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
@@ -49,7 +50,7 @@ class Watched:
             Settings(files=files),
             self.outbox,
             self.ledger,
-            ["slack"],
+            Dispatcher(self.outbox, ["slack"]),
             PollingWaker(),
             disk=self.server.disk,
             mounts=lambda: self.server.table,

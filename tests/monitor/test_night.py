@@ -37,6 +37,7 @@ from hypothesis.stateful import (
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.notify.outbox import Outbox
@@ -131,7 +132,9 @@ class Night(RuleBasedStateMachine):
         state = self.folder.parent
         self.outbox = Outbox(state / "outbox.sqlite")
         self.ledger = StateStore(state / "ledger.sqlite")
-        self.pump = Pump(self.settings, self.outbox, self.ledger, [SLACK], StillWaker())
+        self.pump = Pump(
+            self.settings, self.outbox, self.ledger, Dispatcher(self.outbox, [SLACK]), StillWaker()
+        )
 
     def kill(self) -> None:
         """The process is gone: nothing is kept that was not kept before."""

@@ -18,6 +18,7 @@ from ldlm_monitor.callback import rank as written
 from ldlm_monitor.callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.daemon.stall_probe import (
     AGAIN_SECONDS,
@@ -94,7 +95,12 @@ class Watched:
             stall={"limit_seconds": {"running": LIMIT}},
         )
         self.pump = Pump(
-            settings, self.outbox, self.ledger, ["slack"], PollingWaker(), probing=self.probing
+            settings,
+            self.outbox,
+            self.ledger,
+            Dispatcher(self.outbox, ["slack"]),
+            PollingWaker(),
+            probing=self.probing,
         )
         self.look(second)
 

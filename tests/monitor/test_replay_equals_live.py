@@ -55,9 +55,9 @@ def live(folder: Path, writes: list[Write]) -> list[Transition]:
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
     for path in {write.path for write in writes}:
         (folder / "logs" / path).touch()
-    pump = Pump(wanted, outbox, ledger, [], PollingWaker())
-    pump.dispatcher = listening = Listening(outbox, [], None)
+    listening = Listening(outbox, [])
     listening.heard = []
+    pump = Pump(wanted, outbox, ledger, listening, PollingWaker())
     pump.turn((), writes[0].at - 1.0)
     for write in writes:
         path = folder / "logs" / write.path

@@ -11,6 +11,7 @@ import pytest
 from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
@@ -48,7 +49,9 @@ class Watched:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
         self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "*.log"),), companions=False, **settings)
-        self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
+        self.pump = Pump(
+            wanted, self.outbox, self.ledger, Dispatcher(self.outbox, ["slack"]), PollingWaker()
+        )
         self.look(second)
 
     def look(self, second: float) -> None:
@@ -202,11 +205,11 @@ def test_a_stall_that_ended_while_nothing_ran_and_began_again_has_a_new_start(
 def test_the_counters_of_the_monitor_go_on(watched: Watched) -> None:
     watched.write(bars(0, 40), 40)
     watched.begin(41)
-    before = watched.pump.monitor.counts()
+    before = watched.pump.monitor.own.view()
     watched.kill()
     watched.write(bars(40, 45) + "\n", 45)
     watched.begin(46)
-    after = watched.pump.monitor.counts()
+    after = watched.pump.monitor.own.view()
     assert after.bytes - before.bytes == len(bars(40, 45).encode()) + 1
     assert (after.lines - before.lines, after.records["sample"] - before.records["sample"]) == (
         1,

@@ -9,6 +9,7 @@ import pytest
 from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
@@ -41,7 +42,9 @@ class Rotated:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
         self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "*.log*"),), companions=False)
-        self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
+        self.pump = Pump(
+            wanted, self.outbox, self.ledger, Dispatcher(self.outbox, ["slack"]), PollingWaker()
+        )
 
     def close(self) -> None:
         self.pump.close()
@@ -69,7 +72,7 @@ class Rotated:
         return [run.name for run in self.pump.monitor.snapshot().runs]
 
     def samples(self) -> int:
-        return self.pump.monitor.counts().records.get("sample", 0)
+        return self.pump.monitor.own.view().records.get("sample", 0)
 
     def fired(self) -> list[str]:
         found = []

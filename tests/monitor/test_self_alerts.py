@@ -9,6 +9,7 @@ import pytest
 from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.message import Receipt
@@ -36,7 +37,7 @@ class Watched:
             Settings(files=(str(folder / "*.log"),)),
             self.outbox,
             self.ledger,
-            ["slack", "pager"],
+            Dispatcher(self.outbox, ["slack", "pager"]),
             PollingWaker(),
             folder=self.folder,
         )

@@ -1,6 +1,5 @@
 """What must survive a restart, and what becomes of a file that holds it no more."""
 
-import json
 import math
 import os
 import sqlite3
@@ -113,28 +112,19 @@ def test_what_cannot_be_read_is_left_out_and_said(
     again.close()
 
 
-def test_a_state_of_an_earlier_version_is_taken_over_without_its_pickle(
+def test_of_a_state_with_other_fields_those_in_common_are_taken_over(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with_runs = json.dumps({"a.log": "r"})
-    folder.mkdir()
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
-        db.execute("CREATE TABLE kept (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID")
-        db.execute("CREATE TABLE checkpoint (only INTEGER PRIMARY KEY, stamp TEXT, body BLOB)")
-        db.execute("INSERT INTO checkpoint VALUES (1, 'x', ?)", (b"\x80\x05nonsense",))
-        for name, body in (("positions", "[]"), ("runs", with_runs), ("progress", "{}")):
-            db.execute("INSERT INTO kept VALUES (?, ?)", (name, body))
-    (folder / "arrivals.sqlite").write_bytes(b"")
     store = opened(folder)
-    state = store.load()
-    assert state is not None
-    assert state.runs == {"a.log": "r"}
-    assert [record.getMessage().count("earlier version") for record in caplog.records] == [1]
+    store.commit(State(runs={"a.log": "r"}, clock=7.5))
     store.close()
-    assert not (folder / "arrivals.sqlite").exists()
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-    assert "checkpoint" not in tables
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
+        db.execute("DELETE FROM kept WHERE name = 'clock'")
+        db.execute("INSERT INTO kept VALUES ('progress', '{}')")
+    again = opened(folder)
+    assert again.load() == State(runs={"a.log": "r"})
+    assert not caplog.records
+    again.close()
 
 
 def test_bytes_of_one_second_are_one_row_unless_another_file_came_between(folder: Path) -> None:

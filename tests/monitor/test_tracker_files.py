@@ -11,6 +11,7 @@ from tfevents import VERSION, scalar
 from wandblog import ended, log_of, row
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.playback.replay import Replay
@@ -41,7 +42,9 @@ class Watched:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
         self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "in"),), companions=False)
-        self.pump = Pump(wanted, self.outbox, self.ledger, [], PollingWaker())
+        self.pump = Pump(
+            wanted, self.outbox, self.ledger, Dispatcher(self.outbox, []), PollingWaker()
+        )
 
     def write(self, name: str, data: bytes, second: float) -> None:
         path = self.folder / "in" / name

@@ -13,9 +13,7 @@ from ldlm_monitor.run.run_names import RunNames
 
 
 def assemble(
-    settings: Settings,
-    stopwatch: Callable[[], float] | None = None,
-    parser: Parser | None = None,
+    settings: Settings, stopwatch: Callable[[], float] | None = None, parser: Parser | None = None
 ) -> Monitor:
     """A new monitor with the settings' rules, formats and limits.
 

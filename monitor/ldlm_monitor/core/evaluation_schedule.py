@@ -6,6 +6,7 @@ Urgent facts are a run's errors, critical events and non-finite values, and the 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from ldlm_monitor.core.rule_engine import RuleEngine
@@ -24,6 +25,7 @@ urgent facts. A choice: enough for a failure's first ranks, and at most eight ev
 """
 
 
+@dataclass(slots=True)
 class EvaluationSchedule:
     """Slots every `interval` seconds; `next` is the first one that is not evaluated yet.
 
@@ -31,16 +33,15 @@ class EvaluationSchedule:
     seconds, -inf before the first one is known.
     """
 
-    def __init__(self, interval: float, rules: RuleEngine, runs: Fleet) -> None:
-        self._rules = rules
-        self._runs = runs
-        self.interval = interval
-        self.next = -math.inf
-        self.busy_until = -math.inf
+    interval: float
+    rules: RuleEngine
+    runs: Fleet
+    next: float = -math.inf
+    busy_until: float = -math.inf
 
     def changed(self, at: float) -> None:
         """Note a change of an exported value: slots are evaluated while rules can see it."""
-        self.busy_until = at + self._rules.reach + self.interval
+        self.busy_until = at + self.rules.reach + self.interval
 
     def evaluated(self, at: float) -> None:
         """Mark the slots up to `at` as done."""
@@ -54,7 +55,7 @@ class EvaluationSchedule:
 
     def due(self) -> float:
         """The next slot to evaluate; infinite while no result can differ from the last one."""
-        asked = self._rules.asks_the_time and self._runs.active
+        asked = self.rules.asks_the_time and self.runs.active
         return self.next if asked or self.next <= self.busy_until else math.inf
 
     def due_until(self, to: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ldlm_monitor.incidents import Incidents, RunFacts
-from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
@@ -24,17 +24,14 @@ MAX_LINE = 2000
 class EvidenceFinder:
     """Finds the log line that made an alert begin, and stores it until the alert ends.
 
-    The line's text is copied from the chunk that is being fed, which `set_chunk` provides.
+    `chunk`: the one that is being fed, from which the line's text is copied; None if the records
+    that come next are from no file.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._chunk: Chunk | None = None
-        self._found: dict[tuple[str, Labels], SourceLine] = {}
-
-    def set_chunk(self, chunk: Chunk | None) -> None:
-        """Set the chunk of the records that come next; None if they are from no file."""
-        self._chunk = chunk
+        self.chunk: Chunk | None = None
+        self._found: dict[str, SourceLine] = {}
 
     def store_progress_line(self, run_name: str) -> None:
         """Store the line of the run's last progress, if it is in this chunk."""
@@ -44,13 +41,13 @@ class EvidenceFinder:
 
     def position(self, alert: str, labels: Mapping[str, str]) -> Position | None:
         """The position of the line behind an active alert."""
-        evidence = self._found.get(_key(alert, labels))
+        evidence = self._found.get(alert_key(alert, labels))
         return None if evidence is None else evidence.position
 
     def attach(self, transition: Transition, asks: Callable[[str], SeriesFilter]) -> Transition:
         """The transition with its log line; `asks` maps an alert's name to its `SeriesFilter`."""
         reads = asks(transition.alert)
-        key = _key(transition.alert, transition.labels)
+        key = transition.key
         evidence = self._found.get(key)
         if transition.state not in ("pending", "firing"):
             self._found.pop(key, None)
@@ -88,15 +85,11 @@ class EvidenceFinder:
         )
 
     def _text(self, position: Position) -> str | None:
-        chunk = self._chunk
+        chunk = self.chunk
         if chunk is None or chunk.framed or chunk.path != position.path:
             return None
         start = position.offset - chunk.offset
         return _line(chunk.data, start) if 0 <= start < len(chunk.data) else None
-
-
-def _key(alert: str, labels: Mapping[str, str]) -> tuple[str, Labels]:
-    return alert, tuple(sorted(labels.items()))
 
 
 def _line(data: bytes, start: int) -> str:

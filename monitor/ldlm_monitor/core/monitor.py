@@ -15,11 +15,11 @@ from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
-from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
-from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
+from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
@@ -35,9 +35,10 @@ class Monitor:
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs`: the runs that have records. `clock`: the time up to which everything was judged, Unix
-    seconds; -inf before the first call. `ahead`: seconds added to records' own times, while the
-    wall clock is behind. `version` changes with anything that a snapshot shows.
+    `runs`: the runs that have records. `own`: the counters of its own work. `clock`: the time up
+    to which everything was judged, Unix seconds; -inf before the first call. `ahead`: seconds
+    added to records' own times, while the wall clock is behind. `version` changes with anything
+    that a snapshot shows.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Monitor:
         self._events: deque[Event] = deque(maxlen=RECENT)
         self._throttle = EvaluationThrottle()
         self._transitions: deque[Transition] = deque(maxlen=RECENT)
-        self._own = SelfCounts(self._parser, self.runs)
+        self.own = SelfCounts(self._parser, self.runs)
         self.clock, self.ahead = -math.inf, 0.0
         self.version = 0
 
@@ -77,7 +78,7 @@ class Monitor:
         """Take in bytes read at `now` (Unix seconds); a restart reads some again, not `counted`."""
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
-        self._evidence.set_chunk(chunk)
+        self._evidence.chunk = chunk
         came, self._timed = now - chunk.age, chunk.timed
         with nullcontext() if counted else self._parser.uncounted():
             for found in self._parser.feed_blocks(chunk, origin, now):
@@ -86,7 +87,7 @@ class Monitor:
                 else:
                     transitions += self.observe((found,), came)
         self._evidence.store_progress_line(origin.run)
-        self._evidence.set_chunk(None)
+        self._evidence.chunk = None
         self._timed = True
         return transitions
 
@@ -129,20 +130,20 @@ class Monitor:
     def count_dropped(self, reason: str, count: int = 1) -> None:
         """Count records or files that the daemon had to drop, or could not read."""
         if count:
-            self._own.dropped(reason, count)
-            self._changed(max(self.clock, 0.0))
+            self.own.dropped[reason] += count
+            self._changed()
 
     def note_edge(self, points: list[Point]) -> None:
         """Add the daemon's own metrics to the next scrape, so that rules see them."""
-        if points != self._own.edge:
-            self._own.edge = points
-            self._changed(max(self.clock, 0.0))
+        if points != self.own.edge:
+            self.own.edge = points
+            self._changed()
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
         """Judge by other rules and stall limits from now on; alerts of the same rule go on."""
         self._rules.replace_rules(rules)
         self.runs.set_stall(stall)
-        self._changed(max(self.clock, 0.0))
+        self._changed()
 
     def alerts(self) -> list[AlertView]:
         """The active alerts."""
@@ -150,24 +151,14 @@ class Monitor:
 
     def active(self) -> Collection[str]:
         """The keys of the active alerts."""
-        return self._rules.starts().keys()
+        return {alert_key(alert.rule.name, alert.labels) for alert in self._rules.active}
 
-    def counts(self) -> MonitorView:
-        """The monitor's own counters since its first start."""
-        return self._own.view()
-
-    def restore_counts(self, counts: MonitorView) -> None:
-        """Continue counting from the counters of before a restart."""
-        self._own.restore(counts)
-
-    def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Set active alerts' starts to those of before a restart (alert key: Unix seconds)."""
-        self._rules.restore_starts(starts)
-
-    def carry_over(self, alerts: Iterable[AlertView]) -> list[Transition]:
+    def carry_over(
+        self, alerts: Iterable[AlertView], starts: Mapping[str, float]
+    ) -> list[Transition]:
         """Continue alerts of before a restart: see `RuleEngine.carry_over`."""
-        found = self._rules.carry_over(alerts, self.clock)
-        self._changed(max(self.clock, 0.0))
+        found = self._rules.carry_over(alerts, starts, self.clock)
+        self._changed()
         attached = (self._evidence.attach(each, self._rules.asks) for each in found)
         return [explained(each, self._incidents, self.clock) for each in attached]
 
@@ -185,7 +176,7 @@ class Monitor:
             incidents=self._incidents.views(self.clock),
             events=tuple(self._events),
             transitions=tuple(self._transitions),
-            monitor=self._own.view(),
+            monitor=self.own.view(),
             points=tuple(point for group in self._run_points(self.clock) for point in group),
             curves={run.name: run.values.curves() for run in self.runs},
         )
@@ -199,7 +190,7 @@ class Monitor:
             urgent = run.observe_block(block, now, timed=self._timed)
         except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
             return transitions + self._take_singly(block, now, fault)
-        return transitions + self._judge_at_once(run, urgent, max(now, self.clock))
+        return transitions + self._judge_at_once(run, urgent)
 
     def _take_singly(self, block: SampleBlock, now: float, fault: Exception) -> list[Transition]:
         """Take in the rows of a block that raised: a statistic may count some of them twice."""
@@ -224,23 +215,23 @@ class Monitor:
                     transitions += self._take_singly(part, times[stop - 1], fault)
                 start = stop
                 self.clock = max(self.clock, times[stop - 1])
-                transitions += self._judge_at_once(run, None, self.clock)
+                transitions += self._judge_at_once(run, None)
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
         run = self.runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
-            self._incidents.take(record, max(at, self.clock))
+            self._incidents.take(record, self.clock)
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
-        return self._judge_at_once(run, urgent, max(at, self.clock))
+        return self._judge_at_once(run, urgent)
 
-    def _judge_at_once(self, run: TrainingRun, urgent: str | None, at: float) -> list[Transition]:
+    def _judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:
         self.runs.touch(run)
-        self._changed(at)
-        at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, at)
-        return self._evaluate(at) if at_once else []
+        self._changed()
+        at_once = urgent is not None and self._throttle.is_at_once(run.name, urgent, self.clock)
+        return self._evaluate(self.clock) if at_once else []
 
     def _complete_blocks(self, now: float) -> list[Transition]:
         """Take in multi-line records that silence completed by `now`."""
@@ -249,9 +240,9 @@ class Monitor:
             transitions += self.observe(self._parser.tick(silent), silent)
         return transitions
 
-    def _changed(self, at: float) -> None:
+    def _changed(self) -> None:
         self.version += 1
-        self._schedule.changed(at)
+        self._schedule.changed(max(self.clock, 0.0))
 
     def _advance(self, to: float) -> list[Transition]:
         """Run all timers that are due by `to`, each at its own time."""
@@ -265,28 +256,29 @@ class Monitor:
         return transitions
 
     def _evaluate(self, at: float) -> list[Transition]:
-        """Scrape our own metrics, then evaluate every rule, at `at`."""
+        """Scrape our own metrics, then evaluate every rule, at `at`, not before `clock`."""
         started = self._stopwatch() if self._stopwatch else 0.0
+        self.clock = at
         if self.runs.tick(at):
-            self._changed(at)
+            self._changed()
         self._schedule.evaluated(at)
-        self.clock = max(self.clock, at)
         self._throttle.judged(at)
         for run in self.runs.take_touched():
             self._incidents.settle(run.name, at)
             if not run.is_end_named:
                 run.name_failed(self._incidents.failed_rank(run.name, at))
             self._detectors.update(run.name, run.measured())
-        groups = [*self._run_points(at), list(core_points(self._own.view())), self._own.edge]
+        groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
         found = self._rules.evaluate(groups, at, self.runs.has_ended)
         self.runs.keep_healths(self._rules.healths())
         if found:
-            self._changed(at)
-        self._own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
+            self._changed()
+        self.own.evaluations += 1
+        self.own.evaluation_seconds = self._stopwatch() - started if self._stopwatch else 0.0
         transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
-        transitions = [explained(each, self._incidents, self.clock) for each in transitions]
+        transitions = [explained(each, self._incidents, at) for each in transitions]
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions
 

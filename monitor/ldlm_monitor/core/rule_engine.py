@@ -82,11 +82,10 @@ class RuleEngine:
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
         self._use(rules)
         self._alerts = AlertStates(rules)
-        self._recorded: dict[str, list[Point]] = {}
+        self._shown_of: list[VectorSample] | None = None
+        self._points: list[Point] = []
         self._healths: dict[str, Health] = {}
-        self._healths_of: list[VectorSample] | None = None
         self._recorded_from: dict[str, list[VectorSample]] = {}
-        self._points: tuple[list[VectorSample], list[Point]] = ([], [])
         self._carried: dict[str, float] = {}
         self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
         self._evaluator = Evaluator(self._store)
@@ -95,7 +94,9 @@ class RuleEngine:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
-        self._alerts, self._recorded, self._recorded_from = AlertStates(rules), {}, {}
+        for name in self._recorded_from:
+            self._store.record(name, ())
+        self._alerts, self._recorded_from = AlertStates(rules), {}
         self._alerts.adopt(before.values())
 
     @property
@@ -115,7 +116,7 @@ class RuleEngine:
         `has_ended`: whether the run of a name finished, crashed or was killed; its alerts then
         become `ended`. An alert without data becomes `unknown`, because it may still be true.
         """
-        self._store.append([*groups, *self._recorded.values()], at)
+        self._store.append(groups, at)
 
         def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending | None:
             if has_ended(labels.get("run", "")):
@@ -149,26 +150,25 @@ class RuleEngine:
 
     def points(self) -> list[Point]:
         """The active alerts as points of `ldlm_alerts`; the same object until they change."""
-        series = self._alerts.series()
-        if series is not self._points[0]:
-            labels = (
-                make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state)
-                for alert in self.active
-            )
-            self._points = series, [Point("ldlm_alerts", each, 1.0) for each in labels]
-        return self._points[1]
+        self._show()
+        return self._points
 
     def healths(self) -> Mapping[str, Health]:
         """Run name to the health that its firing alerts imply; runs without alerts are absent."""
-        series = self._alerts.series()
-        if series is not self._healths_of:
-            self._healths_of = series
-            found: dict[str, Health] = {}
-            for alert in self.active:
-                if alert.state == "firing" and (run := alert.labels.get("run")):
-                    found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
-            self._healths = found
+        self._show()
         return self._healths
+
+    def _show(self) -> None:
+        series = self._alerts.series()
+        if series is self._shown_of:
+            return
+        self._shown_of, self._points, self._healths = series, [], {}
+        for alert in self.active:
+            labels = make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state)
+            self._points.append(Point("ldlm_alerts", labels, 1.0))
+            if alert.state == "firing" and (run := alert.labels.get("run")):
+                known = self._healths.get(run, "HEALTHY")
+                self._healths[run] = worse(known, alert.labels.get("severity", ""))
 
     def views(
         self, position: Callable[[str, Mapping[str, str]], Position | None]
@@ -198,22 +198,15 @@ class RuleEngine:
             is_matched((("__name__", name), *labels), matchers) for matchers in read
         )
 
-    def starts(self) -> dict[str, float]:
-        """Alert key to the time (Unix seconds) at which its condition first held."""
-        return {alert_key(alert.rule.name, alert.labels): alert.active_at for alert in self.active}
-
-    def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Set active alerts' starts to those of before a restart, where these are earlier."""
-        for alert in self.active:
-            known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
-            self._alerts.restore_start(alert, known)
-
-    def carry_over(self, alerts: Iterable[AlertView], at: float) -> list[Transition]:
+    def carry_over(
+        self, alerts: Iterable[AlertView], starts: Mapping[str, float], at: float
+    ) -> list[Transition]:
         """Continue alerts that fired before a restart and whose log lines were rotated away.
 
-        Each keeps its start. It continues until its rule has data since `at` (Unix seconds) for
-        its whole range; a rule without a range (instant selectors) needs only one sample of the
-        series. Then the alert ends like any other: `resolved`, or `unknown` without a series.
+        Each keeps its start, and other active alerts get an earlier one from `starts` (alert key:
+        Unix seconds). A continued alert lasts until its rule has data since `at` (Unix seconds)
+        for its whole range; a rule without a range (instant selectors) needs only one sample of
+        the series. Then it ends like any other: `resolved`, or `unknown` without a series.
         Returns the continued alerts as firing transitions.
         """
         rules = {rule.name: rule for rule in reversed(self._rules.alerts)}
@@ -230,6 +223,9 @@ class RuleEngine:
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
             self._alerts.adopt([active])
+        for known in self.active:
+            start = starts.get(alert_key(known.rule.name, known.labels), known.active_at)
+            self._alerts.restore_start(known, start)
         return [each for each in self._alerts.firing() if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
@@ -263,12 +259,9 @@ class RuleEngine:
         )
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Store a recording rule's result, for the rules after it and for the next scrape."""
+        """Store a recording rule's result, for the rules after it and for the next scrapes."""
         del at
-        if self._recorded_from.get(name) is samples:
-            return
-        self._recorded_from[name] = samples
-        points = [Point(name, sample.labels, sample.value) for sample in samples]
-        if points != self._recorded.get(name):
-            self._recorded[name] = points
+        if self._recorded_from.get(name) is not samples:
+            self._recorded_from[name] = samples
+            points = (Point(name, sample.labels, sample.value) for sample in samples)
             self._store.record(name, points)

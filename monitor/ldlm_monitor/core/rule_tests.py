@@ -75,8 +75,6 @@ def _rules(path: Path, file: UnitTestFile, notices: list[str]) -> RuleSet[Expres
 
 
 class _TestRun:
-    """One test, from the first evaluation to the last expectation."""
-
     def __init__(self, rules: RuleSet[Expression], test: RuleTest, interval: float) -> None:
         self._rules = rules
         self._test = test

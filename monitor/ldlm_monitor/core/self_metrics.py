@@ -14,24 +14,19 @@ _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prome
 
 
 class SelfCounts:
-    """Counters since the first start. `edge`: the daemon's own points, part of every scrape."""
+    """Counters since the first start.
+
+    `dropped`: by reason, what the daemon dropped or could not read. `evaluations` of all rules, of
+    which the last took `evaluation_seconds`. `edge`: the daemon's own points, part of every scrape.
+    """
 
     def __init__(self, parser: Parser, runs: Fleet) -> None:
         self._parser = parser
         self._runs = runs
-        self._dropped = Counter({"internal_error": 0, "unreadable": 0})
-        self._evaluations = 0
-        self._evaluation_seconds = 0.0
+        self.dropped = Counter({"internal_error": 0, "unreadable": 0})
+        self.evaluations = 0
+        self.evaluation_seconds = 0.0
         self.edge: list[Point] = []
-
-    def dropped(self, reason: str, count: int) -> None:
-        """Count records or files that the daemon dropped, or could not read, for `reason`."""
-        self._dropped[reason] += count
-
-    def evaluated(self, seconds: float) -> None:
-        """Count one evaluation of all rules, which took `seconds`."""
-        self._evaluations += 1
-        self._evaluation_seconds = seconds
 
     def restore(self, counts: MonitorView) -> None:
         """Continue counting from the counters of before a restart."""
@@ -41,8 +36,8 @@ class SelfCounts:
         counters.parse_errors = counts.parse_errors
         counters.records |= counts.records
         dropped.pop("label_limit", None)  # counted anew from the runs, whose logs are read again
-        self._dropped |= dropped
-        self._evaluations = counts.evaluations
+        self.dropped |= dropped
+        self.evaluations = counts.evaluations
 
     def view(self) -> MonitorView:
         """The counters for views."""
@@ -52,14 +47,14 @@ class SelfCounts:
             lines=counters.lines,
             bytes=counters.bytes,
             parse_errors=counters.parse_errors,
-            evaluations=self._evaluations,
-            evaluation_seconds=self._evaluation_seconds,
+            evaluations=self.evaluations,
+            evaluation_seconds=self.evaluation_seconds,
             records=dict(counters.records),
             dropped={
-                "truncated": self._dropped["truncated"],
+                "truncated": self.dropped["truncated"],
                 "label_limit": labels,
-                **self._dropped,
-                "internal_error": self._dropped["internal_error"] + counters.faults,
+                **self.dropped,
+                "internal_error": self.dropped["internal_error"] + counters.faults,
             },
         )
 

@@ -7,6 +7,7 @@ import math
 import stat
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -26,7 +27,7 @@ from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1
-"""How long a turn judges history, while live files wait: a choice, less than anyone notices."""
+"""How long one turn judges history while live files wait. A choice: an alert is due in a second."""
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class BackfillResult(NamedTuple):
     end: float
 
 
+@dataclass(slots=True)
 class Backfill:
     """Plays the bytes that files already hold in time order, then lets the follower follow them.
 
@@ -55,31 +57,21 @@ class Backfill:
     `behind`: bytes that are still to be judged.
     """
 
-    def __init__(
-        self,
-        monitor: Monitor,
-        inputs: Inputs,
-        follower: Follower,
-        *,
-        disk: Disk,
-        budget: int | None,
-        feed: Feed,
-    ) -> None:
-        self._monitor = monitor
-        self._inputs = inputs
-        self._follower = follower
-        self._disk = disk
-        self._budget = budget
-        self._feed = feed
-        self._played: dict[str, tuple[FileId, int]] = {}
-        self._replaced: set[Path] = set()
-        self._contents: list[Arrival] = []
-        self._known: list[Known] = []
-        self._playing: Generator[None, None, BackfillResult] | None = None
-        self._runs: set[str] = set()
-        self._held: list[tuple[Transition, bool]] = []
-        self.reading: float | None = None
-        self.behind = 0
+    monitor: Monitor
+    inputs: Inputs
+    follower: Follower
+    disk: Disk
+    budget: int | None
+    feed: Feed
+    reading: float | None = field(default=None, init=False)
+    behind: int = field(default=0, init=False)
+    _played: dict[str, tuple[FileId, int]] = field(default_factory=dict, init=False)
+    _replaced: set[Path] = field(default_factory=set, init=False)
+    _contents: list[Arrival] = field(default_factory=list, init=False)
+    _known: list[Known] = field(default_factory=list, init=False)
+    _playing: Generator[None, None, BackfillResult] | None = field(default=None, init=False)
+    _runs: set[str] = field(default_factory=set, init=False)
+    _held: list[tuple[Transition, bool]] = field(default_factory=list, init=False)
 
     @property
     def is_playing(self) -> bool:
@@ -103,32 +95,32 @@ class Backfill:
     def resume(self, restart: Restart, store: StateStore, now: float) -> set[Path]:
         """Adopt the files of a restart; return the names that lead to other files now."""
         if restart.state.counts is not None:
-            self._monitor.restore_counts(restart.state.counts)
+            self.monitor.own.restore(restart.state.counts)
         restart.open(
             store,
-            self._monitor.names,
-            self._follower.journal,
+            self.monitor.names,
+            self.follower.journal,
             now,
-            budget=self._budget,
-            disk=self._disk,
+            budget=self.budget,
+            disk=self.disk,
         )
-        self._inputs.adopt(restart.paths, restart.state.runs.values())
+        self.inputs.adopt(restart.paths, restart.state.runs.values())
         self._known = restart.contents
         self._replaced = {
-            path for path in restart.unnamed if stat.S_ISREG(mode_of(path, self._disk))
+            path for path in restart.unnamed if stat.S_ISREG(mode_of(path, self.disk))
         }
         return self._replaced
 
     def known(self) -> list[Known]:
         """The contents that were read so far, including those of before a restart."""
-        return [*self._follower.contents(), *self._known]
+        return [*self.follower.contents(), *self._known]
 
     def go_on(self, path: Path, found: Found) -> None:
         """Follow a known file under its new name; a copy, from the offset already read."""
-        names = self._monitor.names
+        names = self.monitor.names
         names.tie(str(path), names.origin(found.name).run)
         if found.offset is None:
-            self._follower.add(path)
+            self.follower.add(path)
         else:
             self.pass_over(path, found.offset)
         log.info("%s: has the content of %s; reading continues there", path, found.name)
@@ -136,15 +128,15 @@ class Backfill:
     def pass_over(self, path: Path, offset: int | None = None) -> None:
         """Follow a file from `offset` on; None: from its present end."""
         try:
-            status = self._disk.stat(path)
+            status = self.disk.stat(path)
         except TimeoutError:
-            self._inputs.forget(path)
+            self.inputs.forget(path)
         except OSError:  # gone again: if it comes back, it is a new file, read from its start
-            self._follower.add(path)
+            self.follower.add(path)
         else:
             file = (status.st_dev, status.st_ino, 0)
             offset = status.st_size if offset is None else offset
-            self._follower.add(path, offset=offset)
+            self.follower.add(path, offset=offset)
             self._contents.append(
                 Arrival(status.st_mtime, str(path), file, 0, offset, kind="skipped")
             )
@@ -173,21 +165,21 @@ class Backfill:
         floor = restart.floor if restart else math.inf
         history = place(
             paths,
-            self._monitor.names,
-            budget=self._budget,
+            self.monitor.names,
+            budget=self.budget,
             continued=restart.files if restart else (),
             floor=floor,
             now=now,
-            journal=self._follower.journal,
+            journal=self.follower.journal,
             ends=False,
-            disk=self._disk,
+            disk=self.disk,
         )
         yield
         for notice in history.notices:
             log.info("%s", notice)
         # Of a run that is followed, live records may have led to it: that cannot wait.
         runs = {file.run for file in history.files}
-        self._runs = {run for run in runs if self._monitor.runs.get(run) is None}
+        self._runs = {run for run in runs if self.monitor.runs.get(run) is None}
         passed = self._held = []
         yield from self._judge(history, now, restart, passed)
         kept = restart.positions() if restart else {}
@@ -195,15 +187,15 @@ class Backfill:
         for file in history.files:
             self._keep(file, kept)
         for name, positions in kept.items():
-            self._follower.add(Path(name), resume=positions)
+            self.follower.add(Path(name), resume=positions)
         # First to the time at which the multi-line blocks left open by the last byte are complete.
         for at in (min(history.end + BLOCK_SECONDS, now), now):
-            while self._monitor.clock < (due := self._monitor.due() or at) < at:
-                passed += [(each, restart is not None) for each in self._monitor.tick(due)]
+            while self.monitor.clock < (due := self.monitor.due() or at) < at:
+                passed += [(each, restart is not None) for each in self.monitor.tick(due)]
                 yield
-            passed += [(each, restart is not None) for each in self._monitor.tick(at)]
+            passed += [(each, restart is not None) for each in self.monitor.tick(at)]
         if restart is not None:
-            passed += restart.compare(self._monitor, passed)
+            passed += restart.compare(self.monitor, passed)
         self._runs, self._held = set(), []
         return BackfillResult(passed, history.end)
 
@@ -216,17 +208,13 @@ class Backfill:
     ) -> Generator[None]:
         """Judge all pieces in order, appending to `passed`; yield between slices."""
         observed = list(restart.observed) if restart else []
-        late = {
-            file.path
-            for file in history.files
-            if file.seen is None and self._is_late(file, restart)
-        }
+        late = set() if restart is None else self._late(history, restart.floor)
         total, read = max(history.size, 1), 0
 
         def observe_until(when: float, order: float) -> None:
             while observed and (observed[0].at, observed[0].order) < (when, order):
                 found = observed.pop(0)
-                transitions = self._monitor.observe((found.record,), found.at)
+                transitions = self.monitor.observe((found.record,), found.at)
                 news = restart is not None and found.order > restart.state.judged
                 passed.extend((each, news) for each in transitions)
 
@@ -240,7 +228,7 @@ class Backfill:
             if file.seen is None:
                 rest, news, counted = self._not_played(chunk), file.path in late, True
             if rest is not None:
-                found = self._feed(rest, min(when, now), counted)
+                found = self.feed(rest, min(when, now), counted)
                 passed += [(each, news) for each in found]
             yield
         observe_until(math.inf, math.inf)
@@ -259,11 +247,13 @@ class Backfill:
                     Arrival(written, file.path, name, file.seen_to, position.offset)
                 )
 
-    def _is_late(self, file: HistoryFile, restart: Restart | None) -> bool:
-        """Whether a file that was not followed before was written while nothing ran."""
-        if restart is None:
-            return False
-        return Path(file.path) in self._replaced or file.backlog.modified > restart.floor
+    def _late(self, history: History, floor: float) -> set[str]:
+        """The files that were not followed before and were written while nothing ran."""
+        fresh = (file for file in history.files if file.seen is None)
+        replaced = {str(path) for path in self._replaced}
+        return {
+            each.path for each in fresh if each.path in replaced or each.backlog.modified > floor
+        }
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
         """The part that was not fed yet: a backfill that a dead mount ended is played again."""
@@ -279,9 +269,9 @@ class Backfill:
             if str(path) in kept:
                 continue
             if isinstance(error, TimeoutError):
-                self._inputs.forget(path)
+                self.inputs.forget(path)
                 history.files = [file for file in history.files if file.path != str(path)]
             elif not any(file.path == str(path) for file in history.files):
-                self._follower.add(path)  # it reports the error and tries again at every poll
+                self.follower.add(path)  # it reports the error and tries again at every poll
         for file in history.files:
             self._played.pop(file.path, None)

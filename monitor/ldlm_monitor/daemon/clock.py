@@ -1,4 +1,4 @@
-"""The time that is judged by: it goes on as time does, whatever the wall clock does."""
+"""The clock of judging: it never falls, also where the wall clock is set back."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable
 from ldlm_monitor.text.format import duration
 
 JUMP_SECONDS = 1.0
-"""NTP slews what is less, and steps a clock that is wrong by more (chrony: `makestep 1`)."""
+"""Smaller errors are slewed by NTP; larger ones step the clock (chrony: `makestep 1`)."""
 
 log = logging.getLogger(__name__)
 
 
 class JudgingClock:
-    """Unix seconds of the wall clock, and of the monotonic one where that was set back.
+    """The wall clock's Unix seconds; after it was set back, the monotonic clock's continuation.
 
-    After it was set back, time goes on from where it was, at the monotonic clock's rate, until
-    the wall clock is there again: alerts keep their `for`, and none fires twice. Set forward, or
-    after a sleep of the machine, which the monotonic clock of Linux does not count, it is right.
-    `ahead`: seconds that judged time is before the wall clock. `skipped`: seconds that the last
-    call went forward more than time did; nobody was silent in them.
+    The continuation lasts until the wall clock has caught up: alerts keep their `for`, and none
+    fires twice. A clock that was set forward is taken as right, as after a sleep of the machine,
+    which the monotonic clock of Linux does not count. `ahead`: seconds by which the result exceeds
+    the wall clock. `skipped`: seconds of such a step forward in the last call of `now`, to be left
+    out of every run's silence.
     """
 
     def __init__(

@@ -14,7 +14,14 @@ from pathlib import Path
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.daemon.clock import JudgingClock
-from ldlm_monitor.daemon.dispatcher import couriers, draw_from, policy_of, receivers_of, senders
+from ldlm_monitor.daemon.dispatcher import (
+    Dispatcher,
+    couriers,
+    draw_from,
+    policy_of,
+    receivers_of,
+    senders,
+)
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
@@ -76,28 +83,23 @@ def run(
         journal = Journal()
         waker = Waker(journal)
         stack.callback(waker.close)
+        names = [receiver.name for receiver in receivers]
         pump = Pump(
             settings,
             outbox,
             store,
-            [receiver.name for receiver in receivers],
+            Dispatcher(outbox, names, silences, posting, prints=not signals.has_screen),
             waker,
-            silences=silences,
-            couriers=posting,
             probing=_probing(settings, waker, stack),
             folder=state,
             recorder=_recorder(settings, stack),
             stopping=lambda: signals.stop,
-            prints=not signals.has_screen,
         )
         draw_from(pump, receivers)
         stack.callback(pump.close)
         signals.wake = partial(waker.ring, Path())
         source = LocalSource(
-            lambda: pump.snapshot,
-            silences,
-            _shown_inputs(settings),
-            reading=lambda: pump.reading,
+            lambda: pump.snapshot, silences, _shown_inputs(settings), reading=lambda: pump.reading
         )
 
         def bind(host: str, port: int) -> Server:
@@ -166,9 +168,9 @@ def _follow(
 
 
 def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
-    """A turn; the first one, which reads for as long as there are files, ends with a signal.
+    """Take a turn; a signal cuts the first one short, because it reads all that the files hold.
 
-    What half a history leads to is not kept, so that nothing is lost.
+    A first turn that was cut short keeps no state, so that the next start judges it all.
     """
     try:
         signals.cuts_short = not (pump.caught_up or signals.has_screen)
@@ -190,8 +192,8 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
 
 
 def _raise_descriptor_limit() -> None:
-    """As many descriptors as the system allows this process: the soft limit protects programs
-    that call select(2), which nothing here does."""
+    """Raise the soft limit of open files to the hard one: the soft one protects programs that call
+    select(2), which nothing here does."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -222,11 +224,7 @@ def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:
 
 
 def _greet(
-    settings: Settings,
-    pump: Pump,
-    state: StateDir,
-    url: str,
-    receivers: list[Receiver],
+    settings: Settings, pump: Pump, state: StateDir, url: str, receivers: list[Receiver]
 ) -> None:
     state.announce(url)
     if state.notice:

@@ -150,7 +150,7 @@ class Inputs:
         return any(self._changed(folder) != known for folder, known in self._folders.items())
 
     def _is_new(self, path: Path) -> bool:
-        """Whether a file was not followed yet, under any name; it is from now on."""
+        """Mark a file as followed; return whether it was followed under no name before."""
         if path in self._names:
             return False
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,25 +41,19 @@ SLACK_CHANNEL = "slack:"
 """Prefix of the receiver of one more channel of the bot, such as `slack:C0123456789`."""
 
 
+@dataclass(slots=True)
 class Dispatcher:
-    """Prints transitions and puts them into the outbox, each once."""
+    """Prints transitions and puts them into the outbox, each once.
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        receivers: Collection[str],
-        silences: Silences | None,
-        couriers: Sequence[Courier] = (),
-        *,
-        prints: bool = True,
-    ) -> None:
-        """`couriers`: the senders to wake. `prints`: whether transitions are also on stdout."""
-        self._silences = silences
-        self._in_effect: frozenset[str] = frozenset()
-        self._couriers = couriers
-        self._outbox = outbox
-        self._receivers = list(receivers)
-        self._prints = prints
+    `couriers`: the senders to wake. `prints`: whether transitions are also on stdout.
+    """
+
+    outbox: Outbox
+    receivers: Sequence[str]
+    silences: Silences | None = None
+    couriers: Sequence[Courier] = ()
+    prints: bool = field(default=True, kw_only=True)
+    _in_effect: frozenset[str] = field(default=frozenset(), init=False)
 
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
@@ -68,10 +63,10 @@ class Dispatcher:
             if transition.is_heartbeat:
                 continue
             notification = from_transition(transition)
-            self._outbox.note(notification)
+            self.outbox.note(notification)
             if notify and transition.state != "pending":
-                self._outbox.add(notification, self._receivers, now)
-            silence = self._silences and self._silences.silenced(notification, now)
+                self.outbox.add(notification, self.receivers, now)
+            silence = self.silences and self.silences.silenced(notification, now)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
             self._print(transition_line(transition) + mark)
         self._wake()
@@ -80,12 +75,12 @@ class Dispatcher:
         self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
     ) -> None:
         """End acknowledgements with their alerts; if silences changed, wake the senders."""
-        if self._silences is None or not self._silences.any:
+        if self.silences is None or not self.silences.any:
             in_effect = frozenset[str]()
         else:
             ended = {each.key for each in passed if each.state not in ("pending", "firing")}
-            self._silences.end_acknowledgements(ended, active())
-            in_effect = self._silences.in_effect(now)
+            self.silences.end_acknowledgements(ended, active())
+            in_effect = self.silences.in_effect(now)
         if in_effect != self._in_effect:
             self._in_effect = in_effect
             self._wake()
@@ -98,7 +93,7 @@ class Dispatcher:
         `passed`: pairs of a transition and whether it is news. `recent`: whether the run was active
         recently enough (`pump.NEWS_SECONDS`) for alerts of its history to be sent.
         """
-        sent = set(self._outbox.firing_keys())
+        sent = set(self.outbox.firing_keys())
         before: dict[str, Transition] = {}
         over = 0
         for transition, news in passed:
@@ -128,20 +123,20 @@ class Dispatcher:
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Update messages that were sent to the present state of their incident."""
-        if self._receivers and self._outbox.update_incidents(incidents, now):
+        if self.receivers and self.outbox.update_incidents(incidents, now):
             self._wake()
 
     def _wake(self) -> None:
-        for courier in self._couriers:
+        for courier in self.couriers:
             courier.wake()
 
     def _print(self, line: str) -> None:
         """Print a line; if stdout is closed or its disk full, stop printing, but send on."""
-        if self._prints:
+        if self.prints:
             try:
                 print(line, flush=True)
             except OSError as error:
-                self._prints = False
+                self.prints = False
                 log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)
 
 

@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.file_system import Disk
 
 JOIN_BYTES = 8 * 1024 * 1024
-"""Of files that join later, placed and judged together: whole runs, until they are so long."""
+"""Files that join later are judged together, whole runs, until they have so many bytes. A choice:
+more saves passes over the files, less is sooner judged to its end."""
 
 
+@dataclass(slots=True)
 class JoinQueue:
-    """`behind`: their bytes, which another thread may ask for."""
+    """The waiting files; `behind`: their bytes, which another thread may ask for."""
 
-    def __init__(self, names: RunNames, disk: Disk) -> None:
-        self._names = names
-        self._disk = disk
-        self._sizes: dict[Path, int] = {}
-        self.behind = 0
+    names: RunNames
+    disk: Disk
+    behind: int = 0
+    _sizes: dict[Path, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self._sizes)
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Wait for their turn."""
+        """Let the files wait for their turn."""
         self._sizes |= {path: self._size(path) for path in paths}
         self.behind = sum(self._sizes.values())
 
     def take(self, *, everything: bool) -> list[Path]:
-        """Those that are judged next: all, or the first runs, whose files belong together."""
+        """Remove the files to judge next: all, or the first runs with all files of each."""
         runs: dict[str, list[Path]] = {}
         for path in sorted(self._sizes):
-            runs.setdefault(self._names.origin(str(path)).run, []).append(path)
+            runs.setdefault(self.names.origin(str(path)).run, []).append(path)
         chosen: list[Path] = []
         size = 0
         for paths in runs.values():
@@ -45,6 +47,6 @@ class JoinQueue:
 
     def _size(self, path: Path) -> int:
         try:
-            return self._disk.stat(path).st_size
+            return self.disk.stat(path).st_size
         except OSError:  # placing it reports the error
             return 0

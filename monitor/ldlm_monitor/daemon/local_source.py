@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -37,6 +39,7 @@ _WORSE: dict[Level, tuple[Level, ...]] = {
 """The levels of the lines that a filter by a level lets through."""
 
 
+@dataclass
 class LocalSource:
     """`queries.Source` within the daemon's process.
 
@@ -44,23 +47,14 @@ class LocalSource:
     as in `queries.Source`. `name`: the inputs, as a screen shows them.
     """
 
-    def __init__(
-        self,
-        snapshot: Callable[[], Snapshot],
-        silences: Silences,
-        name: str,
-        *,
-        clock: Callable[[], float] = time.time,
-        opened: Callable[[str], LogReader] = LogReader,
-        reading: Callable[[], float | None] = lambda: None,
-    ) -> None:
-        self.snapshot = snapshot
-        self.reading = reading
-        self.name = name
-        self.problem = ""
-        self._silences = silences
-        self._clock = clock
-        self._opened = opened
+    snapshot: Callable[[], Snapshot]
+    silences: Silences
+    name: str
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    opened: Callable[[str], LogReader] = LogReader
+    reading: Callable[[], float | None] = lambda: None
+    problem: str = ""
 
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
@@ -79,28 +73,26 @@ class LocalSource:
                 "is not followed", where=query.path, remedy="see files in /api/v1/runs"
             )
         try:
-            log = self._opened(path)
+            log = self.opened(path)
         except OSError as error:
             raise InputError(
                 f"cannot be read ({error.strerror})", where=query.path, remedy="see if it exists"
             ) from error
-        try:
+        with closing(log):
             return _answer(log, query)
-        finally:
-            log.close()
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """The silences and acknowledgements in effect, as the API lists them."""
-        return self._silences.listing(self._clock())
+        return self.silences.listing(self.clock())
 
     def send(self, what: Withholding, document: dict[str, Any]) -> None:
         """Add a silence or an acknowledgement. Raises `UsageError` if its alert has ended."""
-        body, now = json.dumps(document).encode(), self._clock()
+        body, now = json.dumps(document).encode(), self.clock()
         if what == "silences":
-            self._silences.take_silence(body, now)
+            self.silences.take_silence(body, now)
             return
         try:
-            self._silences.take_ack(body, self.snapshot().alerts, now)
+            self.silences.take_ack(body, self.snapshot().alerts, now)
         except LookupError as problem:
             where = str(document["alert"])
             raise UsageError(str(problem), where=where, remedy="it has ended") from None
@@ -122,18 +114,17 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
     after, last = first_matching(log.after(at), min(query.after, MAX_LINES), wanted)
     start = first.offset if first and query.before else at
     end = last.end if last and query.after else at
-    filtered = _is_filtered(query)
-    lines = [
-        *_numbered(log, before, number, filtered=filtered, back=True),
-        *_numbered(log, after, number, filtered=filtered),
-    ]
+    if number is not None:
+        number -= sum(raw.newlines for raw in before)
+    is_filtered = query.rank is not None or query.level is not None
+    lines: list[LogLine] = []
+    for raw in [*reversed(before), *after]:
+        # A filter leaves lines out, so that each line's number is counted by itself.
+        lines.append(_line(raw, log.line_number(raw.offset) if is_filtered else number))
+        number = None if number is None else number + raw.newlines
     return LogSlice(
         path=query.path, size=log.size, start=start, end=end, lines=tuple(lines), found=found
     )
-
-
-def _is_filtered(query: LogQuery) -> bool:
-    return query.rank is not None or query.level is not None
 
 
 def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
@@ -143,31 +134,12 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
     def wanted(raw: RawLine) -> bool:
         if raw.overwritten and not query.bars and raw.offset != looked_at:
             return False
-        if not _is_filtered(query):
-            return True
         envelope = peel(raw.text)
         if query.rank is not None and envelope.rank != query.rank:
             return False
         return levels is None or level_of(raw.text, envelope) in levels
 
     return wanted
-
-
-def _numbered(
-    log: LogReader, lines: list[RawLine], number: int | None, *, filtered: bool, back: bool = False
-) -> list[LogLine]:
-    """The lines with line numbers; `number` is the first line's, None if it is unknown.
-
-    `back`: `lines` are in reverse order, and `number` is that of the line after them.
-    """
-    shown = []
-    for raw in lines:
-        here = number
-        if number is not None:
-            number += -raw.newlines if back else raw.newlines
-        line = number if back else here
-        shown.append(_line(raw, log.line_number(raw.offset) if filtered else line))
-    return shown[::-1] if back else shown
 
 
 # Nine or ten digits: Unix seconds of 1973 to 2286. A wall clock: as loggers print it, without zone.

@@ -6,12 +6,12 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble, rules_of, stall_of
-from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.self_metrics import edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
@@ -22,9 +22,7 @@ from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
@@ -51,6 +49,7 @@ NEWS_SECONDS = 3600.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Pump:
     """Reads new bytes, judges them, and queues alerts; one call of `turn` is one round.
 
@@ -58,63 +57,50 @@ class Pump:
     content was judged. `ended`: standard input was the only input, and it is closed. `turns`: how
     many turns have ended. `probing` inspects this host if a run stalls; `folder`: the state
     folder, for its free space; `recorder` records the input; each may be None. `stopping`:
-    whether the daemon has to end. `prints`: whether transitions are printed.
+    whether the daemon has to end. `disk`, `mounts`: the file systems of the inputs.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        outbox: Outbox,
-        store: StateStore,
-        receivers: Collection[str],
-        waker: Waker,
-        *,
-        silences: Silences | None = None,
-        couriers: Sequence[Courier] = (),
-        probing: Probing | None = None,
-        folder: StateDir | None = None,
-        recorder: Recorder | None = None,
-        disk: Disk = DIRECT,
-        mounts: Callable[[], MountTable] = read_mounts,
-        stopping: Callable[[], bool] = lambda: False,
-        prints: bool = True,
-    ) -> None:
-        self.dispatcher = Dispatcher(outbox, receivers, silences, couriers, prints=prints)
-        self._outbox = outbox
-        self._store = store
-        self._probing = probing
-        self._folder = folder
-        self._recorder = recorder
-        self._waker = waker
-        self._rota = Rota(waker.watches)
+    settings: Settings
+    outbox: Outbox
+    store: StateStore
+    dispatcher: Dispatcher
+    waker: Waker
+    _: KW_ONLY
+    probing: Probing | None = None
+    folder: StateDir | None = None
+    recorder: Recorder | None = None
+    disk: Disk = DIRECT
+    mounts: Callable[[], MountTable] = read_mounts
+    stopping: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        self._rota = Rota(self.waker.watches)
         self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
         self._stdin: StdinSource | None = None
-        self._settings = settings
         self._committed: tuple[int, int, list[FilePosition]] | None = None
-        self._restart = recall(store, time.time())
-        self.monitor: Monitor = assemble(settings, time.perf_counter)
-        self.follower = Follower(disk=disk, mounts=mounts)
-        self._calls = TimedDisk(self.follower.journal, disk=disk, mounts=mounts)
-        self._disk = self._calls.disk
+        self._restart = recall(self.store, time.time())
+        self.monitor = assemble(self.settings, time.perf_counter)
+        self.follower = Follower(disk=self.disk, mounts=self.mounts)
+        self._calls = TimedDisk(self.follower.journal, disk=self.disk, mounts=self.mounts)
+        disk = self._calls.disk
         self.inputs = Inputs(
-            resolve(settings.files, base=Path(), disk=self._disk),
+            resolve(self.settings.files, base=Path(), disk=disk),
             self.monitor,
-            companions=settings.companions,
-            disk=self._disk,
+            companions=self.settings.companions,
+            disk=disk,
         )
-        self._queue = JoinQueue(self.monitor.names, self._disk)
+        self._queue = JoinQueue(self.monitor.names, disk)
         self._backfill = Backfill(
             self.monitor,
             self.inputs,
             self.follower,
-            disk=self._disk,
-            budget=settings.history_bytes,
+            disk=disk,
+            budget=self.settings.history_bytes,
             feed=self._feed,
         )
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.caught_up = self.ended = self._is_whole = False
-        self._stopping = stopping
         self.turns = 0
 
     @property
@@ -132,9 +118,9 @@ class Pump:
             if not self._join(now, rung=rung):
                 return
         transitions: list[Transition] = []
-        if self._probing is not None and self.caught_up:
-            log_of_reads = self._store.read_log
-            transitions += self._probing.judge(self.monitor, log_of_reads, self._recorder, now)
+        if self.probing is not None and self.caught_up:
+            log_of_reads = self.store.read_log
+            transitions += self.probing.judge(self.monitor, log_of_reads, self.recorder, now)
         part = self._rota.turn(self.inputs.followed) if everything else set()
         transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
@@ -151,9 +137,9 @@ class Pump:
             elif notice.kind in ("readable", "vanished"):
                 self._unreadable.discard(notice.path)
             elif notice.kind == "record_cut":
-                self.monitor.count_dropped("truncated")
-        if self._recorder is not None:
-            self._recorder.turn(now)
+                self.monitor.own.dropped["truncated"] += 1
+        if self.recorder is not None:
+            self.recorder.turn(now)
         self._picture(now)
         self.caught_up = self._is_whole = True
         self.turns += 1
@@ -161,11 +147,11 @@ class Pump:
     def reload(self, settings: Settings) -> None:
         """Use other rules, limits and inputs. If it raises `UsageError`, nothing has changed."""
         rules = rules_of(settings)
-        patterns = resolve(settings.files, base=Path(), disk=self._disk)
+        patterns = resolve(settings.files, base=Path(), disk=self._calls.disk)
         taken = {name: getattr(settings, name) for name in RELOADED}
-        self._settings = self._settings.model_copy(update=taken)
-        self.monitor.reconfigure(rules, stall_of(self._settings))
-        self.inputs.replace(patterns, companions=self._settings.companions)
+        self.settings = self.settings.model_copy(update=taken)
+        self.monitor.reconfigure(rules, stall_of(self.settings))
+        self.inputs.replace(patterns, companions=self.settings.companions)
         self._looked_at = self._commit_at = -math.inf
 
     def pause(self, now: float) -> float:
@@ -192,7 +178,7 @@ class Pump:
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
-            self._store.read_log.note(chunks, now)
+            self.store.read_log.note(chunks, now)
         for chunk in chunks:
             transitions += self._feed(chunk, now)
         if self._stdin is not None:
@@ -200,15 +186,15 @@ class Pump:
                 transitions += self._feed(chunk, now)
             if self._stdin.ended and not self.ended:
                 self.ended = not self.inputs.patterns.sources
-                if self.ended and self._recorder is not None:
-                    self._recorder.finished(["-"], now)
+                if self.ended and self.recorder is not None:
+                    self.recorder.finished(["-"], now)
                 transitions += self.monitor.finish(now, ["-"]) if self.ended else []
         return transitions
 
     def _feed(self, chunk: Chunk, now: float, counted: bool = True) -> list[Transition]:
         """Judge a chunk. A bug of ours costs that chunk, which is logged and counted."""
-        if self._recorder is not None:
-            self._recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
+        if self.recorder is not None:
+            self.recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
             return self.monitor.feed(chunk, now, counted=counted)
         except Exception:  # a bug of ours must not end the watching of the other files
@@ -223,8 +209,8 @@ class Pump:
             self.monitor.count_dropped("unreadable", hindered)
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
-            free = self._folder.look() if self._folder is not None else None
-            points = edge_points(self._outbox.counts(), self.behind(), free)
+            free = self.folder.look() if self.folder is not None else None
+            points = edge_points(self.outbox.counts(), self.behind(), free)
             self.monitor.note_edge(list(points))
 
     def _join(self, now: float, *, rung: bool) -> bool:
@@ -232,7 +218,7 @@ class Pump:
         restart, self._restart = self._restart, None
         again: set[Path] = set()
         if restart is not None:
-            again = self._backfill.resume(restart, self._store, now)
+            again = self._backfill.resume(restart, self.store, now)
         joining = self.inputs.joining(now, rung=rung, known=self._backfill.known)
         for file in joining:
             if file.stale:
@@ -240,10 +226,10 @@ class Pump:
             elif file.found.name:
                 self._backfill.go_on(file.path, file.found)
         if self.inputs.patterns.standard_input and self._stdin is None:
-            self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
+            self._stdin = StdinSource(sys.stdin.buffer, self.waker.ring, self.follower.journal)
         self._queue.add({file.path for file in joining if file.is_new} | again)
         if joining or restart is not None:
-            self._waker.watch(self.inputs.folders())
+            self.waker.watch(self.inputs.folders())
         if not self._backfill.is_playing:
             if not self._queue and restart is None:
                 return True
@@ -254,7 +240,7 @@ class Pump:
         while (found := self._backfill.step()) is None:
             if self.caught_up:
                 return True
-            if self._stopping():
+            if self.stopping():
                 return False  # what half a history leads to was never so
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
@@ -262,22 +248,22 @@ class Pump:
         return True
 
     def _commit(self, now: float) -> None:
-        """Commit the state; the alerts of all that it calls judged are in the outbox already."""
+        """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""
         self._commit_at = now + COMMIT_SECONDS
         positions = self.follower.positions()
-        standing = (self.monitor.version, self._store.read_log.last, positions)
+        standing = (self.monitor.version, self.store.read_log.last, positions)
         if standing == self._committed:
             return
         self._committed = standing
         state = State(
             positions,
             [each for each in self.monitor.alerts() if not self._backfill.is_partial(each.labels)],
-            counts=self.monitor.counts(),
+            counts=self.monitor.own.view(),
             runs={each.path: self.monitor.names.origin(each.path).run for each in positions},
             clock=self.monitor.clock,
-            judged=self._store.read_log.last,
+            judged=self.store.read_log.last,
         )
-        self._store.commit(state, self._backfill.take_contents())
+        self.store.commit(state, self._backfill.take_contents())
 
     def _picture(self, now: float) -> None:
         """Take a new snapshot if anything changed, with at most a twentieth of the time."""

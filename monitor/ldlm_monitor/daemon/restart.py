@@ -53,18 +53,19 @@ class Restart:
     def compare(
         self, monitor: Monitor, passed: Sequence[tuple[Transition, bool]]
     ) -> list[tuple[Transition, bool]]:
-        """Go on with alerts of before, where `passed` is what was read again, and what is news.
+        """Continue the alerts of before the restart; return those that are carried over.
 
-        An alert that nothing read again made fire is carried over. One that ended while
-        nothing ran, and is active again, began anew.
+        `passed`: the transitions of the bytes read again, each with whether it is news. An alert
+        that none of them made fire is carried over. An alert that ended in the news, and is active
+        again, began anew.
         """
         fired = {each.key for each, _ in passed if each.state == "firing"}
-        carried = monitor.carry_over(each for each in self.state.alerts if each.key not in fired)
         ended = {
             each.key for each, news in passed if news and each.state not in ("pending", "firing")
         }
-        monitor.restore_starts(
-            {each.key: each.active_at for each in self.state.alerts if each.key not in ended}
+        carried = monitor.carry_over(
+            (each for each in self.state.alerts if each.key not in fired),
+            {each.key: each.active_at for each in self.state.alerts if each.key not in ended},
         )
         return [(each, False) for each in carried]
 
@@ -120,7 +121,7 @@ class Restart:
             store.read_log.rename(position.path, before, found.file)
         kept = position if is_same else FilePosition.at_start(found.path, found.file)
         arrivals = own.get((found.path, before), [])
-        return Seen(kept, arrivals, self.state.judged, was_named=not position.nameless)
+        return Seen(kept, arrivals, self.state.judged)
 
     @property
     def paths(self) -> set[Path]:
@@ -186,7 +187,7 @@ def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -
 
 
 def _age(file: HistoryFile) -> tuple[bool, bool]:
-    return file.backlog.has_name, file.seen is not None and file.seen.was_named
+    return file.backlog.has_name, file.seen is not None and not file.seen.position.nameless
 
 
 def _begun_since(kept: list[FilePosition], arrivals: list[Arrival]) -> list[FilePosition]:

@@ -18,7 +18,7 @@ RELOAD_SECONDS = 10.0
 
 
 class CutShort(BaseException):
-    """A signal ends the first reading, however long the call takes that it is in."""
+    """Raised by a signal during the first reading, which it ends within whatever call runs."""
 
 
 class Signals:

@@ -87,7 +87,7 @@ class Probing:
     def __init__(self, host: HostProbe, ring: Callable[[], None]) -> None:
         self._host = host
         self._ring = ring
-        self._worker: Worker | None = None
+        self._worker = Worker("probe")
         self._standings: dict[str, _StallStanding] = {}
         self._early_at: dict[str, float] = {}
         self._asked: _Asked | None = None
@@ -143,8 +143,7 @@ class Probing:
 
     def close(self, patience: float = 0.0) -> None:
         """Ask the thread to end, and wait up to `patience` seconds for it."""
-        if self._worker is not None:
-            self._worker.close(patience)
+        self._worker.close(patience)
 
     @property
     def _holds(self) -> bool:
@@ -268,8 +267,6 @@ class Probing:
         return near and now - self._early_at.get(suspect.run, -math.inf) >= EARLY_SECONDS
 
     def _post(self, work: Callable[[], T]) -> Future[T]:
-        if self._worker is None:
-            self._worker = Worker("probe")
         answer = self._worker.submit(work)
         answer.add_done_callback(lambda _: self._ring())
         return answer

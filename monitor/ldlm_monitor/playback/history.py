@@ -154,7 +154,7 @@ def _timeline(
 ) -> Timeline:
     """The arrival times of a file's bytes: those in the read log, otherwise estimated ones.
 
-    Bytes that arrived while no daemon ran arrived after all bytes that one read: from `floor` on.
+    Bytes that arrived while no daemon ran came after all that one had read: at `floor` or later.
     """
     parts: list[tuple[int, float, Timeline]] = []
     earliest = -math.inf
@@ -177,7 +177,6 @@ def _timeline(
 def _estimate(
     file: HistoryFile, stretch: Stretch, clocks: dict[str, StepClock], apart: float
 ) -> Timeline:
-    """Estimated arrival times of a stretch that the read log does not have."""
     if file.form != "text" or stretch.is_stamped:
         clock = clocks.get(file.run) if file.form == "rows" else None
         return row_timeline(stretch, clock, apart)

@@ -33,14 +33,12 @@ class Seen:
     """What the state store has of a file that was followed before a restart.
 
     The file was judged up to `position`, which is the read log's number `judged`. `arrivals`: the
-    read log's rows of this file. `was_named`: whether `position.path` named it, rather than a
-    file that had replaced it.
+    read log's rows of this file.
     """
 
     position: FilePosition
     arrivals: Sequence[Arrival]
     judged: int
-    was_named: bool
 
 
 class HistoryFile:
@@ -201,7 +199,7 @@ class HistoryFile:
         return start, places[start]
 
     def _stretch(self, start: int, stop: int, written_at: float) -> Stretch:
-        """Bytes `start` to `stop`; of a file that is read in two parts, only from the second on."""
+        """Bytes `start` to `stop`; of a file that is read in two parts, those of the second."""
         parts = (span.start for span in self._spans if start < span.start < stop)
         if start == 0 and self.note:
             start = next(parts, start)

@@ -110,7 +110,6 @@ class SeriesStore:
         self._extra: list[float] = []
         self._changed: dict[str, list[float]] = {}
         self._groups: dict[int, tuple[Sequence[Point], list[_Kept]]] = {}
-        self._recorded: dict[str, list[_Kept]] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
         self._matched: dict[str | None, dict[tuple[Matcher, ...], list[_Kept]]] = {}
@@ -133,8 +132,10 @@ class SeriesStore:
         for _, kept in before.values():
             for series in kept:
                 series.groups -= 1
-        for kept in (*(kept for _, kept in before.values()), *self._recorded.values()):
-            self._end_ungrouped(kept, at)
+        for _, kept in before.values():
+            for series in kept:
+                if not series.groups:
+                    self._end(series, at)
         self.last_scrape = at
         if self._scrape % _FORGET_EVERY == 0:
             self._forget(at - self._retention)
@@ -145,23 +146,21 @@ class SeriesStore:
             series.groups += 1
         return kept
 
-    def _end_ungrouped(self, of_last_scrape: Iterable[_Kept], at: float) -> None:
-        for series in of_last_scrape:
-            segment = series.segments[-1]
-            if not series.groups and segment.ended is None:
-                segment.ended = at
-                self._note_change(series.labels[0][1], at)
+    def _end(self, series: _Kept, at: float) -> None:
+        segment = series.segments[-1]
+        if segment.ended is None:
+            segment.ended = at
+            self._note_change(series.labels[0][1], at)
 
     def record(self, name: str, points: Iterable[Point]) -> None:
-        """Store a recording rule's result at the last scrape; series of `name` not in it end."""
-        at = self.last_scrape
-        kept = self._recorded[name] = [self._put(point, at) for point in points]
-        current = {series.labels for series in kept}
+        """Store a recording rule's result, which holds from the last scrape until the next call.
+
+        Series of `name` that are not in it end.
+        """
+        current = {self._put(point, self.last_scrape).labels for point in points}
         for series in self._by_name.get(name, ()):
-            segment = series.segments[-1]
-            if series.labels not in current and segment.ended is None:
-                segment.ended = at
-                self._note_change(name, at)
+            if series.labels not in current:
+                self._end(series, self.last_scrape)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
@@ -262,18 +261,16 @@ class SeriesStore:
 
     def _grid(self, start: float, end: float) -> Sequence[float]:
         """The times of all scrapes in [start, end]; most series of a query have the same ones."""
-        if (start, end) != self._read_last[0]:
-            self._read_last = ((start, end), self._scrapes(start, end))
-        return self._read_last[1]
-
-    def _scrapes(self, start: float, end: float) -> list[float]:
         if start > end:
-            return []
-        interval = self._interval
-        slots = range(math.ceil(start / interval), math.floor(end / interval) + 1)
-        times = [slot * interval for slot in slots]
-        low, high = bisect_left(self._extra, start), bisect_right(self._extra, end)
-        return sorted({*times, *self._extra[low:high]}) if low < high else times
+            return ()
+        if (start, end) != self._read_last[0]:
+            interval = self._interval
+            slots = range(math.ceil(start / interval), math.floor(end / interval) + 1)
+            times = [slot * interval for slot in slots]
+            low, high = bisect_left(self._extra, start), bisect_right(self._extra, end)
+            extra = self._extra[low:high]
+            self._read_last = (start, end), sorted({*times, *extra}) if extra else times
+        return self._read_last[1]
 
     def _forget(self, before: float) -> None:
         """Drop the samples of before `before`, except the value that held then."""

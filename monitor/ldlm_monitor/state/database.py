@@ -51,21 +51,24 @@ class Database:
                 if not _of_the_file(error):
                     raise
                 if _primary(error) in _DAMAGED:
-                    self._begin_anew(error)
+                    self._connection.close()
+                    self._connection = self._open(error)
                 else:
                     self._go_on_in_memory(error)
                 return _transact(self._connection, work)
 
     def load(self, work: Work[T]) -> T:
-        """What `work` reads of a file that was just opened; one that it cannot read is set aside.
+        """Return what `work` reads of a file that was just opened.
 
-        Whatever damage leads to in our own code must not end this start and every other.
+        If it raises, the file is set aside and `work` reads a new one: whatever damage leads to in
+        our own code must not end this start and every later one.
         """
         try:
             return self.run(work)
         except Exception as error:  # noqa: BLE001 # a wrong type, a number beyond 64 bits, ...
             with self._lock:
-                self._begin_anew(error)
+                self._connection.close()
+                self._connection = self._open(error)
                 return _transact(self._connection, work)
 
     def rows(self, query: str) -> list[Any]:
@@ -77,16 +80,19 @@ class Database:
         with self._lock:
             self._connection.close()
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, damage: Exception | None = None) -> sqlite3.Connection:
+        """Open the file; if it is damaged (`damage`: in which way), set it aside for a new one."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # the owner alone
-            try:
-                return self._connect()
-            except Exception as error:  # UnicodeDecodeError: a damaged message
-                if isinstance(error, OSError) or _primary(error) in _OUTSIDE:
-                    raise
-                self._move_aside(error)
-                return self._connect()
+            if damage is None:
+                try:
+                    return self._connect()
+                except Exception as error:  # UnicodeDecodeError: a damaged message
+                    if isinstance(error, OSError) or _primary(error) in _OUTSIDE:
+                        raise
+                    damage = error
+            self._move_aside(damage)
+            return self._connect()
         except (OSError, sqlite3.Error) as error:
             self._log_memory(error)
             return _prepare(_connection(), self._schema)
@@ -108,16 +114,6 @@ class Database:
             connection.close()
             raise
         return connection
-
-    def _begin_anew(self, error: Exception) -> None:
-        self._connection.close()
-        try:
-            self._move_aside(error)
-        except OSError as problem:
-            self._log_memory(problem)
-            self._connection = _prepare(_connection(), self._schema)
-        else:
-            self._connection = self._open()
 
     def _move_aside(self, error: Exception) -> None:
         number = 1
@@ -194,12 +190,8 @@ def _connection(name: str = ":memory:") -> sqlite3.Connection:
         name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     # A flipped byte in a text is for its reader to notice, and no exception of SQLite's.
-    connection.text_factory = _text
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return connection
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
 
 
 def _prepare(connection: sqlite3.Connection, schema: str) -> sqlite3.Connection:

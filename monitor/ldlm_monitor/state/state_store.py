@@ -6,7 +6,6 @@ import json
 import logging
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -23,7 +22,6 @@ CREATE TABLE IF NOT EXISTS kept (
     name TEXT PRIMARY KEY,
     body TEXT NOT NULL
 ) WITHOUT ROWID;
-DROP TABLE IF EXISTS checkpoint;
 {SCHEMA}
 """
 
@@ -62,9 +60,6 @@ class StateStore:
     def __init__(self, path: Path) -> None:
         # A loss of power may undo the last commits: then more bytes are read and judged again.
         self._database = Database(path, _SCHEMA, durable=False)
-        for suffix in ("", "-wal", "-shm"):  # earlier versions wrote it, as `checkpoint`
-            with suppress(OSError):
-                path.with_name(f"arrivals.sqlite{suffix}").unlink()
         self.read_log = ReadLog(self._database)
         self._path = path
 
@@ -86,12 +81,8 @@ class StateStore:
         kept = self._database.load(lambda db: dict(db.execute(query).fetchall()))
         if not kept:
             return None
-        if "clock" not in kept:
-            log.warning(
-                "%s: written by an earlier version, without arrival times; times of bytes read"
-                " before are estimated from the logs",
-                self._path,
-            )
+        if "clock" not in kept:  # every version since the read log has stored it
+            log.warning("%s: written by an earlier version; what fits is taken over", self._path)
         found = {}
         for name in _FIELDS.keys() & kept.keys():
             try:
