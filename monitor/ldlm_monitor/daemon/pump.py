@@ -137,7 +137,7 @@ class Pump:
             elif notice.kind in ("readable", "vanished"):
                 self._unreadable.discard(notice.path)
             elif notice.kind == "record_cut":
-                self.monitor.own.dropped["truncated"] += 1
+                self.monitor.count_dropped("truncated")
         if self.recorder is not None:
             self.recorder.turn(now)
         self._picture(now)
