@@ -143,11 +143,7 @@ def _held(folder: Path, disk: Disk) -> Iterator[Path]:
         raise
     except (OSError, ValueError):  # not accessible; ValueError: a NUL byte in the name
         return
-    yield from (path for path in _listed(folder, changed, disk) if _is_file(path, disk))
-
-
-def _is_file(path: Path, disk: Disk) -> bool:
-    return stat.S_ISREG(disk.mode(path))
+    yield from (path for path in _listed(folder, changed, disk) if stat.S_ISREG(disk.mode(path)))
 
 
 def _names(folder: Path, disk: Disk) -> list[tuple[str, FileKind]]:
@@ -183,7 +179,7 @@ def _nccl(log: Path, facts: LaunchFacts, disk: Disk) -> list[Path]:
     near = (template.parent, log.parent, log.parent.parent)
     for folder in near if template.is_absolute() else near[1:]:
         names = (name for name, _ in _names(folder, disk) if fnmatch.fnmatchcase(name, pattern))
-        found = [folder / name for name in names if _is_file(folder / name, disk)]
+        found = [folder / name for name in names if stat.S_ISREG(disk.mode(folder / name))]
         if found:
             return found
     return []

@@ -86,30 +86,29 @@ class DockerLines(_Lines):
     HEAD = re.compile(rb'\{"log":"')
 
     def _line(self, line: bytes) -> Iterator[bytes]:
-        try:
-            row = json.loads(line)
-            text, stream, time = row["log"], row["stream"], row["time"]
-            head = f"{time} {stream} F ".encode("utf-8", "replace")
-            body = text.encode("utf-8", "replace")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        row = _docker_row(line)
+        if row is None:
             yield line  # the engine was killed while it wrote, or another program wrote the line
             return
-        yield from self._joined(head, stream.encode(), body, ends=body.endswith(b"\n"))
+        head, stream, text = row
+        yield from self._joined(head, stream, text, ends=text.endswith(b"\n"))
 
     def _opened(self, rest: bytes) -> bytes:
-        is_whole = rest.endswith(b"}") and _is_json(rest)
+        is_whole = rest.endswith(b"}") and _docker_row(rest) is not None
         return b"".join(self._line(rest)) if is_whole else b""
 
     def _continued(self, rest: bytes) -> bytes:
         return b"" if rest.isspace() else rest
 
 
-def _is_json(line: bytes) -> bool:
+def _docker_row(line: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """The prefix in CRI's form, the stream and the text; None if the line is no whole object."""
     try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
+        row = json.loads(line)
+        head = f"{row['time']} {row['stream']} F ".encode("utf-8", "replace")
+        return head, row["stream"].encode(), row["log"].encode("utf-8", "replace")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 class CriLines(_Lines):

@@ -186,9 +186,8 @@ class _DecodedFile:
         status = os.fstat(self._descriptor)
         key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         if key not in _sizes:
-            text, size = _Text(self._form, self._raw), 0
-            while piece := text.more():
-                size += len(piece)
+            text = _Text(self._form, self._raw)
+            size = sum(map(len, iter(text.more, b"")))
             trouble = text.file.trouble
             if text.file.is_cut:
                 trouble = f"its end is missing: the {self._form.name} is cut at byte {text.file.at}"

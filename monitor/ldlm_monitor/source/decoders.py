@@ -127,7 +127,7 @@ def remedy(error: OSError) -> str:
 def form_of(head: bytes, *, compressed: bool = True) -> Form | None:
     """The form of a file that begins with `head`; None if the file is read as it is.
 
-    `compressed`: whether the compressed forms count.
+    `compressed`: whether `head` may be compressed; if false, it is decompressed data.
     """
     if not head or head[0] not in _FIRST_BYTES:
         return None

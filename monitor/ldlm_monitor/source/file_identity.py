@@ -46,9 +46,9 @@ one turn. A choice, as much as a turn reads (`follow.TURN_BYTES`)."""
 class Checksum:
     """CRC-32 of bytes `start` to `stop` of a file.
 
-    Two logs of one program may differ only between their first and last KiB, so a copy is
-    recognised by this. A CRC costs a tenth of reading, and can be continued after a restart;
-    the standard library's digests cannot.
+    Two logs of one program may differ only between their first and last KiB, so a copy must
+    have this checksum too. A CRC costs a tenth of reading, and can be continued after a
+    restart; the standard library's digests cannot.
     """
 
     start: int = 0

@@ -13,7 +13,7 @@ from ldlm_monitor.model.chunk import uncompressed
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
-STANDARD_INPUT = "-"
+STANDARD_INPUT = "-"  # the argument, and the path in its chunks
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
 """The suffixes of the logs in a folder argument: those of loggers, Slurm and redirections."""
 EVENT_FILE = ".tfevents."  # in the name of each TensorBoard file
@@ -26,7 +26,7 @@ SKIPPED_FOLDERS = frozenset({_WANDB_FOLDER, "__pycache__", "node_modules", "site
 """Folders below a folder argument that are not searched: W&B's has copies of the console log,
 the others hold code."""
 
-_MAGIC = re.compile(r"[*?\[]")
+_MAGIC = re.compile(r"[*?\[]")  # the wildcards of glob(7)
 
 
 def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "InputPatterns":

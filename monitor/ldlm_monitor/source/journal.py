@@ -1,7 +1,6 @@
 """Notices of what happened to the followed files."""
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 from ldlm_monitor.source.file_system import Mount
 from ldlm_monitor.text.format import duration
@@ -9,29 +8,17 @@ from ldlm_monitor.text.format import duration
 STALL_SECONDS = 5.0
 """A mount that has not answered for so long is reported: a busy NFS server answers within a
 second or two, and a user should see a dead one before the first alert fires."""
-NoticeKind: TypeAlias = Literal[
-    "truncated",
-    "rewritten",
-    "replaced",
-    "vanished",
-    "returned",
-    "unreadable",
-    "readable",
-    "copied",
-    "gone",
-    "record_cut",
-    "stalled",
-    "answering",
-    "watching",
-    "exhausted",
-]
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line for the user. `path` is empty if the line concerns no single file."""
+    """One line for the user.
 
-    kind: NoticeKind
+    `kind`: a word for programs, such as `unreadable`; each method of `Journal` writes its own.
+    `path` is empty if the line concerns no single file.
+    """
+
+    kind: str
     path: str
     message: str
 
@@ -53,7 +40,7 @@ class Journal:
     silent: dict[Mount, set[object]] = field(default_factory=dict)
     is_exhausted: bool = False
 
-    def note(self, kind: NoticeKind, path: str, message: str) -> None:
+    def note(self, kind: str, path: str, message: str) -> None:
         """Keep a notice until it is drained."""
         self.notices.append(Notice(kind, path, message))
 
@@ -64,12 +51,9 @@ class Journal:
 
     def rewritten(self, path: str, read: int, *, shrunk: bool) -> None:
         """Note that the file has new content; `read`: how many bytes of the old were read."""
-        self.note(
-            "truncated" if shrunk else "rewritten",
-            path,
-            f"was {'truncated' if shrunk else 'rewritten in place'} after byte {read} had been "
-            "read; reading it from the start",
-        )
+        how = "truncated" if shrunk else "rewritten in place"
+        text = f"was {how} after byte {read} had been read; reading it from the start"
+        self.note("truncated" if shrunk else "rewritten", path, text)
 
     def replaced(self, path: str, *, copied: bool) -> None:
         """Note that the name `path` leads to another file; `copied`: a copy of the old one."""
@@ -80,9 +64,8 @@ class Journal:
 
     def lost_file(self, path: str, read: int) -> None:
         """Note that a file cannot be found whose first `read` bytes were read before a restart."""
-        self.note(
-            "gone", path, f"the file read before is gone; everything after byte {read} is lost"
-        )
+        text = f"the file read before is gone; everything after byte {read} is lost"
+        self.note("gone", path, text)
 
     def stalled(self, path: str, mount: Mount, seconds: float, reader: object) -> None:
         """Note that a call of `reader` for `path` has not returned for `seconds`.
@@ -108,11 +91,10 @@ class Journal:
         """Note, once, that the process may open no more files."""
         if not self.is_exhausted:
             self.is_exhausted = True
-            self.note(
-                "exhausted",
-                "",
-                "no more files can be opened (see `ulimit -n`); some logs wait until one is closed",
+            text = (
+                "no more files can be opened (see `ulimit -n`); some logs wait until one is closed"
             )
+            self.note("exhausted", "", text)
 
     def absorb(self, other: "Journal") -> None:
         """Move the notices of another journal into this one."""

@@ -39,7 +39,7 @@ class MountReader:
         self.overdue = False
         self._journal = journal
         self._named_files = NamedFiles(Journal(), disk, open_files)
-        self._at = Path()
+        self._at = Path()  # the name that is read; a notice of a stall names it
         self._unfinished: dict[Tail, None] = {}
         self._backlog: dict[FollowedName, None] = {}
         self._unsettled: dict[FollowedName, None] = {}
@@ -97,8 +97,9 @@ class MountReader:
     def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
         """Start a read in the thread, unless the thread is reading or has nothing to do."""
         assert self._worker is not None  # without a thread, the follower calls `read`
-        has_work = bool(self._backlog or self._due_peeks(now)) if self.idle else False
-        if self.idle and (paths is None or paths or self._changes or has_work):
+        if not self.idle:
+            return
+        if paths is None or paths or self._changes or self._backlog or self._due_peeks(now):
             self._apply()
             self._positions = self._named_files.positions()
             self._submitted_at = now

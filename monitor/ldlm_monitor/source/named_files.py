@@ -20,15 +20,23 @@ from ldlm_monitor.source.backlog import Recall, find_again
 from ldlm_monitor.source.file_identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName, lingers
+from ldlm_monitor.source.open_files import Descriptors, FollowedName
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
-"""Writers keep a rotated file open until they reopen their log: logrotate's `postrotate`
-signal takes seconds, a trainer with a buffered stream writes at least at each log interval."""
+"""How long a file without its name must not grow until it is ended. Its writer still has it
+open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals."""
+LINGER_SECONDS = 3600.0
+"""How long a renamed file stays open without growth: longer than a usual evaluation, during
+which a trainer prints nothing."""
+LINGERING_FILES = 64
+"""The most files that stay open so: a choice, by which the daily rotation of 64 logs fits."""
+RETIRED_FILES = 8
+"""The most files without their name that a followed name keeps open. A name that leads to its
+ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
 RECALL_SECONDS = 1.0
-"""How often files from before a restart that are missing are searched for; the search lists
-their folders, which is slow on a network file system."""
+"""How often missing files from before a restart are searched for: the search lists their
+folders, which is slow on a network file system."""
 REMEMBERED_FILES = 4096
 """Ended files whose position is kept in case they come back: a choice, 12 MiB at 3 KiB each."""
 
@@ -101,8 +109,7 @@ class NamedFiles:
 
     def contents(self) -> list[Known]:
         """The contents that are read, and those that were read before their files changed."""
-        tails = [tail for _, tail in list(self.live.values())]
-        before = [tail.before for tail in tails if tail.before is not None]
+        before = [tail.before for _, tail in list(self.live.values()) if tail.before is not None]
         return [
             *(Known(position) for position in self.positions()),
             *(Known(position, gone=True) for position in before),
@@ -164,7 +171,7 @@ class NamedFiles:
                     entry.recover(self.journal)
 
     def _switch_to(self, entry: FollowedName, key: Key, now: float) -> None:
-        """The name leads to another file than before, or to its first one."""
+        """Begin or adopt the file with `key`, to which the name leads now; retire the old one."""
         path, old, copied = str(entry.path), entry.tail, False
         if old is not None:
             self._retire(entry, old, now)
@@ -191,7 +198,7 @@ class NamedFiles:
             entry.report(self.journal, error)
             return False
         if key in self.live:  # the name changed again since the stat: handled next turn
-            os.close(descriptor)
+            self.disk.close(descriptor)
             return False
         try:
             tail, copied = self._begun(entry, old, descriptor, key)
@@ -274,7 +281,9 @@ class NamedFiles:
                 self.ready.append(tail.finish())
                 self._lingering.add(tail)
             finished = sum(each.finished for each in self._lingering)
-            if not is_one_too_many and lingers(names, quiet, finished - 1):
+            # A deleted file does not linger: the system frees its space when it is closed.
+            lingers = names > 0 and quiet < LINGER_SECONDS and finished <= LINGERING_FILES
+            if lingers and not is_one_too_many:
                 return
         entry.retired.remove(tail)
         self._end(tail)

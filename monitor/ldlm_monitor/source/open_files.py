@@ -14,15 +14,6 @@ OPEN_FILES = 4096
 OPEN_SHARE = 4
 """Files get a quarter of the descriptors that the process may have: a choice. The rest is for
 HTTP, the databases, the watches of folders, and files that lost their names."""
-LINGER_SECONDS = 3600.0
-"""How long a renamed file stays open without growth: longer than a usual evaluation, during
-which a trainer prints nothing."""
-LINGERING_FILES = 64
-"""The most renamed files that stay open after their last chunk, so that they do not use up the
-descriptors: a choice, by which the daily rotation of 64 logs fits."""
-RETIRED_FILES = 8
-"""The most files without their name that a followed name keeps open. A name that leads to its
-ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,16 +74,6 @@ class FollowedName:
         if self.lost and self.tail is not None:
             self.lost = False
             journal.note("returned", str(self.path), "is back")
-
-
-def lingers(names: int, quiet: float, others: int) -> bool:
-    """Whether a file that lost its followed name stays open after its last chunk.
-
-    `names`: how many other names it has. With none it is deleted, and the system frees its
-    space when it is closed. `quiet`: seconds without growth. `others`: how many other files
-    stay open so.
-    """
-    return names > 0 and quiet < LINGER_SECONDS and others < LINGERING_FILES
 
 
 def affordable_files() -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from ldlm_monitor.source.file_system import (
     DIRECT,
@@ -32,7 +32,6 @@ JOIN_SECONDS = 0.1
 """How long `close` waits for a thread that no call blocks: enough to close its files, and
 below what a user notices at the end."""
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -98,14 +97,12 @@ class TimedDisk:
 
         return timed
 
-    def _of_descriptor(
-        self, call: Callable[Concatenate[int, P], T]
-    ) -> Callable[Concatenate[int, P], T]:
-        def timed(descriptor: int, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def _of_descriptor(self, call: Callable[..., T]) -> Callable[..., T]:
+        def timed(descriptor: int, *args: int) -> T:
             caller = self._descriptors.get(descriptor)
             if caller is None:
-                return call(descriptor, *args, **kwargs)
-            return caller.call(lambda: call(descriptor, *args, **kwargs))
+                return call(descriptor, *args)
+            return caller.call(lambda: call(descriptor, *args))
 
         return timed
 

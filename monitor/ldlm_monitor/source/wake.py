@@ -167,9 +167,8 @@ class Waker(events.FileSystemEventHandler):
     def _report(self, reason: str) -> None:
         if reason not in self._reported:
             self._reported.add(reason)
-            self._journal.note(
-                "watching", "", f"{reason}; polling every {duration(self._interval)}"
-            )
+            every = duration(self._interval)
+            self._journal.note("watching", "", f"{reason}; polling every {every}")
 
 
 class Rota:
