@@ -19,7 +19,6 @@ MINUTE = 60.0
 def alert(name: str = "Hot", **options: Any) -> AlertRule[str]:
     settings: dict[str, Any] = {
         "expr": name,
-        "text": name,
         "hold": 0.0,
         "keep_firing_for": 0.0,
         "labels": {"severity": Template.parse("warning")},
@@ -200,7 +199,7 @@ def test_active_alerts_are_recorded_as_the_series_alerts() -> None:
 
 def test_recording_rules_that_share_a_name_are_recorded_together() -> None:
     def recording(expr: str, part: str) -> RecordingRule[str]:
-        return RecordingRule("run:x:sum", expr, expr, {"part": part}, "rules.yml", "g")
+        return RecordingRule("run:x:sum", expr, {"part": part}, "rules.yml", "g")
 
     bench = Bench(recording("One", "1"), recording("Two", "2"))
     bench.at(0, One=vector(a=1), Two=vector(a=2))

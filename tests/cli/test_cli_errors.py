@@ -24,7 +24,7 @@ Ask = Callable[..., Any]
         (("--fail-on", "all", "a.log"), 'Invalid value "all" for --fail-on. Choose from: "crit'),
         (("rules", "chek"), 'Unknown command "chek'),
         (("report", "a.log", "-o", "a.pdf"), '--output a.pdf: cannot write a report as ".pdf"'),
-        (("--config", "no.toml", "a.log"), "no.toml: no such file; name a TOML file with --conf"),
+        (("--config", "no.toml", "a.log"), "no.toml: cannot be read (No such file or directory)"),
     ],
 )
 def test_a_wrong_command_line_says_what_is_wrong(

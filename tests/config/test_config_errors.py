@@ -192,12 +192,17 @@ def test_a_file_that_is_not_text_is_said_so(folder: Path) -> None:
 
 def test_a_file_that_was_named_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LDLM_CONFIG", "no.toml")
-    assert complaint() == "no.toml: no such file; name a TOML file with --config PATH"
+    assert complaint() == (
+        "no.toml: cannot be read (No such file or directory); "
+        "mend it, or name a TOML file with --config PATH"
+    )
 
 
 def test_a_folder_is_no_configuration_file(folder: Path) -> None:
     (folder / "etc").mkdir()
-    with pytest.raises(ConfigError, match=r"^etc: is a folder; name a TOML file with --config"):
+    with pytest.raises(
+        ConfigError, match=r"^etc: cannot be read \(Is a directory\); .* a TOML file"
+    ):
         load({}, path=Path("etc"))
 
 

@@ -5,7 +5,7 @@ from array import array
 
 import pytest
 
-from ldlm_monitor.detect.detectors import CheckpointDetector, Detector, Detectors, MemoryDetector
+from ldlm_monitor.detect.detectors import Detector, Detectors, MemoryDetector, checkpoint_age
 from ldlm_monitor.detect.gradient import (
     GradientDetector,
     LossScaleDetector,
@@ -122,11 +122,8 @@ def test_skipped_steps_count_once_the_loss_scale_has_calibrated() -> None:
 
 
 def test_a_checkpoint_is_late_by_the_runs_own_rhythm() -> None:
-    checkpoints = CheckpointDetector()
-    checkpoints.update(350, [100, 200, 300])
-    assert dict(checkpoints.measures()) == {}
-    checkpoints.update(750, [100, 200, 300, 450])
-    assert dict(checkpoints.measures()) == {"checkpoint_age_ratio": 2.0}
+    assert dict(checkpoint_age(350, [100, 200, 300])) == {}
+    assert dict(checkpoint_age(750, [100, 200, 300, 450])) == {"checkpoint_age_ratio": 2.0}
 
 
 def test_ranks_are_compared_with_each_other() -> None:

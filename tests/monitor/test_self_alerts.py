@@ -184,3 +184,13 @@ def test_a_disk_with_room_is_no_alert(watch: Callable[..., Watched], tmp_path: P
     for _ in range(60):
         watched.turn(10)
     assert not {alert for alert, _ in watched.heard if alert.startswith("Monitor")}
+
+
+def test_records_that_are_cut_are_counted_as_dropped(watch: Callable[..., Watched]) -> None:
+    watched = watch()
+    assert watched.pump.snapshot.monitor.dropped["truncated"] == 0
+    with watched.log.open("a") as log:
+        log.write("\n" + "x" * 2 * MIB + "\n" + NAN)
+    for _ in range(5):
+        watched.turn(5)
+    assert watched.pump.snapshot.monitor.dropped["truncated"] == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.notify import http_client
 from ldlm_monitor.notify.message import Notification
 from ldlm_monitor.notify.outbox import Outbox
 
@@ -40,6 +41,12 @@ def make_notification() -> Callable[..., Notification]:
         return Notification(**{**fields, **changes})
 
     return make
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that gives no answer is given up after a second."""
+    monkeypatch.setattr(http_client, "TIMEOUT_SECONDS", 1)
 
 
 @pytest.fixture

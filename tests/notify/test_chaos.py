@@ -35,6 +35,7 @@ import sys, threading, time
 from pathlib import Path
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.config.policy import Policy
+from ldlm_monitor.notify import http_client
 from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.slack_api import SlackWebhook
@@ -44,10 +45,11 @@ from ldlm_monitor.daemon.dispatcher import Dispatcher
 
 folder, webhook, bot, generic, total, token, channel = sys.argv[1:]
 folder = Path(folder)
+http_client.TIMEOUT_SECONDS = 1
 receivers = [
-    SlackWebhook(webhook, timeout=1),
-    SlackBot(token, channel, api_url=bot, timeout=1, name="slack:COTHER"),
-    WebhookSender(generic, timeout=1),
+    SlackWebhook(webhook),
+    SlackBot(token, channel, api_url=bot, name="slack:COTHER"),
+    WebhookSender(generic),
 ]
 names = [receiver.name for receiver in receivers]
 soon = Policy(follow_up_seconds=0.3)  # with half a minute the test would take hours

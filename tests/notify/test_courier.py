@@ -69,12 +69,13 @@ def test_it_sends_what_was_there_and_what_is_added_while_it_sleeps(outbox, make_
         assert receiver.wait_for(2) == ["firing", "resolved"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_real_webhook_in_trouble_gets_everything_in_order(outbox, slack, make_notification):
     """500, 429 with Retry-After, and no answer at all, which may be a repeat; then the rest."""
     slack.answers += [(500, {}, b""), (429, {"Retry-After": "1"}, b""), "hang"]
     for state in ("firing", "resolved"):
         outbox.add(make_notification(state=state), ["slack"], 0.0)
-    with at_work(Courier(SlackWebhook(slack.url, timeout=1), outbox)):
+    with at_work(Courier(SlackWebhook(slack.url), outbox)):
         sent = slack.wait_for(5)
     marks = [message["text"].split(" (")[0] for message in sent]
     assert marks == ["🔴 NonFiniteLoss firing"] * 4 + ["✅ NonFiniteLoss resolved"]

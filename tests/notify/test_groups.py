@@ -88,8 +88,8 @@ def test_the_first_alert_is_sent_at_once_and_what_follows_together(channel):
     slack.add("TrainingCrashed")
     slack.add("NcclTimeout")
     slack.add("NonFiniteLoss", "resolved")
+    slack.now = NOON + FOLLOW_UP - 0.5
     assert slack.sent() == []
-    assert slack.outbox.next_attempt("slack") == NOON + FOLLOW_UP
     slack.now = NOON + FOLLOW_UP
     (second,) = slack.sent()
     assert second.step == "follow-up"
@@ -212,7 +212,6 @@ def test_what_fires_still_is_sent_again_after_the_repeat_interval(channel):
     slack.sent()
     slack.now += 7200
     assert slack.sent() == []
-    assert slack.outbox.next_attempt("slack") is None
 
 
 def test_info_waits_for_the_digest(channel):

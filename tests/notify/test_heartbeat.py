@@ -30,7 +30,7 @@ def begin(outbox: Outbox, pulse: Pulse) -> Iterator[Callable[..., HeartbeatSende
     started: list[HeartbeatSender] = []
 
     def start(url: str, interval: float = 0.05) -> HeartbeatSender:
-        heartbeat = HeartbeatSender(url, interval, pulse, outbox, timeout=5)
+        heartbeat = HeartbeatSender(url, interval, pulse, outbox)
         heartbeat.start()
         started.append(heartbeat)
         return heartbeat

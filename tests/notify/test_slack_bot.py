@@ -15,6 +15,8 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Notification, Receipt, Story
 from ldlm_monitor.notify.slack_bot import SlackBot
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 
 @pytest.fixture
 def api() -> Iterator[local.SlackApi]:
@@ -24,7 +26,7 @@ def api() -> Iterator[local.SlackApi]:
 
 @pytest.fixture
 def bot(api: local.SlackApi) -> SlackBot:
-    return SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url, timeout=1)
+    return SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url)
 
 
 @pytest.fixture
@@ -228,7 +230,7 @@ def refused(bot: SlackBot, message: Message) -> DeliveryError:
     ],
 )
 def test_whatever_it_answers_nothing_is_given_up(api, make_message, answer, unsure, wish):
-    bot = SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url, timeout=1)
+    bot = SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url)
     api.answers.append(answer)
     error = refused(bot, make_message())
     assert (error.permanent, error.unsure, error.retry_after) == (False, unsure, wish)

@@ -10,12 +10,14 @@ from stories import slack_message
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import message_of
-from ldlm_monitor.notify.slack_api import SlackWebhook, how_to_configure
+from ldlm_monitor.notify.slack_api import HOW_TO_CONFIGURE, SlackWebhook
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def refused(slack, notification) -> DeliveryError:
     with pytest.raises(DeliveryError) as caught:
-        SlackWebhook(slack.url, timeout=1).send(message_of(notification))
+        SlackWebhook(slack.url).send(message_of(notification))
     return caught.value
 
 
@@ -107,7 +109,7 @@ def test_nobody_listening_is_tried_again(make_notification):
 
 def test_an_answer_that_is_not_http_is_tried_again(make_notification):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        client = SlackWebhook(f"http://127.0.0.1:{server.getsockname()[1]}/x", timeout=1)
+        client = SlackWebhook(f"http://127.0.0.1:{server.getsockname()[1]}/x")
         with pytest.raises(DeliveryError) as caught:
             client.send(message_of(make_notification()))
     assert not caught.value.permanent
@@ -123,7 +125,7 @@ def test_a_hostile_answer_is_bounded_and_holds_no_secret(slack, make_notificatio
 
 def test_the_url_is_never_logged_or_shown(slack, make_notification, caplog, capfd):
     caplog.set_level(logging.DEBUG)
-    receiver = SlackWebhook(slack.url, timeout=1)
+    receiver = SlackWebhook(slack.url)
     slack.answers += [(500, {}, b""), (302, {"Location": slack.url}, b""), "hang"]
     errors = [refused(slack, make_notification()) for _ in range(3)]
     receiver.send(message_of(make_notification()))
@@ -162,4 +164,4 @@ def test_https_anywhere_and_http_on_loopback_are_fine(url):
 
 
 def test_the_line_for_a_user_without_slack_names_the_variable():
-    assert "LDLM_SLACK_WEBHOOK_URL" in how_to_configure()
+    assert "LDLM_SLACK_WEBHOOK_URL" in HOW_TO_CONFIGURE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.parse.envelope import can_be_peeled, peel
+from ldlm_monitor.parse.envelope import peel
+from ldlm_monitor.parse.triggers import compiled
 
 BROKEN = "OSError: [Errno 28] No space left on device"
 
@@ -123,6 +124,9 @@ def test_the_kernels_stamps_are_peeled(parse, line: str, time: float, node: str)
 
 
 def test_the_trainers_own_bars_need_no_peeling() -> None:
-    assert not can_be_peeled(b"Training: ")
-    assert not can_be_peeled(b"eval: ")
-    assert can_be_peeled(b"worker-1: ")
+    bars = compiled().bars
+    bar = b" 50%|##8 | 5/10 [00:43<17:14,  2.64it/s]"
+    assert bars.alone(b"Training:" + bar)
+    assert bars.alone(b"Eval:" + bar)
+    for prefix in (b"worker-1: ", b"[rank0]: ", b"E1022 10:15:00.1 12 a.cc:5] ", b" 3: "):
+        assert bars.alone(prefix + b"Training:" + bar) is None

@@ -184,16 +184,6 @@ def test_counters_count_rows_not_blocks() -> None:
     assert (parser.counters.records["sample"], parser.counters.parse_errors) == (20, 1)
 
 
-def test_a_row_longer_than_a_mebibyte_is_counted_and_left_out() -> None:
-    long = row(3)[:-2] + b" " * (1 << 20) + b"}\n"
-    parser = Parser()
-    data = b"".join(map(row, range(3))) + long + b"".join(map(row, range(4, 8)))
-    samples = parser.feed(chunk_of(data), OWNER, 0.0)
-    assert [sample.step for sample in samples] == [0, 1, 2, 4, 5, 6, 7]
-    assert (parser.counters.truncated, parser.counters.parse_errors) == (1, 0)
-    assert samples[3].position.offset == data.index(long) + len(long)
-
-
 _number = st.one_of(
     st.integers(),
     st.integers(-20, 20),

@@ -231,14 +231,6 @@ def test_a_very_long_traceback_keeps_its_head_and_its_tail(parse) -> None:
     assert "lines left out" in text
 
 
-def test_a_longer_record_than_a_mebibyte_is_cut_and_counted() -> None:
-    file = Follower()
-    file.write("ERROR: " + "x" * (1 << 20) + "\nERROR: y\n")
-    assert file.parser.counters.truncated == 1
-    assert file.parser.counters.records["event"] == 2
-    assert file.parser.counters.lines == 2
-
-
 def test_a_prefix_gives_time_only_where_it_names_its_zone(parse) -> None:
     line = "WARNING: Invalid text_loss detected: nan\n"
     stamps = [

@@ -210,7 +210,6 @@ def tree(root: Path, kills: int, **files: str) -> Path:
         events = f"low 0\nhigh 0\nmax 7\noom {kills}\noom_kill {kills}\noom_group_kill 0\n"
         (place / "memory.events").write_text(events)
         (place / "memory.max").write_text("max\n")
-        (place / "memory.current").write_text("1048576\n")
     return folder
 
 

@@ -43,7 +43,7 @@ def accepted(text: str) -> Expression | None:
 
 
 def engine_of(expression: Expression) -> RuleEngine:
-    rule = RecordingRule("answer", expression, expression.text, {}, "", "")
+    rule = RecordingRule("answer", expression, {}, "", "")
     return RuleEngine(RuleSet((rule,)), INTERVAL)
 
 

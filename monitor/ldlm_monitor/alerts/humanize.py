@@ -106,18 +106,10 @@ def humanize_duration(value: float) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     sign = "-" if value < 0 else ""
-    if days:
-        return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
-    if hours:
-        return f"{sign}{hours}h {minutes}m {seconds}s"
-    if minutes:
-        return f"{sign}{minutes}m {seconds}s"
-    return sign + go_format("%.4g", abs(value)) + "s"
-
-
-def humanize_percentage(value: float) -> str:
-    """A ratio as a percentage: 0.1234 is 12.34%."""
-    return go_format("%.4g", value * 100) + "%"
+    if abs(value) < 60:
+        return sign + go_format("%.4g", abs(value)) + "s"
+    shown = f"{days}d {hours}h {minutes}m {seconds}s"
+    return sign + re.sub("^(?:0[dhm] )+", "", shown)
 
 
 def humanize_timestamp(value: float) -> str:
@@ -137,6 +129,6 @@ FILTERS: dict[str, Callable[[float], str]] = {
     "humanize": humanize,
     "humanize1024": humanize1024,
     "humanizeDuration": humanize_duration,
-    "humanizePercentage": humanize_percentage,
+    "humanizePercentage": lambda ratio: go_format("%.4g", ratio * 100) + "%",  # 0.1234 is 12.34%
     "humanizeTimestamp": humanize_timestamp,
 }

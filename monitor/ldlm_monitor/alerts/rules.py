@@ -36,7 +36,6 @@ class AlertRule(Generic[E]):
 
     name: str
     expr: E
-    text: str
     hold: float
     keep_firing_for: float
     labels: dict[str, Template]
@@ -51,7 +50,6 @@ class RecordingRule(Generic[E]):
 
     record: str
     expr: E
-    text: str
     labels: dict[str, str]
     file: str
     group: str
@@ -233,12 +231,10 @@ def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: s
     try:
         expr = parse(model.expr)
         if model.record:
-            labels = dict(model.labels)
-            return RecordingRule(model.record, expr, model.expr, labels, file, group)
+            return RecordingRule(model.record, expr, dict(model.labels), file, group)
         return AlertRule(
             name=model.alert,
             expr=expr,
-            text=model.expr,
             hold=model.hold,
             keep_firing_for=model.keep_firing_for,
             labels=_templates("label", model.labels),

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from ldlm_monitor.alerts.humanize import FILTERS, go_float, go_format
 from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.text.sanitize import shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +76,12 @@ def _render(parts: tuple[_Part, ...], scope: _Scope) -> str:
         elif isinstance(part, _Operand):
             result = part.read(scope)
             shown.append(result if isinstance(result, str) else go_float(result))
+        elif found := part.condition.read(scope):  # not the empty string or zero, but NaN, as in Go
+            inner = _Scope(scope.labels, scope.value, found) if part.rebind else scope
+            shown.append(_render(part.then, inner))
         else:
-            shown.append(_render_branch(part, scope))
+            shown.append(_render(part.otherwise, scope))
     return "".join(shown)
-
-
-def _render_branch(branch: _Branch, scope: _Scope) -> str:
-    found = branch.condition.read(scope)
-    if not found:  # the empty string and zero; NaN is true, as in Go
-        return _render(branch.otherwise, scope)
-    inner = _Scope(scope.labels, scope.value, found) if branch.rebind else scope
-    return _render(branch.then, inner)
 
 
 # Go's `text/template`: an action with its trim marks, the tokens in it, and its operands.
@@ -286,6 +282,5 @@ def _refused(feature: str, source: str) -> RuleError:
 
 
 def _wrong(what: str, source: str, remedy: str = "see Go's text/template") -> RuleError:
-    line = " ".join(source.split())
-    shown = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+    shown = shorten(" ".join(source.split()), _SHOWN)
     return RuleError(what, where=f"template {shown!r}", remedy=remedy)

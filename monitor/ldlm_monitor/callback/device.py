@@ -19,8 +19,7 @@ from typing import Any
 
 SLOTS = 32
 """Steps whose values may be under way: a device runs few steps behind its loop. Others are lost."""
-WIDTH = 64
-"""Values of one step at most: a loss with many parts; the pinned memory is 8 KiB."""
+WIDTH = 64  # values of one step at most: a loss with many parts; the pinned memory is 8 KiB
 _UNWRITTEN = 0x7FC0DEAD
 """Bits of a float32 NaN that no arithmetic makes: cells have it until the copy reaches them."""
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32
@@ -214,8 +213,6 @@ def find(nvml: Any, local_rank: int) -> Any | None:
         names = None if visible is None else [part.strip() for part in visible.split(",")]
         # `%`: a launcher may make only its own GPU visible to each rank.
         chosen = str(local_rank) if names is None else names[local_rank % len(names)]
-        if not chosen:
-            return None
         if chosen.isdigit():
             return nvml.nvmlDeviceGetHandleByIndex(int(chosen))
         return nvml.nvmlDeviceGetHandleByUUID(chosen)

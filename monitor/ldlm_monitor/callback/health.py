@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -21,16 +22,16 @@ _hooks: list[Callable[..., Any]] = []  # methods that `torch.compile` leaves alo
 
 
 def harmless(method: Callable[Given, None]) -> Callable[Given, None]:
-    """Make a method raise nothing; its object has the `HealthCallback` in `_health`."""
+    """Make a method raise nothing; its object is a `HealthCallback`, or has it in `_health`."""
 
     @wraps(method)
     def guarded(*given: Given.args, **named: Given.kwargs) -> None:
         try:
             method(*given, **named)
         except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
-            owner: Any = given[0]
-            if owner._health is not None:
-                owner._health._hurt(error)
+            health: Any = getattr(given[0], "_health", given[0])
+            if health is not None:
+                health._hurt(error)
             else:
                 _say(f"{type(error).__name__}: {error}; training goes on")
 
@@ -182,10 +183,6 @@ class HealthCallback:
         well = isinstance(error, SystemExit) and error.code in (0, None)
         self.close(None if well else error)
 
-    @property
-    def _health(self) -> HealthCallback:
-        return self
-
     def _live(self) -> Steps | None:
         """The steps; None after the end and in a forked child."""
         return self._steps if self._steps is not None and self._steps.is_live else None
@@ -206,14 +203,12 @@ class HealthCallback:
                 return
 
 
+@dataclass(slots=True)
 class Phase:
     """What `HealthCallback.phase` returns."""
 
-    __slots__ = ("_health", "_name")
-
-    def __init__(self, health: HealthCallback, name: str) -> None:
-        self._health = health
-        self._name = name
+    _health: HealthCallback
+    _name: str
 
     @_harmless_hook
     def __enter__(self) -> None:

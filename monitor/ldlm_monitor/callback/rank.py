@@ -23,14 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-SIZE = 4096
-"""A page of memory: the smallest unit that is mapped."""
+SIZE = 4096  # a page of memory: the smallest unit that is mapped
 MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
 BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
-IDENTITY = struct.Struct("<8sIIQQi64s64s108s")
-"""Magic, then the fields of `Identity`."""
-BEAT = struct.Struct("<Qqdd32s16sQ")
-"""Sequence, the fields of `Beat`, sequence."""
+IDENTITY = struct.Struct("<8sIIQQi64s64s108s")  # magic, then the fields of `Identity`
+BEAT = struct.Struct("<Qqdd32s16sQ")  # sequence, the fields of `Beat`, sequence
 _WORDS = struct.Struct("<32s16s")  # `phase` and `status` in `BEAT`
 _WORDS_AT = 32  # bytes of the four fields before them
 _LAST = BEAT.size // 8 - 1  # the second sequence, as the index of a cell of 8 bytes

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ldlm_monitor.callback.device import DeviceCopies, is_capturing
@@ -36,6 +37,7 @@ _Sent: TypeAlias = tuple[list[str], DeviceCopies, int]
 """Names of values that are under way, and the slot of their device where they arrive."""
 
 
+@dataclass(eq=False)
 class Steps:
     """Takes the loop's calls: stores a beat, and passes on what becomes rows (`put`).
 
@@ -46,13 +48,12 @@ class Steps:
     and at steps that no other step follows.
     """
 
-    def __init__(
-        self,
-        put: Callable[[Entry | Row], None],
-        identity: Mapping[str, Any],
-        every: int = 1,
-        hurry: Callable[[], None] = lambda: None,
-    ) -> None:
+    put: Callable[[Entry | Row], None]
+    identity: Mapping[str, Any]
+    every: int = 1
+    hurry: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self.is_live = True
         self.store_beat: Callable[[Beat], None] = lambda beat: None
         self.suspicious = False
@@ -60,10 +61,6 @@ class Steps:
         self.unread = 0
         self._came_at = 0.0
         self._was_finite = False
-        self._put = put
-        self._identity = identity
-        self._every = every
-        self._hurry = hurry
         self._groups: dict[str, list[Any]] = {}
         self._groups_every = 1
         self._phases: list[tuple[str, str, float, float]] = []
@@ -96,7 +93,7 @@ class Steps:
             else:
                 self.suspicious = True
                 if was_finite:
-                    self._hurry()
+                    self.hurry()
         if self._is_outside:
             self._is_outside = False
             beat.phase, beat.phase_since = b"train", beat.time
@@ -106,9 +103,9 @@ class Steps:
             given, samples, tokens, batch,
         )  # fmt: skip
         if on_device or self._waiting:
-            self._file(entry, None if number % self._every else on_device)
+            self._file(entry, None if number % self.every else on_device)
         else:
-            self._put(entry)
+            self.put(entry)
 
     def add_values(self, given: dict[str, Any]) -> None:
         """Take more values of the last step; `given` is changed and kept."""
@@ -147,7 +144,7 @@ class Steps:
     def event(self, kind: str, message: str, severity: str, fields: Mapping[str, Any]) -> None:
         """Pass on an event of this moment."""
         at = {"time": time.time(), "step": self.beat.step}
-        self._put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
+        self.put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
     def watch(self, parameters: Any, every: int) -> None:
         """Also measure gradient norms by group, at steps that `every` divides."""
@@ -175,14 +172,14 @@ class Steps:
     def settle_idle(self) -> None:
         """Settle from the writer's thread, if the loop has made no call for `_IDLE_SECONDS`."""
         if time.monotonic() - self._came_at >= _IDLE_SECONDS and self.settle():
-            self._hurry()
+            self.hurry()
 
     def give_up(self) -> None:
         """Pass on the steps that wait, without the values that have not arrived."""
         while self._waiting:
             entry, copies = self._waiting.popleft()
             self.unread += sum(len(names) for names, _, _ in copies)
-            self._put(entry)
+            self.put(entry)
 
     def _file(self, entry: Entry, on_device: dict[str, Any] | None) -> None:
         """Pass on the entry, or put it behind those that wait for values."""
@@ -193,7 +190,7 @@ class Steps:
         elif self._waiting:
             self._waiting.append((entry, []))
         else:
-            self._put(entry)
+            self.put(entry)
 
     def _arrived(self) -> bool:
         """Pass on the oldest step if all of its values are there."""
@@ -205,7 +202,7 @@ class Steps:
                 return False
             entry[5].update(zip(names, values, strict=True))
             copies.pop()
-        self._put(entry)
+        self.put(entry)
         # In this order: a thread that finds `_waiting` empty may put the next entry at once.
         self._waiting.popleft()
         return True
@@ -241,4 +238,4 @@ class Steps:
         self.store_beat(beat)
         if phase not in STEP_PHASES:
             now = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
-            self._put({"type": "heartbeat", **now, **self._identity})
+            self.put({"type": "heartbeat", **now, **self.identity})

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -19,8 +20,7 @@ from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
 """Rows that wait for the disk, some 2.5 MB; beyond, the oldest are dropped and counted."""
-MAX_TEXT = 16 * 1024
-"""Characters of a text in a row; a traceback's end fits."""
+MAX_TEXT = 16 * 1024  # characters of a text in a row; a traceback's end fits
 POLL_SECONDS = 0.5
 """How often waiting rows are written, so their age at most. Not at each row, because waking the
 thread costs more than writing a row."""
@@ -32,6 +32,7 @@ _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
 """After these errors the open file may accept rows later; after others it is opened again."""
 
 
+@dataclass(eq=False)
 class RowWriter:
     """Appends rows to a file as strict JSON lines, in a thread of its own.
 
@@ -41,28 +42,19 @@ class RowWriter:
     `idle` runs there between writes. Both must not raise.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        header: Callable[[], Row],
-        *,
-        make: Callable[[Entry], list[Row]] = lambda entry: [],
-        prepare: Callable[[], None] = lambda: None,
-        idle: Callable[[], None] = lambda: None,
-        say: Callable[[str], None] = lambda text: None,
-        limit: int = MAX_ROWS,
-    ) -> None:
-        self.dropped = 0
-        self.problem: str | None = None
-        self._path = path
-        self._header = header
-        self._make = make
-        self._prepare = prepare
-        self._idle = idle
-        self._say = say
-        self._limit = limit
-        self._half = limit // 2  # so many rows are written at once, before any is dropped
-        self._rows: deque[Row | Entry] = deque(maxlen=limit)
+    path: Path
+    header: Callable[[], Row]
+    make: Callable[[Entry], list[Row]] = lambda entry: []
+    prepare: Callable[[], None] = lambda: None
+    idle: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda text: None
+    limit: int = MAX_ROWS
+    dropped: int = field(default=0, init=False)
+    problem: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._half = self.limit // 2  # so many rows are written at once, before any is dropped
+        self._rows: deque[Row | Entry] = deque(maxlen=self.limit)
         self._tail = b""
         self._fd: int | None = None
         self._reported = 0
@@ -80,7 +72,7 @@ class RowWriter:
     def put(self, row: Row | Entry) -> None:
         """Take a row; if too many wait, the oldest is dropped."""
         waiting = len(self._rows)
-        if waiting >= self._limit:
+        if waiting >= self.limit:
             self.dropped += 1
         elif waiting == self._half:
             self.hurry()
@@ -111,7 +103,7 @@ class RowWriter:
         return not (self._rows or self._tail)
 
     def _run(self) -> None:
-        self._guarded(self._prepare)
+        self._guarded(self.prepare)
         while True:
             closing = self._closing
             try:
@@ -120,7 +112,7 @@ class RowWriter:
                 self._fail(error)
             if closing:
                 break
-            self._guarded(self._idle)
+            self._guarded(self.idle)
             with suppress(Empty):
                 self._bell.get(timeout=POLL_SECONDS)
         if self._fd is not None:
@@ -132,7 +124,7 @@ class RowWriter:
         except Exception as error:  # noqa: BLE001 rows are still written
             if not self._has_said:
                 self._has_said = True
-                self._say(f"{type(error).__name__}: {error}; rows go on being written")
+                self.say(f"{type(error).__name__}: {error}; rows go on being written")
 
     def _drain(self, *, force: bool) -> None:
         if not force and time.monotonic() < self._retry_at:
@@ -152,21 +144,21 @@ class RowWriter:
     def _open(self) -> None:
         """Open to append; first end a line that an earlier process left unfinished."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        fd = os.open(self._path, flags, 0o644)
+        fd = os.open(self.path, flags, 0o644)
         try:
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         except OSError:  # a device, or a file without read permission
             torn = False
         self._fd = fd
-        self._tail = (b"\n" if torn else b"") + encode(self._header())
+        self._tail = (b"\n" if torn else b"") + encode(self.header())
 
     def _encoded(self) -> bytes:
         lines: list[bytes] = []
         while self._rows and len(lines) < _BATCH:
             row = self._rows.popleft()
             try:
-                rows = [row] if isinstance(row, dict) else self._make(row)
+                rows = [row] if isinstance(row, dict) else self.make(row)
                 lines += [encode(each) for each in rows]
             except Exception:  # noqa: BLE001 a value that cannot be encoded costs only its row
                 self.dropped += 1
@@ -189,9 +181,9 @@ class RowWriter:
             self.dropped += self._tail.count(b"\n")
             self._fd, self._tail = None, b""
         if self.problem is None:
-            self._say(
-                f"{self._path}: {error.strerror}; training goes on, "
-                f"{self._limit} rows wait at most until it can be written"
+            self.say(
+                f"{self.path}: {error.strerror}; training goes on, "
+                f"{self.limit} rows wait at most until it can be written"
             )
         self.problem = error.strerror
 

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from ldlm_monitor import __version__
 from ldlm_monitor.cli import (
@@ -41,6 +41,8 @@ app = App(
     version_flags=["--version", "-V"],
     usage="Usage: ldlm-monitor [FLAGS] FILE_OR_GLOB...\n       ldlm-monitor COMMAND [FLAGS] ...",
     help_format="plaintext",
+    # No --no- forms, and one value for each flag: the next word may be a file.
+    default_parameter=Parameter(negative="", consume_multiple=False),
     result_action="return_value",  # not exit: `main` flushes stdout first
     suppress_keyboard_interrupt=False,  # `main` has an exit code for it
 )
@@ -94,31 +96,28 @@ def _outcome(error: Exception) -> tuple[str, int]:
         case BrokenPipeError():
             _abandon_output()
             return "", 0
-        case OSError():
-            return _refused(error)
+        case OSError() if (refusal := _refusal(error)) is not None:
+            return _one_line(refusal), refusal.exit_code
         case _:
             return _bug(error), LdlmError.exit_code
 
 
-def _refused(error: OSError) -> tuple[str, int]:
-    """As `_outcome`, for an error of a user's file or of the output; any other is a bug."""
+def _refusal(error: OSError) -> UsageError | None:
+    """An error of a user's file or of the output in the user's terms; None: any other is a bug."""
     if isinstance(error, _FILE_ERRORS) and error.filename is not None:
-        place = os.fsdecode(error.filename)
-        refusal: UsageError = InputError(
+        return InputError(
             f"cannot be read ({error.strerror})",
-            where=place,
+            where=os.fsdecode(error.filename),
             remedy="check that it is there and that you may read it",
         )
-    elif error.filename is None and error.errno in _OUTPUT_ERRORS:
+    if error.filename is None and error.errno in _OUTPUT_ERRORS:
         _abandon_output()
-        refusal = UsageError(
+        return UsageError(
             f"cannot be written ({error.strerror})",
             where="standard output",
             remedy="make room, or write elsewhere",
         )
-    else:
-        return _bug(error), LdlmError.exit_code
-    return _one_line(refusal), refusal.exit_code
+    return None
 
 
 def _abandon_output() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import ScreenFlags, settings
 from ldlm_monitor.cli.follow import require_terminal, show_screen
@@ -23,26 +21,20 @@ def attach(
     url: str,
     /,
     *,
-    token_file: Annotated[Path | None, Parameter(negative="")] = None,
+    token_file: Path | None = None,
     username: str | None = None,
-    password_file: Annotated[Path | None, Parameter(negative="")] = None,
-    ca_file: Annotated[Path | None, Parameter(negative="")] = None,
+    password_file: Path | None = None,
+    ca_file: Path | None = None,
     flags: ScreenFlags | None = None,
 ) -> int:
     """Shows the screen of a monitor that runs elsewhere; the monitor runs on when it is closed.
 
-    Parameters
-    ----------
-    url
-        Its address, such as http://127.0.0.1:9847; the monitor logs it when it starts.
-    token_file
-        A file with a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
-    username
-        A user of that monitor, with --password-file.
-    password_file
-        A file with the user's password.
-    ca_file
-        Certificates (PEM) to trust instead of the system's.
+    Args:
+        url: Its address, such as http://127.0.0.1:9847; the monitor logs it when it starts.
+        token_file: A file with a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
+        username: A user of that monitor, with --password-file.
+        password_file: A file with the user's password.
+        ca_file: Certificates (PEM) to trust instead of the system's.
     """
     is_served = "TEXTUAL_DRIVER" in os.environ  # as textual-serve sets it, see `web`
     if not is_served:
@@ -85,11 +77,9 @@ def tls(configured: Attach) -> ssl.SSLContext | None:
 
     from ldlm_monitor.config.receivers import check_mode
 
-    context = ssl.create_default_context()
     where = f"attach.ca_file: {configured.ca_file}"
     try:
-        if configured.ca_file is not None:
-            context = ssl.create_default_context(cafile=str(configured.ca_file))
+        context = ssl.create_default_context(cafile=configured.ca_file)
         if configured.cert_file is not None:
             where = f"attach.cert_file: {configured.cert_file}"
             if (key := configured.key_file) is not None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
 GRACE_SECONDS = 10.0  # as `docker stop` waits after SIGTERM by default
-_Switch = Parameter(negative="")  # no --no- form
 _Positive = Parameter(validator=Number(gt=0))
 
 
@@ -27,11 +26,11 @@ def bench(
     steps: Annotated[int | None, _Positive] = None,
     seconds: Annotated[float | None, _Positive] = None,
     grace: Annotated[float, Parameter(validator=Number(gte=0))] = GRACE_SECONDS,
-    also: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)] = (),
+    also: tuple[str, ...] = (),
     out: Path | None = None,
-    replace: Annotated[bool, _Switch] = False,
-    quiet: Annotated[bool, _Switch] = False,
-    list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    replace: bool = False,
+    quiet: bool = False,
+    list_: Annotated[bool, Parameter(name="--list")] = False,
     state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:
@@ -39,31 +38,19 @@ def bench(
 
     Exits with the command's code, or with 0 if a limit stopped it.
 
-    Parameters
-    ----------
-    command
-        The command and its arguments, after --.
-    name
-        Name of the record, by which `compare` finds it.
-    steps
-        Stop this many steps after the first one logged.
-    seconds
-        Stop after so many seconds.
-    grace
-        Seconds from SIGTERM to SIGKILL when a limit stops it.
-    also
-        A file, folder or quoted glob that it writes numbers into; repeatable. A
-        training_log.jsonl near it is found.
-    out
-        Keep the record in this folder instead.
-    replace
-        Overwrite a record of that name.
-    quiet
-        Do not show the command's output.
-    list_
-        List the records that are kept.
-    state_dir
-        Where records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
+    Args:
+        command: The command and its arguments, after --.
+        name: Name of the record, by which `compare` finds it.
+        steps: Stop this many steps after the first one logged.
+        seconds: Stop after so many seconds.
+        grace: Seconds from SIGTERM to SIGKILL when a limit stops it.
+        also: A file, folder or quoted glob that it writes numbers into; repeatable. A
+            training_log.jsonl near it is found.
+        out: Keep the record in this folder instead.
+        replace: Overwrite a record of that name.
+        quiet: Do not show the command's output.
+        list_: List the records that are kept.
+        state_dir: Where records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
     from ldlm_monitor.analysis.bench.bench import bench as run
     from ldlm_monitor.analysis.bench.bench import listed, summary
@@ -116,7 +103,6 @@ def _check(name: str | None, command: tuple[str, ...]) -> None:
 
 
 def _folder(folder: Path, *, replace: bool) -> Path:
-    """The record's folder, created if necessary. Raises `UsageError`."""
     from ldlm_monitor.analysis.bench.bench_records import FILE
 
     if (folder / FILE).exists() and not replace:
@@ -142,9 +128,6 @@ def _show(data: bytes) -> None:
 
 
 def _code(record: BenchRecord) -> int:
-    if record.stopped_by == "interrupt":
-        return INTERRUPTED
-    if record.stopped_by != "command":
-        return 0
     code = record.exit_code  # if negative, minus a signal, for which shells return 128 + signal
-    return code if code >= 0 else 128 - code
+    codes = {"command": code if code >= 0 else 128 - code, "interrupt": INTERRUPTED}
+    return codes.get(record.stopped_by, 0)

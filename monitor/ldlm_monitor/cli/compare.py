@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,52 +10,37 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ldlm_monitor.cli.flags import InputFlags, settings, write_file
+from ldlm_monitor.cli.flags import Companions, InputFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
-
-_Confidence = Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))]
-"""Below 0.5 intervals miss the true value more often than not; the default, 0.95, is usual."""
-_Repeated = Parameter(negative="", consume_multiple=False)  # one value for each flag
 
 
 def compare(
     *runs: str,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
     plot: Path | None = None,
-    target: Annotated[tuple[str, ...] | None, _Repeated] = None,
-    at: Annotated[tuple[str, ...], _Repeated] = (),
+    target: tuple[str, ...] | None = None,
+    at: tuple[str, ...] = (),
     warm_up: str | None = None,
-    confidence: _Confidence = 0.95,
-    companions: Annotated[
-        bool | None, Parameter(name="--companions", negative="--no-companions")
-    ] = None,
+    # Below 0.5 intervals miss the true value more often than not; 0.95 is usual.
+    confidence: Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))] = 0.95,
+    companions: Companions = None,
     state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:
     """Compares runs: pace, memory, losses, each with a confidence interval and a verdict.
 
-    Parameters
-    ----------
-    runs
-        The baseline, then what is compared with it: a log, a folder of one run, a quoted
-        glob, or the name of a bench record.
-    json
-        One JSON object instead of the table.
-    plot
-        Draw losses and throughput of all runs over each other into this file: .svg.
-    target
-        What should change by how much, such as speed=+30% or memory=-35%; repeatable. The
-        word none checks nothing (default: speed=+25% and memory=-30%).
-    at
-        Also compare losses at this step (500) or time (30min); repeatable.
-    warm_up
-        Leave out this start of each run: a share (10%) or steps (50) (default: detected).
-    confidence
-        Share of the intervals that should contain the true value.
-    companions
-        Read also what belongs to a log, such as its training_log.jsonl (default: yes).
-    state_dir
-        Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
+    Args:
+        runs: The baseline, then what is compared with it: a log, a folder of one run, a quoted
+            glob, or the name of a bench record.
+        json: One JSON object instead of the table.
+        plot: Draw losses and throughput of all runs over each other into this file: .svg.
+        target: What should change by how much, such as speed=+30% or memory=-35%; repeatable. The
+            word none checks nothing (default: speed=+25% and memory=-30%).
+        at: Also compare losses at this step (500) or time (30min); repeatable.
+        warm_up: Leave out this start of each run: a share (10%) or steps (50) (default: detected).
+        confidence: Share of the intervals that should contain the true value.
+        companions: Read also what belongs to a log, such as its training_log.jsonl (default: yes).
+        state_dir: Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
     from ldlm_monitor.analysis.compare.comparison import compare as compared
     from ldlm_monitor.analysis.compare.learned import point_of
@@ -94,14 +79,9 @@ def _warm_up(text: str | None) -> float | None:
     """A share (below 1), or a number of steps; None if not given. Raises `UsageError`."""
     if text is None:
         return None
-    share = text.strip().endswith("%")
-    try:
-        value = float(text.strip().removesuffix("%")) / (100 if share else 1)
-    except ValueError:
-        value = -1.0
-    whole = math.isfinite(value) and (share or value == int(value))
-    if not whole or value < 0 or (share and value >= 1):
+    found = re.fullmatch(r"(\d+)|(\d{1,2}(?:\.\d*)?)%", text.strip())
+    if found is None:
         raise UsageError(
             f'cannot read "{text}"', where="--warm-up", remedy="write a share (10%) or steps (50)"
         )
-    return value
+    return float(found[1]) if found[1] else float(found[2]) / 100

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,40 +23,31 @@ if TYPE_CHECKING:
 
 def doctor(
     *paths: str,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_: Annotated[bool, Parameter(name="--json")] = False,
     sarif: Path | None = None,
-    check: Annotated[bool, Parameter(negative="")] = False,
-    fix: Annotated[bool, Parameter(negative="")] = False,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
-    rollback: Annotated[bool, Parameter(negative="")] = False,
+    check: bool = False,
+    fix: bool = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
+    rollback: bool = False,
     live: int | None = None,
-    advice: Annotated[bool, Parameter(negative="")] = False,
+    advice: bool = False,
     flags: DoctorFlags | None = None,
 ) -> int:
     """Audits launch scripts, configurations and trainer code for known dangerous settings.
 
     Exits with 3 where something is found at or above --fail-on.
 
-    Parameters
-    ----------
-    paths
-        Files, or folders that are searched for what concerns a training.
-    json_
-        Print the findings as JSON.
-    sarif
-        Also write the findings to this file as SARIF 2.1.0; - is standard output.
-    check
-        For CI: a line for each finding, nothing is changed.
-    fix
-        Make the edits that are safe: shows them, asks, and keeps the original files.
-    yes
-        Do not ask.
-    rollback
-        Undo the last fix, byte for byte.
-    live
-        Audit the environment and the options of this running process.
-    advice
-        Also list settings that would help after a failure and that launch scripts leave unset.
+    Args:
+        paths: Files, or folders that are searched for what concerns a training.
+        json_: Print the findings as JSON.
+        sarif: Also write the findings to this file as SARIF 2.1.0; - is standard output.
+        check: For CI: a line for each finding, nothing is changed.
+        fix: Make the edits that are safe: shows them, asks, and keeps the original files.
+        yes: Do not ask.
+        rollback: Undo the last fix, byte for byte.
+        live: Audit the environment and the options of this running process.
+        advice: Also list settings that would help after a failure and that launch scripts leave
+            unset.
     """
     fail_on = settings(flags).fail_on
     _refuse_contradictions(paths, live=live, check=check, fix=fix, rollback=rollback, yes=yes)
@@ -91,40 +83,29 @@ def doctor(
     return UNHEALTHY if reaches(findings, fail_on) else 0
 
 
-_PACKAGES = frozenset({"ldlm_doctor", "tree_sitter", "tree_sitter_bash"})
-"""What the extra `doctor` installs."""
-
-
 def _refuse_contradictions(
     paths: Sequence[str], *, live: int | None, check: bool, fix: bool, rollback: bool, yes: bool
 ) -> None:
-    if not paths and live is None:
-        raise UsageError("nothing to look at", where="doctor", remedy="name a folder or a file")
-    if fix + check + rollback > 1:
-        raise UsageError(
-            "--check, --fix and --rollback exclude each other", where="doctor", remedy="choose one"
-        )
-    if yes and not fix:
-        raise UsageError("--yes is for --fix", where="doctor", remedy="add --fix, or leave it out")
-    if (fix or rollback) and not paths:
-        raise UsageError(
-            "a process has no files to change", where="doctor --live", remedy="name a folder"
-        )
+    several = "--check, --fix and --rollback exclude each other"
+    for wrong, what, remedy in (
+        (not paths and live is None, "nothing to look at", "name a folder or a file"),
+        (fix + check + rollback > 1, several, "choose one"),
+        (yes and not fix, "--yes is for --fix", "add --fix, or leave it out"),
+        ((fix or rollback) and not paths, "a process has no files to change", "name a folder"),
+    ):
+        if wrong:
+            raise UsageError(what, where="doctor", remedy=remedy)
 
 
 def _require_packages() -> None:
     """Raises `UsageError` if a package of the extra `doctor` is not installed."""
-    try:
-        import ldlm_doctor.bash_syntax  # noqa: F401 (it loads tree-sitter and its grammar)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _PACKAGES:
-            raise
-        raise UsageError(
-            f"the package {package} is not installed",
-            where="doctor",
-            remedy="run: pip install 'ldlm-monitor[doctor]'",
-        ) from error
+    for package in ("ldlm_doctor", "tree_sitter", "tree_sitter_bash"):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"the package {package} is not installed",
+                where="doctor",
+                remedy="run: pip install 'ldlm-monitor[doctor]'",
+            )
 
 
 def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) -> Collected:
@@ -138,9 +119,8 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     planned = plan(collected.project, audit)
     stream = sys.stderr if aside else sys.stdout
     for finding in planned.left:
-        place = f"{finding.path}:{finding.line}"
-        reason = f"{place}: {finding.check.id} is not fixed: the file would not be valid"
-        print(printable(reason), file=sys.stderr)
+        what = f"{finding.path}:{finding.line}: {finding.check.id}"
+        print(printable(f"{what} is not fixed: the file would not be valid"), file=sys.stderr)
     if not planned.repairs:
         print("nothing to fix", file=stream)
         return collected
@@ -169,8 +149,7 @@ def _agreed(files: str) -> bool:
             "there is nobody to ask", where="doctor --fix", remedy="add --yes to make these changes"
         )
     sys.stdout.flush()
-    sys.stderr.write(f"Change {files}? [y/N] ")
-    sys.stderr.flush()
+    print(f"Change {files}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

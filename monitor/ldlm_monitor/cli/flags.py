@@ -17,40 +17,28 @@ from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import FailOn, Settings
-    from ldlm_monitor.model.view import Health, Snapshot
+    from ldlm_monitor.model.view import Snapshot
 
 UNHEALTHY = 3
 """Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
-_WORST_ALLOWED: dict[FailOn, Health] = {
-    "warning": "HEALTHY",
-    "error": "WARNING",
-    "critical": "UNHEALTHY",
-    "never": "CRITICAL",
-}
-"""The worst health that exits with 0, by --fail-on."""
+_FAIL_ON: tuple[FailOn, ...] = ("warning", "error", "critical", "never")
+"""By the index in HEALTH of the worst health that exits with 0."""
 DASH = "\0-"
 """Replaces the argument `-`, which cyclopts would parse as a flag; no argument contains a NUL."""
-_COMMON = Group("Common flags", sort_key=1)  # 1: below a command's own in its help
-_Flag: TypeAlias = Annotated[str | None, Parameter(group=_COMMON)]
-_Path: TypeAlias = Annotated[Path | None, Parameter(group=_COMMON)]
-_Paths: TypeAlias = Annotated[
-    tuple[Path, ...] | None, Parameter(group=_COMMON, negative="", consume_multiple=False)
-]
-_Switch: TypeAlias = Annotated[bool | None, Parameter(group=_COMMON, negative="")]
+Companions: TypeAlias = Annotated[bool | None, Parameter(negative="--no-companions")]
 
 
-@Parameter(name="*")
+# sort_key 1: below a command's own flags in its help
+@Parameter(name="*", group=Group("Common flags", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class SharedFlags:
     """Flags of every command."""
 
-    config: _Path = None
+    config: Path | None = None
     """Configuration file (default: ./ldlm-monitor.toml where there is one)."""
-    log_format: Annotated[Literal["text", "json"] | None, Parameter(group=_COMMON)] = None
+    log_format: Literal["text", "json"] | None = None
     """Form of the messages on stderr (default: text)."""
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None, Parameter(group=_COMMON)
-    ] = None
+    log_level: Literal["debug", "info", "warning", "error"] | None = None
     """The least level of message that is written (default: info)."""
 
 
@@ -58,7 +46,7 @@ class SharedFlags:
 class ScreenFlags(SharedFlags):
     """Flags of commands that open the screen."""
 
-    ascii: _Switch = None
+    ascii: bool | None = None
     """Draw the screen in ASCII (default: where the locale is not UTF-8)."""
 
 
@@ -66,7 +54,7 @@ class ScreenFlags(SharedFlags):
 class RuleFlags(SharedFlags):
     """Flags of commands that use rules."""
 
-    rules: _Paths = None
+    rules: tuple[Path, ...] | None = None
     """Rule file; repeatable (default: the packaged ones)."""
 
 
@@ -74,9 +62,9 @@ class RuleFlags(SharedFlags):
 class InputFlags(SharedFlags):
     """Flags of commands that read logs."""
 
-    formats: _Paths = None
+    formats: tuple[Path, ...] | None = None
     """Format file to use beside the packaged ones; repeatable."""
-    run: _Flag = None
+    run: str | None = None
     """Name of the run, instead of the one found."""
 
 
@@ -84,9 +72,7 @@ class InputFlags(SharedFlags):
 class DoctorFlags(SharedFlags):
     """Flags of commands that exit with 3 for what they find."""
 
-    fail_on: Annotated[
-        Literal["critical", "error", "warning", "never"] | None, Parameter(group=_COMMON)
-    ] = None
+    fail_on: Literal["critical", "error", "warning", "never"] | None = None
     """The severity from which the exit code is 3 (default: critical)."""
 
 
@@ -94,9 +80,7 @@ class DoctorFlags(SharedFlags):
 class JudgeFlags(InputFlags, RuleFlags, DoctorFlags):
     """Flags of commands that evaluate rules over logs."""
 
-    companions: Annotated[
-        bool | None, Parameter(name="--companions", negative="--no-companions", group=_COMMON)
-    ] = None
+    companions: Companions = None
     """Read also what belongs to a log, such as its training_log.jsonl (default: yes)."""
 
 
@@ -108,25 +92,25 @@ class ReplayFlags(JudgeFlags, ScreenFlags):
 class FollowFlags(JudgeFlags, ScreenFlags):
     """Flags of the main command."""
 
-    once: _Switch = None
+    once: bool | None = None
     """Read to the end, print the health report, exit."""
-    headless: _Switch = None
+    headless: bool | None = None
     """Run as a daemon, also on a terminal."""
-    listen: _Flag = None
+    listen: str | None = None
     """HOST:PORT of /metrics (default: 127.0.0.1:9847, or the next free port)."""
-    file_sd: _Path = None
+    file_sd: Path | None = None
     """File (file_sd_configs) by which Prometheus finds this monitor."""
-    web_config: _Path = None
+    web_config: Path | None = None
     """File with TLS, users and tokens of the HTTP server, in Prometheus' format."""
-    state_dir: _Path = None
+    state_dir: Path | None = None
     """Folder of what must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""
-    interval: _Flag = None
+    interval: str | None = None
     """Seconds between two status lines (default: 10)."""
-    web: _Switch = None
+    web: bool | None = None
     """Serve the screen to browsers instead (extra web)."""
-    web_listen: _Flag = None
+    web_listen: str | None = None
     """HOST:PORT for browsers (default: 127.0.0.1:9848, or the next free port)."""
-    record: _Path = None
+    record: Path | None = None
     """Record everything that the screen shows in this new file, for replay --tui."""
 
 
@@ -174,10 +158,11 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     """UNHEALTHY if any run's health is as bad as `fail_on`, or worse; otherwise 0."""
-    from ldlm_monitor.report.alerts import HEALTHS, worst_health
+    from ldlm_monitor.report.alerts import worst_health
+    from ldlm_monitor.run.fleet import HEALTH
 
-    worst = HEALTHS.index(worst_health(snapshot))
-    return UNHEALTHY if worst > HEALTHS.index(_WORST_ALLOWED[fail_on]) else 0
+    worst = HEALTH.index(worst_health(snapshot))
+    return UNHEALTHY if worst > _FAIL_ON.index(fail_on) else 0
 
 
 def write_file(path: Path, text: str, flag: str) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
@@ -24,23 +25,19 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
 
     Serves Prometheus metrics, too. Write ./report for a file that has a command's name.
 
-    Parameters
-    ----------
-    files
-        Files, folders or quoted globs; - is standard input.
+    Args:
+        files: Files, folders or quoted globs; - is standard input.
     """
     found = settings_for_inputs(flags, files)
     if found.once:
         from ldlm_monitor.cli import report
 
-        return report.print_once(found)
+        return report.write_once(found)
 
-    def load() -> Settings:
-        return settings_for_inputs(flags, files)
-
+    load = partial(settings_for_inputs, flags, files)
     if found.web:
         return _in_browsers(found, load)
-    if _opens_screen(found):
+    if not found.headless and "-" not in found.files and has_terminal():
         return _on_screen(found, load)
     from ldlm_monitor.cli import logs
     from ldlm_monitor.daemon import daemon
@@ -50,11 +47,6 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
     signals = Signals()
     snapshot = daemon.run(found, load, signals)
     return _ended(signals.exit_code, snapshot if signals.exit_code else None)
-
-
-def _opens_screen(found: Settings) -> bool:
-    """Whether to show the screen: on a terminal, unless standard input is followed."""
-    return not found.headless and "-" not in found.files and has_terminal()
 
 
 def has_terminal() -> bool:
@@ -96,7 +88,8 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.tui.app import MonitorApp
 
-    kept = logs.keep(found)
+    kept = logs.KeptMessages()
+    logs.configure(found, kept)
     opening = Opening(found, load, has_screen=True)
 
     def opened() -> None:
@@ -125,6 +118,8 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
 
 def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
     """The daemon, and a server that shows its screen in browsers; log lines go to stderr."""
+    import asyncio
+
     from ldlm_monitor.cli import logs, web
     from ldlm_monitor.cli.opening import Opening
 
@@ -133,7 +128,7 @@ def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
     opening.start()
     try:
         if url := opening.url():
-            web.show(found, opening.name, url, opening.ended)
+            asyncio.run(web.show(found, opening.name, url, opening.ended))
     finally:
         code, snapshot = opening.close(0)
     return _ended(code, snapshot)

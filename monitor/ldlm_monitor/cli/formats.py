@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +11,14 @@ from cyclopts import App
 from ldlm_monitor.cli.flags import InputFlags, settings
 from ldlm_monitor.cli.parse import inputs, statistics, understood
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.text.format import counted, number
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Sample
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.coverage import Coverage
     from ldlm_monitor.parse.definitions import Definitions
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
-
-_PARTS = (("bars", "bar"), ("lines", "line"), ("events", "event"))  # (field of `Definitions`, word)
 
 
 @app.command(name="test")
@@ -31,12 +28,9 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     Every example must give exactly the values beside it; no counter-example may match.
     For each log, prints what `parse --stats` does, and the first samples of the file's format.
 
-    Parameters
-    ----------
-    file
-        The definition file, in YAML.
-    logs
-        Logs to try it on: files, folders or globs; - is standard input.
+    Args:
+        file: The definition file, in YAML.
+        logs: Logs to try it on: files, folders or globs; - is standard input.
     """
     from ldlm_monitor.parse import Parser, load_formats
 
@@ -46,14 +40,15 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     parser = Parser((file, *others))
     met = _try_examples(file, definitions, parser)
     for place, origin in inputs(found) if logs else ():
-        print("\n".join(_made_of(understood(parser, place, origin), definitions.format)))
+        coverage = understood(parser, place, origin)
+        samples = map(_sample_line, coverage.first.get(definitions.format, ()))
+        print("\n".join([*statistics(coverage), *samples]))
     return 0 if met else UsageError.exit_code
 
 
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     """Prints the examples that fail on stderr, then a summary; True if none fails."""
     from ldlm_monitor.parse.coverage import try_examples
-    from ldlm_monitor.text.format import counted
     from ldlm_monitor.text.sanitize import plain
 
     trial = try_examples(definitions, parser)
@@ -66,30 +61,21 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     return not trial.failures
 
 
-def _made_of(found: Coverage, name: str) -> Iterator[str]:
-    """The statistics of `parse --stats`, and the log's first samples of the format `name`."""
-    yield from statistics(found)
-    for sample in found.first.get(name, ()):
-        yield f"    line {sample.position.line}: {_values(sample)}"
-
-
-def _values(sample: Sample) -> str:
+def _sample_line(sample: Sample) -> str:
     from ldlm_monitor.parse.coverage import numbers_of
-    from ldlm_monitor.text.format import number
     from ldlm_monitor.text.sanitize import plain
 
-    return ", ".join(f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
+    values = (f"{plain(name)} {number(value)}" for name, value in numbers_of(sample).items())
+    return f"    line {sample.position.line}: {', '.join(values)}"
 
 
 @app.command(name="list")
 def listed(*files: Path, flags: InputFlags | None = None) -> int:
     """Lists the formats: name, whether a real log confirmed it, what it knows, its source.
 
-    Parameters
-    ----------
-    files
-        Definition files; none: the packaged ones, and those that --formats or the
-        configuration names.
+    Args:
+        files: Definition files; none: the packaged ones, and those that --formats or the
+            configuration names.
     """
     from ldlm_monitor.parse import READERS, load_formats, packaged_formats
     from ldlm_monitor.text.sanitize import plain, shorten
@@ -109,9 +95,5 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
 
 
 def _size(definitions: Definitions) -> str:
-    from ldlm_monitor.text.format import counted
-
-    counts: dict[str, int] = {}
-    for part, name in _PARTS:
-        counts[name] = counts.get(name, 0) + len(getattr(definitions, part))
-    return ", ".join(counted(count, name) for name, count in counts.items() if count) or "nothing"
+    found = {"bar": definitions.bars, "line": definitions.lines, "event": definitions.events}
+    return ", ".join(counted(len(part), name) for name, part in found.items() if part) or "nothing"

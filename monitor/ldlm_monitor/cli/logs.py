@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 
-def configure(settings: Settings) -> None:
-    """Send messages of `ldlm_monitor.*` from `log_level` on to stderr; call it once a process."""
-    _install(logging.StreamHandler(sys.stderr), settings)
-
-
-def keep(settings: Settings) -> KeptMessages:
-    """As `configure`, but keep the messages, because the screen occupies the terminal."""
-    kept = KeptMessages()
-    _install(kept, settings)
-    return kept
+def configure(settings: Settings, handler: logging.Handler | None = None) -> None:
+    """Send messages of `ldlm_monitor.*` from `log_level` on to `handler` (None: to stderr)."""
+    handler = handler or logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines(settings.log_format))
+    logger = logging.getLogger("ldlm_monitor")
+    logger.handlers = [handler]
+    logger.setLevel(settings.log_level.upper())
+    logger.propagate = False
 
 
 class KeptMessages(logging.Handler):
-    """The last messages: the screen shows the severe ones; at its end stderr gets all."""
+    """The last messages, because the screen occupies the terminal.
+
+    The screen shows the severe ones; at its end stderr gets all.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,14 +50,6 @@ class KeptMessages(logging.Handler):
         """Write all kept messages to `stream`."""
         for line in self._lines:
             stream.write(f"{line}\n")
-
-
-def _install(handler: logging.Handler, settings: Settings) -> None:
-    handler.setFormatter(Lines(settings.log_format))
-    logger = logging.getLogger("ldlm_monitor")
-    logger.handlers = [handler]
-    logger.setLevel(settings.log_level.upper())
-    logger.propagate = False
 
 
 def _redacted(text: str) -> str:

@@ -65,7 +65,7 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
         yield receiver.name, partial(send, message)
     authorization = configured.alertmanager.authorization()
     over_by_then = SentAlert(alert, resolved_at=now + _TEST_SECONDS)
-    posted = body([over_by_then], now, "")
+    posted = body([over_by_then], now)
     for server in configured.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
         yield client.name, partial(client.send, posted)

@@ -25,6 +25,14 @@ NOTHING = Snapshot(  # the version differs from every daemon's, so its first sna
 )
 
 
+_UNTIL_OPEN: dict[str, Callable[[], object]] = {
+    "snapshot": lambda: NOTHING,
+    "reading": lambda: 0.0,
+    "held_back": dict,
+}
+"""What the methods that a screen calls by itself return until the daemon has started."""
+
+
 class Opening:
     """A `queries.Source` that is empty until the daemon has started, and then the daemon's.
 
@@ -77,23 +85,13 @@ class Opening:
         by_a_person = by_a_person or bool(self._signals.exit_code)
         return self._signals.exit_code or code, self._last if by_a_person else None
 
-    def reading(self) -> float | None:
-        """The share of the files' first content that has been read, 0 to 1."""
-        return 0.0 if self._source is None else self._source.reading()
-
-    def snapshot(self) -> Snapshot:
-        """The last snapshot."""
-        return NOTHING if self._source is None else self._source.snapshot()
-
-    def held_back(self) -> dict[str, list[dict[str, Any]]]:
-        """Silences and acknowledgements, as `queries.Source` lists them."""
-        return {} if self._source is None else self._source.held_back()
-
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the daemon's source's. Raises UsageError until there is one."""
-        if self._source is None:
-            raise UsageError("the monitor is still starting", remedy="wait a moment")
-        return getattr(self._source, name)
+        """The methods of the daemon's source. Until there is one, raises UsageError for others."""
+        if self._source is not None:
+            return getattr(self._source, name)
+        if name in _UNTIL_OPEN:
+            return _UNTIL_OPEN[name]
+        raise UsageError("the monitor is still starting", remedy="wait a moment")
 
     def _work(self) -> None:
         try:

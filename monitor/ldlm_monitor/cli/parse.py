@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -38,15 +38,11 @@ def parse(
 ) -> int:
     """Prints typed records, one JSON object a line.
 
-    Parameters
-    ----------
-    files
-        Files, folders or globs; - is standard input.
-    stats
-        Print statistics of each file instead: formats, the share of lines that gave records,
-        and lines that look like metrics but gave none.
-    form
-        With --stats: text (default), or json, an object a file.
+    Args:
+        files: Files, folders or globs; - is standard input.
+        stats: Print statistics of each file instead: formats, the share of lines that gave records,
+            and lines that look like metrics but gave none.
+        form: With --stats: text (default), or json, an object a file.
     """
     from ldlm_monitor.model.records import to_json
     from ldlm_monitor.parse import Parser
@@ -62,9 +58,8 @@ def parse(
             found = understood(parser, place, origin)
             print(_as_json(found) if form == "json" else "\n".join(statistics(found)))
             continue
-        with closing(_records(parser, place, origin)) as records:
-            for record in records:
-                sys.stdout.buffer.write(to_json(record) + b"\n")
+        for record in _records(parser, place, origin):
+            sys.stdout.buffer.write(to_json(record) + b"\n")
     return 0
 
 
@@ -74,9 +69,8 @@ def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
 
     reader = CoverageReader(parser, _shown(place))
     now = time.time()
-    with closing(_chunks(place)) as chunks:
-        for chunk in chunks:
-            reader.feed(chunk, origin, now)
+    for chunk in _chunks(place):
+        reader.feed(chunk, origin, now)
     return reader.finish()
 
 
@@ -98,15 +92,14 @@ def _shown(place: str) -> str:
     return os.fsencode(place).decode("utf-8", "replace")
 
 
-def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, None, None]:
+def _records(parser: Parser, place: str, origin: Origin) -> Iterator[Record]:
     now = time.time()
-    with closing(_chunks(place)) as chunks:
-        for chunk in chunks:
-            yield from parser.feed(chunk, origin, now)
+    for chunk in _chunks(place):
+        yield from parser.feed(chunk, origin, now)
     yield from parser.finish(_shown(place))
 
 
-def _chunks(place: str) -> Generator[Chunk, None, None]:
+def _chunks(place: str) -> Iterator[Chunk]:
     from ldlm_monitor.source.backlog import Backlog
     from ldlm_monitor.source.decoders import remedy
     from ldlm_monitor.source.journal import Journal
@@ -122,8 +115,7 @@ def _chunks(place: str) -> Generator[Chunk, None, None]:
                     chunk.path = _shown(place)
                     yield chunk
             return
-        stdin = nullcontext(sys.stdin.buffer)
-        with stdin if place == "-" else Path(place).open("rb") as stream:
+        with nullcontext(sys.stdin.buffer) if place == "-" else Path(place).open("rb") as stream:
             # A stream needs no `FileId`: it is read once.
             yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
@@ -142,9 +134,7 @@ def _as_json(found: Coverage) -> str:
         "lines_with_records": found.with_records,
         "share": found.share,
         "parse_errors": found.errors,
-        "samples": found.types["sample"],
-        "events": found.types["event"],
-        "heartbeats": found.types["heartbeat"],
+        **{f"{name}s": found.types[name] for name in ("sample", "event", "heartbeat")},
         "steps": found.steps,
         "event_kinds": dict(found.kinds.most_common()),
         "unknown": {

@@ -37,25 +37,19 @@ def replay(
     *files: str,
     form: Annotated[Literal["text", "json"], Parameter(name="--format")] = "text",
     truth: Path | None = None,
-    tui: Annotated[bool, Parameter(negative="")] = False,
+    tui: bool = False,
     speed: _Speed | None = None,
     flags: ReplayFlags | None = None,
 ) -> int:
     """Prints every alert transition that these logs would have caused; tries out --rules.
 
-    Parameters
-    ----------
-    files
-        Files, folders or globs; - is standard input.
-    form
-        text: a line a transition; json: an object a line (with --truth: one object).
-    truth
-        JSON file that says what happened in each log: prints recall, precision and time
-        to detect instead. Each log is judged as a run of its own, without companions.
-    tui
-        Play them on the screen instead; FILE may also be what --record wrote.
-    speed
-        With --tui: seconds of the logs in one second (default: all of it in two minutes).
+    Args:
+        files: Files, folders or globs; - is standard input.
+        form: text: a line a transition; json: an object a line (with --truth: one object).
+        truth: JSON file that says what happened in each log: prints recall, precision and time to
+            detect instead. Each log is judged as a run of its own, without companions.
+        tui: Play them on the screen instead; FILE may also be what --record wrote.
+        speed: With --tui: seconds of the logs in one second (default: all of it in two minutes).
     """
     if truth is not None and flags is not None and flags.companions:
         raise UsageError(
@@ -91,10 +85,8 @@ def replay(
 def demo(*, speed: _Speed = SPEED, flags: ScreenFlags | None = None) -> int:
     """Plays three recorded trainings: a NaN, a slow rank, and one that hangs.
 
-    Parameters
-    ----------
-    speed
-        Seconds of the trainings in one second; < and > change it.
+    Args:
+        speed: Seconds of the trainings in one second; < and > change it.
     """
     with as_file(files_of("ldlm_monitor") / "playback" / RECORDING) as recording:
         return _play(settings(flags), recording, name="demo", speed=speed)
@@ -126,10 +118,7 @@ def _score(found: Settings, truth: Path, form: str) -> int:
 
 
 def _play(found: Settings, recording: Path | None, *, name: str, speed: float | None) -> int:
-    """Plays `recording`, or if None the settings' files, on the screen; returns the exit code.
-
-    Raises `UsageError` if there is no terminal or an input cannot be read.
-    """
+    """Plays `recording`, or if None the settings' files, on the screen; returns the exit code."""
     require_terminal(name, "run it in an interactive shell")
     from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify.silences import Silences
@@ -164,10 +153,8 @@ def _recording_among(files: tuple[str, ...]) -> Path | None:
     from ldlm_monitor.playback.recording import is_recording
 
     found = [Path(file) for file in files if is_recording(Path(file))]
-    if not found:
-        return None
-    if len(files) > 1:
+    if found and len(files) > 1:
         raise UsageError(
             "a recording is played alone", where=str(found[0]), remedy="name it and nothing else"
         )
-    return found[0]
+    return found[0] if found else None

@@ -28,42 +28,38 @@ def report(
 ) -> int:
     """Prints the health report of a run, and exits with 3 where its health is bad.
 
-    Parameters
-    ----------
-    files
-        Files, folders or globs; - is standard input.
-    output
-        Write to this file instead: .html (one page, with charts), .md, .json or .txt.
+    Args:
+        files: Files, folders or globs; - is standard input.
+        output: Write to this file instead: .html (one page, with charts), .md, .json or .txt.
     """
     found = settings_for_inputs(flags, files, once=True)
-    if output is None:
-        return print_once(found)
-    suffix = output.suffix.lower()
-    if suffix not in _FORMS:
+    if output is not None and output.suffix.lower() not in _FORMS:
         raise UsageError(
             f'cannot write a report as "{output.suffix}"',
             where=f"--output {output}",
             remedy=f"end the name in {', '.join(_FORMS[:-1])} or {_FORMS[-1]}",
         )
-    snapshot, text = _written(found, suffix)
-    write_file(output, text, "--output")
-    return exit_code(snapshot, found.fail_on)
+    return write_once(found, output)
 
 
-def print_once(found: Settings) -> int:
-    """Reads the files to their ends and prints the report; returns the exit code."""
-    snapshot, text = _written(found, ".txt")
-    sys.stdout.write(text)
+def write_once(found: Settings, output: Path | None = None) -> int:
+    """Reads the files to their ends and writes the report (None: to stdout); the exit code."""
+    snapshot, text = _written(found, output.suffix.lower() if output else ".txt")
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_file(output, text, "--output")
     return exit_code(snapshot, found.fail_on)
 
 
 def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     """The last snapshot, and the report. One replay gives both: standard input is read once."""
     from ldlm_monitor.analysis.readings import Readings
-    from ldlm_monitor.parse.parser import RecordingParser
+    from ldlm_monitor.parse import Parser
     from ldlm_monitor.playback.replay import Replay
 
-    parser = RecordingParser(found.formats)
+    parser = Parser(found.formats)
+    parser.kept = []
     replay = Replay(found, parser=parser)
     for notice in replay.notices:
         print(notice, file=sys.stderr)
@@ -72,7 +68,8 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     for when, chunk, _ in replay.played():
         if chunk is not None:  # None: records completed by the end of the input; `at` stays
             at = when - chunk.age if when is not None and chunk.timed else math.nan
-        readings.add(parser.drain(), at)
+        readings.add(parser.kept, at)
+        parser.kept = []
     snapshot = replay.snapshot()
     return snapshot, _rendered(snapshot, readings.runs, suffix)
 

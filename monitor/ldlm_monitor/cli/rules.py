@@ -10,6 +10,7 @@ from cyclopts import App
 
 from ldlm_monitor.cli.flags import RuleFlags, settings
 from ldlm_monitor.model.errors import RuleError, UsageError
+from ldlm_monitor.text.format import counted, duration
 
 app = App(name="rules", help="Checks, tests and lists rule files.")
 
@@ -20,14 +21,11 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
 
     Every problem is one line that names file, group, rule, and the place in its expression.
 
-    Parameters
-    ----------
-    files
-        Rule files or folders of them; none: those that --rules or the configuration names.
+    Args:
+        files: Rule files or folders of them; none: those that --rules or the configuration names.
     """
     from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.promql import parse
-    from ldlm_monitor.text.format import counted
 
     wrong = False
     for path in _paths(files, flags):
@@ -46,10 +44,8 @@ def test(*files: Path) -> int:
 
     Prints SUCCESS for a file, or the expected and the actual results.
 
-    Parameters
-    ----------
-    files
-        Test files, such as rules/default.test.yml, or folders of *.test.yml.
+    Args:
+        files: Test files, such as rules/default.test.yml, or folders of *.test.yml.
     """
     if not files:
         raise UsageError("no file is named", where="rules test FILE", remedy="try rules/*.test.yml")
@@ -99,14 +95,11 @@ def _test_files(paths: Sequence[Path]) -> list[Path]:
 def listed(*files: Path, flags: RuleFlags | None = None) -> int:
     """Lists the rules: alert, severity, how long it must hold, and its file.
 
-    Parameters
-    ----------
-    files
-        Rule files or folders of them; none: those that --rules or the configuration names.
+    Args:
+        files: Rule files or folders of them; none: those that --rules or the configuration names.
     """
     from ldlm_monitor.alerts import AlertRule, load_rules
     from ldlm_monitor.promql import parse
-    from ldlm_monitor.text.format import duration
     from ldlm_monitor.text.sanitize import plain, shorten_path
 
     for rule in load_rules(_paths(files, flags), parse).rules:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ldlm_monitor.config.fields import is_loopback
+from ldlm_monitor.config.fields import address, is_loopback
 from ldlm_monitor.daemon.listener import bound, names_for, url_of
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
@@ -36,19 +36,9 @@ _POLICY = (
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
 )
 """Content-Security-Policy: nothing is loaded from other hosts, not even textual-serve's font."""
-_CLOSE_SECONDS = (
-    1.0  # for windows to close: they end with the daemon, which nobody waits for longer
-)
+_CLOSE_SECONDS = 1.0  # for windows to close: they end with the daemon, and nobody waits longer
 
 log = logging.getLogger(__name__)
-
-
-def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
-    """Serves the screen of the daemon at `url` until it has `ended`.
-
-    Raises `UsageError` if the address cannot be bound.
-    """
-    asyncio.run(_serve(found, name, url, ended))
 
 
 class _Screens(Server):
@@ -86,8 +76,12 @@ class _Screens(Server):
         return response
 
 
-async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
-    host, port = found.web_address
+async def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
+    """Serves the screen of the daemon at `url` until it has `ended`.
+
+    Raises `UsageError` if the address cannot be bound.
+    """
+    host, port = address(found.web_listen)
     command = shlex.join([sys.executable, "-m", "ldlm_monitor", "attach", url])
     server = _Screens(command, f"ldlm-monitor {name}", names_for(found, host))
     runner = web.AppRunner(await server._make_app(), access_log=None)

@@ -17,7 +17,7 @@ OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "j
 """Label names that the monitor and Prometheus set themselves; no external label may use them."""
 Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
 """The states of a run in which a pause can be a stall."""
-Severity: TypeAlias = Literal["critical", "error", "warning", "info"]
+Severity: TypeAlias = Literal["critical", "error", "warning", "info"]  # the worst first
 
 
 class Section(BaseModel):
@@ -26,34 +26,30 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-def _split_list(value: object) -> object:
-    """The parts of an environment variable that separates paths and patterns as PATH does."""
-    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+def from_text(parse: Callable[[str], object]) -> BeforeValidator:
+    """A validator that parses text, such as a variable's; a value that is no text stays."""
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
-def split_commas(value: object) -> object:
+def split_commas(text: str) -> list[str]:
     """The parts of a variable that separates by commas, because its values may contain colons.
 
     A comma within double quotes is part of a matcher's value.
     """
-    if not isinstance(value, str):
-        return value
-    parts = re.findall(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+', value)
+    parts = re.findall(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+', text)
     return [part.strip() for part in parts if part.strip()]
 
 
-def _split_pairs(value: object) -> object:
+def _split_pairs(text: str) -> dict[str, str]:
     """The pairs of a variable such as `evaluating=900,checkpointing=1800`."""
-    if not isinstance(value, str):
-        return value
-    pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-    return {name.strip(): text.strip() for name, _, text in pairs}
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def from_json(value: object) -> object:
+def parse_json(text: str) -> Any:
     """The table of tables that a variable contains as JSON. Raises ValueError."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return json.loads(text)
     except ValueError:
         raise ValueError("should be a table; in a variable, as JSON") from None
 
@@ -109,6 +105,8 @@ def address(listen: str) -> tuple[str, int]:
 
 
 # A bool is an int in Python, and `true` would be one second.
+# A variable separates paths and patterns as PATH does.
+_LIST = from_text(lambda text: [part for part in text.split(os.pathsep) if part])
 _NUMBER = BeforeValidator(_check(lambda value: not isinstance(value, bool), "should be a number"))
 _HOST = _check(
     re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?").fullmatch,
@@ -125,17 +123,15 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False), _NUMBER]
 SecondsFromZero: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), _NUMBER]
 Name: TypeAlias = Annotated[str, AfterValidator(_check(str.strip, "should not be blank"))]
 UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
-Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
-Hosts: TypeAlias = Annotated[
-    tuple[Annotated[str, AfterValidator(_HOST)], ...], BeforeValidator(_split_list)
-]
-Patterns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
-PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], BeforeValidator(_split_pairs)]
+Paths: TypeAlias = Annotated[tuple[UserPath, ...], _LIST]
+Hosts: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_HOST)], ...], _LIST]
+Patterns: TypeAlias = Annotated[tuple[str, ...], _LIST]
+PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], from_text(_split_pairs)]
 Listen: TypeAlias = Annotated[str, AfterValidator(_checked_listen)]
 Discovery: TypeAlias = Annotated[UserPath, AfterValidator(_DISCOVERY)]
 Labels: TypeAlias = Annotated[
-    dict[Annotated[str, AfterValidator(_checked_label)], Name], BeforeValidator(_split_pairs)
+    dict[Annotated[str, AfterValidator(_checked_label)], Name], from_text(_split_pairs)
 ]
 SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_SECRET_URL)]
 Url: TypeAlias = Annotated[str, AfterValidator(_checked_server)]
-Urls: TypeAlias = Annotated[tuple[Url, ...], BeforeValidator(split_commas)]
+Urls: TypeAlias = Annotated[tuple[Url, ...], from_text(split_commas)]

@@ -70,12 +70,7 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
 
 def _file_to_read(path: Path | None) -> Path | None:
     asked = path or (Path(text) if (text := os.environ.get("LDLM_CONFIG")) else None)
-    if asked is None:
-        return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
-    if not asked.is_file():
-        what = "is a folder" if asked.is_dir() else "no such file"
-        raise ConfigError(what, where=str(asked), remedy="name a TOML file with --config PATH")
-    return asked
+    return asked or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
 
 
 def _read_file(file: Path) -> dict[str, Any]:
@@ -88,7 +83,9 @@ def _read_file(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
-            f"cannot be read ({reason})", where=str(file), remedy="mend it or name another file"
+            f"cannot be read ({reason})",
+            where=str(file),
+            remedy="mend it, or name a TOML file with --config PATH",
         ) from error
     for key in _MOVED:
         if key in values:

@@ -21,21 +21,22 @@ from ldlm_monitor.config.fields import (
     SecondsFromZero,
     Section,
     Severity,
+    from_text,
     split_commas,
 )
 from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
 
-SEVERITIES: Final[tuple[str, ...]] = get_args(Severity)
-"""The severities, the worst first."""
 DIGESTS_A_REPEAT: Final = 24
 """Intervals of a digest after which it is repeated: by default a day, as an info is not urgent."""
-_QUIET = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: +(\S+))?")  # start, end, time zone
-_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")  # hour, minute
+DAY_MINUTES: Final = 24 * 60
+_CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"  # hour, minute
+_QUIET = re.compile(rf"{_CLOCK}-{_CLOCK}(?: +(\S+))?")  # start, end, time zone
 
 
 def severity_rank(severity: str) -> int:
-    """The index in `SEVERITIES`, 0 for the worst; unknown severities rank below info."""
-    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+    """0 for the worst; unknown severities rank below info."""
+    order = get_args(Severity)
+    return order.index(severity) if severity in order else len(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,8 @@ class QuietHours:
     def contain(self, now: float) -> bool:
         """Whether `now` (Unix seconds) is in the period, which may span midnight."""
         moment = datetime.fromtimestamp(now, _zone(self.zone))
-        minute = 60 * moment.hour + moment.minute
-        if self.start < self.end:
-            return self.start <= minute < self.end
-        return minute >= self.start or minute < self.end
+        since_start = 60 * moment.hour + moment.minute - self.start
+        return since_start % DAY_MINUTES < (self.end - self.start) % DAY_MINUTES
 
 
 def parse_quiet_hours(value: object) -> object:
@@ -60,13 +59,12 @@ def parse_quiet_hours(value: object) -> object:
     if isinstance(value, QuietHours):
         return value
     found = _QUIET.fullmatch(value.strip()) if isinstance(value, str) else None
-    clocks = [_CLOCK.fullmatch(part) for part in found.groups()[:2]] if found else []
-    minutes = [60 * int(clock[1]) + int(clock[2]) for clock in clocks if clock]
-    if found is None or len(minutes) != 2 or minutes[0] == minutes[1]:
+    if found is None or found.group(1, 2) == found.group(3, 4):
         raise ValueError("should be two different times and a zone, as 22:00-07:00 Europe/Berlin")
-    hours = QuietHours(minutes[0], minutes[1], found[3] or "UTC")
-    _zone(hours.zone)
-    return hours
+    start, end = (60 * int(found[hour]) + int(found[hour + 1]) for hour in (1, 3))
+    zone = found[5] or "UTC"
+    _zone(zone)
+    return QuietHours(start, end, zone)
 
 
 @lru_cache(maxsize=16)  # zones: each receiver has at most one
@@ -77,12 +75,8 @@ def _zone(name: str) -> ZoneInfo:
         raise ValueError("should end in a time zone such as Europe/Berlin or UTC") from None
 
 
-def _matcher(value: object) -> object:
-    return parse_matcher(value) if isinstance(value, str) else value
-
-
 Matchers: TypeAlias = Annotated[
-    tuple[Annotated[LabelMatcher, BeforeValidator(_matcher)], ...], BeforeValidator(split_commas)
+    tuple[Annotated[LabelMatcher, from_text(parse_matcher)], ...], from_text(split_commas)
 ]
 
 

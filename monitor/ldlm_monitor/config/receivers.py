@@ -10,9 +10,17 @@ import stat
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import Field, SecretStr
 
-from ldlm_monitor.config.fields import SecretUrl, Section, Url, Urls, UserPath, from_json
+from ldlm_monitor.config.fields import (
+    SecretUrl,
+    Section,
+    Url,
+    Urls,
+    UserPath,
+    from_text,
+    parse_json,
+)
 from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.errors import ConfigError
 
@@ -92,7 +100,7 @@ class Slack(Policy):
     """The channel that the bot writes to, by its id."""
     api_url: Url = "https://slack.com/api/"
     """Slack's API; `https://slack-gov.com/api/` is GovSlack's."""
-    channels: Annotated[dict[str, Policy], BeforeValidator(from_json)] = Field(
+    channels: Annotated[dict[str, Policy], from_text(parse_json)] = Field(
         default={}, examples=[{"C0ONCALL": {"min_severity": "critical"}}]
     )
     """More channels of the bot, by their ids, each with a policy of its own (`matchers`,

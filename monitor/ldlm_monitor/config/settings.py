@@ -141,19 +141,9 @@ class Settings(Section):
         return int(self.history_mib * 1024 * 1024) or None
 
     @property
-    def listen_is_explicit(self) -> bool:
-        """Whether the user set `listen`, so that no other port may be tried."""
-        return "listen" in self.model_fields_set
-
-    @property
     def listen_address(self) -> tuple[str, int]:
         """Host (brackets of an IPv6 address removed) and port."""
         return address(self.listen)
-
-    @property
-    def web_address(self) -> tuple[str, int]:
-        """Host and port of `web_listen`, in the same form."""
-        return address(self.web_listen)
 
 
 SECTIONS: Final[dict[str, type[Section]]] = {

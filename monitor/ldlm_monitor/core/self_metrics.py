@@ -38,7 +38,7 @@ class SelfCounts:
         dropped = Counter(counts.dropped)
         counters = self._parser.counters
         counters.lines, counters.bytes = counts.lines, counts.bytes
-        counters.parse_errors, counters.truncated = counts.parse_errors, dropped.pop("truncated", 0)
+        counters.parse_errors = counts.parse_errors
         counters.records |= counts.records
         dropped.pop("label_limit", None)  # counted anew from the runs, whose logs are read again
         self._dropped |= dropped
@@ -56,7 +56,7 @@ class SelfCounts:
             evaluation_seconds=self._evaluation_seconds,
             records=dict(counters.records),
             dropped={
-                "truncated": counters.truncated,
+                "truncated": self._dropped["truncated"],
                 "label_limit": labels,
                 **self._dropped,
                 "internal_error": self._dropped["internal_error"] + counters.faults,

@@ -26,7 +26,7 @@ from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.notify.slack_api import how_to_configure
+from ldlm_monitor.notify.slack_api import HOW_TO_CONFIGURE
 from ldlm_monitor.notify.states import AlertmanagerSender, HeartbeatSender
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
@@ -235,5 +235,5 @@ def _greet(
     for argument in pump.inputs.patterns.missing():
         log.info("%s: does not exist yet, waiting for it", argument)
     if not receivers and not settings.alertmanager.urls:
-        log.info("%s", how_to_configure())
+        log.info(HOW_TO_CONFIGURE)
     sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.config import Settings
@@ -24,6 +25,7 @@ from ldlm_monitor.notify.states import (
     AlertmanagerSender,
     HeartbeatSender,
     Pulse,
+    body,
 )
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.text.lines import transition_line
@@ -202,8 +204,7 @@ def senders(
             lambda: pump.snapshot,
             outbox,
             pulse=Pulse(lambda: pump.turns),
-            generator=url,
-            external_labels=settings.external_labels,
+            render=partial(body, generator=url, external=settings.external_labels),
         )
     if switch := settings.heartbeat.target():
         interval = settings.heartbeat.interval_seconds

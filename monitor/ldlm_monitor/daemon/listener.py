@@ -28,7 +28,7 @@ def listen(settings: Settings, gate: Gate, bind: Callable[[str, int], Server]) -
     `bind` makes the server of a host and a port. Raises `UsageError` if no port can be bound.
     """
     host, first = settings.listen_address
-    is_explicit = settings.listen_is_explicit
+    is_explicit = "listen" in settings.model_fields_set
     server = bound((host, first), "--listen", bind, is_explicit=is_explicit)
     if server.port != first and not is_explicit:
         log.warning("port %d is taken: listening on %s:%d", first, host, server.port)

@@ -150,6 +150,8 @@ class Pump:
                 self._unreadable.add(notice.path)
             elif notice.kind in ("readable", "vanished"):
                 self._unreadable.discard(notice.path)
+            elif notice.kind == "record_cut":
+                self.monitor.count_dropped("truncated")
         if self._recorder is not None:
             self._recorder.turn(now)
         self._picture(now)

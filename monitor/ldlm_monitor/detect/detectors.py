@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 from ldlm_monitor.detect.gradient import (
@@ -68,25 +68,15 @@ LEAST_CHECKPOINTS = 4
 shortens one."""
 
 
-class CheckpointDetector:
+def checkpoint_age(step: int, saved: Sequence[int]) -> Iterator[tuple[str, float]]:
     """`checkpoint_age_ratio`: steps since the last checkpoint over the longest interval before.
 
-    Both are counted in steps, so that no pause of the run makes a checkpoint late.
+    Both are counted in steps, so that no pause of the run makes a checkpoint late. The run is at
+    `step`; the last checkpoints were saved at steps `saved`.
     """
-
-    def __init__(self) -> None:
-        self._ratio: float | None = None
-
-    def update(self, step: int, saved: Sequence[int]) -> None:
-        """The run is at `step`; the last checkpoints were saved at steps `saved`."""
-        intervals = [later - earlier for earlier, later in pairwise(saved)]
-        known = len(saved) >= LEAST_CHECKPOINTS and min(intervals) > 0 and step >= saved[-1]
-        self._ratio = (step - saved[-1]) / max(intervals) if known else None
-
-    def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
-        if self._ratio is not None:
-            yield "checkpoint_age_ratio", self._ratio
+    intervals = [later - earlier for earlier, later in pairwise(saved)]
+    if len(saved) >= LEAST_CHECKPOINTS and min(intervals) > 0 and step >= saved[-1]:
+        yield "checkpoint_age_ratio", (step - saved[-1]) / max(intervals)
 
 
 Detector: TypeAlias = (
@@ -124,7 +114,7 @@ class Detectors:
         self._throughput = ThroughputDetector()
         self._ranks = RankDetector()
         self._skipped = SkippedSteps()
-        self._checkpoints = CheckpointDetector()
+        self._checkpoint_age: list[tuple[str, float]] = []
         self.points: list[Point] = []
 
     def update(self, measured: Measured) -> None:
@@ -140,7 +130,7 @@ class Detectors:
         self._ranks.update_steps(measured.rank_steps)
         if measured.step is not None:
             self._skipped.update(measured.step, measured.skipped_steps)
-            self._checkpoints.update(measured.step, measured.checkpoints)
+            self._checkpoint_age = [*checkpoint_age(measured.step, measured.checkpoints)]
         self.points = list(self._measure())
 
     def _detectors(self, quantity: str, rank: int | None) -> tuple[Detector, ...]:
@@ -171,9 +161,9 @@ class Detectors:
                     yield Point(DETECT_PREFIX + name, labels, value)
         for rank, name, value in self._ranks.measures():
             yield Point(DETECT_PREFIX + name, make_labels(run=self._run, rank=str(rank)), value)
-        for of_run in (self._throughput, self._skipped, self._checkpoints):
-            for name, value in of_run.measures():
-                yield Point(DETECT_PREFIX + name, run, value)
+        of_run = (self._throughput.measures(), self._skipped.measures(), self._checkpoint_age)
+        for name, value in chain.from_iterable(of_run):
+            yield Point(DETECT_PREFIX + name, run, value)
 
 
 class DetectorsByRun:

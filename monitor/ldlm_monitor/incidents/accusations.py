@@ -56,14 +56,9 @@ def accused(
     against = {rank for each in found for rank in each.ranks} - first.ranks
     if against:
         why.append(f"but other lines accuse {names_of(against)}")
+    sure = by_sources(sources, doubtful=bool(against))
     return RootCause(
-        tier=Tier.NAMED,
-        kind=first.kind,
-        message=first.message,
-        confidence=by_sources(sources, doubtful=bool(against)),
-        why=tuple(why),
-        ranks=first.ranks,
-        clue=first.clue,
+        Tier.NAMED, first.kind, first.message, sure, tuple(why), first.ranks, first.clue
     )
 
 

@@ -121,13 +121,10 @@ class Incidents:
         facts = self._facts_of(name)
         for incident in run.current():
             self._settle(run, incident, at, facts)
-            self._add_host_faults(run, incident)
-
-    def _add_host_faults(self, run: _RunIncidents, incident: Incident) -> None:
-        """Add faults of this run's machines from kernel logs, which have runs of their own."""
-        for owner, clue in self._machines:
-            if owner != run.name and clue.seen >= incident.opened - BEFORE_SECONDS:
-                incident.add_host_fault(clue)
+            # Faults of this run's machines are in kernel logs, which have runs of their own.
+            for owner, clue in self._machines:
+                if owner != name and clue.seen >= incident.opened - BEFORE_SECONDS:
+                    incident.add_host_fault(clue)
 
     def cause(self, name: str, at: float) -> str | None:
         """The root cause of a run's open incident as one phrase; None while it is unknown."""
@@ -266,12 +263,8 @@ class Incidents:
             incident.run_ended = over
             incident.shows = incident.shows or facts.state != "finished"
         patience = DEAD_SECONDS if incident.deadly else WENT_ON_SECONDS
-        if facts.last_progress_at > incident.updated + patience:
-            self._go_on(run, incident, facts)
-
-    def _go_on(self, run: _RunIncidents, incident: Incident, facts: RunFacts) -> None:
-        """Recover or drop an incident: the run took steps again, so that it survived."""
-        if incident is run.numerics and incident.firing:
+        survived = facts.last_progress_at > incident.updated + patience
+        if not survived or (incident is run.numerics and incident.firing):
             return
         if not incident.shows:
             self._drop(run, incident)

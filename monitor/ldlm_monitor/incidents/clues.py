@@ -135,15 +135,11 @@ _MAX_NAME: Final = 200
 # Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {
-        *("seq", "op_type", "numel_in", "numel_out", "timeout_ms", "ran_ms", "pg_guid", "pg_desc"),
-        *("pg_rank", "pg_id", "last_enqueued", "last_completed", "shape", "stuck_seconds"),
-        *("missing_rank", "missing_ranks", "missing", "dead", "ranks", "class", "src_rank"),
-        *("rank_a", "rank_b", "op_a", "op_b", "shape_a", "shape_b", "seq_a", "seq_b"),
-        *("reporter", "other_rank", "reported_rank", "reported_node", "aborted_rank"),
-        *("exitcode", "signal", "local_rank", "global_rank", "launcher", "code", "pci", "what"),
-        *("reason", "entity", "status", "tasks", "hca", "peer", "port", "event", "file", "line"),
-        *("exc_type", "quantity", "step", "restart_count", "global_ranks", "state", "path"),
-        *("disabled", "command", "error", "worker_exception", "flushed", "last_error"),
+        *("seq", "op_type", "numel_in", "numel_out", "shape", "timeout_ms", "pg_guid", "pg_desc"),
+        *("pg_rank", "pg_id", "missing_rank", "missing_ranks", "missing", "dead", "ranks", "class"),
+        *("rank_a", "rank_b", "op_a", "op_b", "shape_a", "shape_b", "other_rank", "reported_rank"),
+        *("exitcode", "signal", "local_rank", "what", "reason", "peer", "last_error", "event"),
+        *("file", "line", "exc_type"),
     }
 )
 

@@ -108,6 +108,7 @@ def _by_group(evidence: Evidence) -> list[Collective]:
     return list(found.values())
 
 
+_HANG: Final = "rank_hang"  # the kind of causes that no line reports
 SHARE: Final = 4
 """At most one rank in 4 is held at fault for being silent or behind, a choice: if more ranks are
 silent, their logs are probably not read."""
@@ -151,14 +152,8 @@ def silence(
     if evidence.assumes_default_group:
         why.append("ranks are those of the process group: this version of torch logs no others")
     sure: Confidence = "probable" if supporting and len(silent) == 1 else "weak"
-    return RootCause(
-        tier=Tier.SILENCE,
-        kind="rank_hang",
-        message=_message(silent, collective),
-        confidence=sure,
-        why=tuple(why),
-        ranks=frozenset(silent),
-    )
+    message = _message(silent, collective)
+    return RootCause(Tier.SILENCE, _HANG, message, sure, tuple(why), frozenset(silent))
 
 
 def behind(run: RunFacts) -> RootCause | None:
@@ -170,14 +165,9 @@ def behind(run: RunFacts) -> RootCause | None:
     late = {rank for rank, step in steps.items() if step < last}
     if not late or len(late) > max(1, len(steps) // SHARE):
         return None
-    return RootCause(
-        tier=Tier.SILENCE,
-        kind="rank_hang",
-        message=f"{names_of(late)} stopped before step {last}",
-        confidence="weak",
-        why=(f"{_others(len(steps) - len(late))} reached step {last}; {names_of(late)} did not",),
-        ranks=frozenset(late),
-    )
+    message = f"{names_of(late)} stopped before step {last}"
+    why = f"{_others(len(steps) - len(late))} reached step {last}; {names_of(late)} did not"
+    return RootCause(Tier.SILENCE, _HANG, message, "weak", (why,), frozenset(late))
 
 
 def _signs(evidence: Evidence, silent: set[int], waiting: set[int]) -> Iterable[str]:

@@ -24,8 +24,9 @@ from ldlm_monitor.incidents.clues import (
     tier_of,
     whole,
 )
-from ldlm_monitor.incidents.roster import Claim, Death, Roster
+from ldlm_monitor.incidents.roster import Death, Roster
 from ldlm_monitor.model.records import Event
+from ldlm_monitor.model.view import ClaimView
 
 # Bounds against a flood of lines, all choices: more than real failures have.
 MAX_FOLDS: Final = 256  # different messages of an incident
@@ -87,14 +88,15 @@ class Evidence:
     """The evidence of one incident.
 
     `forced`: file and pid of processes that had to be killed. `groups`: id and name of the
-    process group, by rank and sequence number. `records`: the number of events.
+    process group, by rank and sequence number. `records`: the number of events. `claims`: what
+    each launcher calls the root cause, not compared yet; torchelastic prints one for each node.
     """
 
     def __init__(self) -> None:
         self.folds: dict[FoldKey, Fold] = {}
         self.roster = Roster()
         self.deaths: list[Death] = []
-        self.claims: list[Claim] = []
+        self.claims: list[ClaimView] = []
         self.forced: set[tuple[str, int]] = set()
         self.waits: dict[int, list[Wait]] = {}
         self.groups: dict[tuple[int, int], tuple[str, str]] = {}
@@ -242,7 +244,14 @@ class Evidence:
                 self._fold(own).add(own, rank)
                 self._note_rank(rank, own)
         if row.get("root"):
-            claim = Claim(rank, code, host, clue.node, clue.position)
+            claim = ClaimView(
+                rank=rank,
+                exitcode=code,
+                host=host or clue.node,
+                agrees=None,
+                reason="",
+                position=clue.position,
+            )
             if claim not in self.claims and len(self.claims) < _MAX_DEATHS:
                 self.claims.append(claim)
 
@@ -252,11 +261,11 @@ def _death(clue: Clue) -> Death:
     if code is not None and 128 < code < 160:
         code = 128 - code  # a shell reports a signal, 1 to 31, as 128 more
     if code is None:
-        code = _SIGNALS.get(str(clue.fields.get("signal")))
+        code = EXITS_BY_SIGNAL.get(str(clue.fields.get("signal")))
     return Death(clue, code, whole(clue.fields.get("local_rank")))
 
 
-_SIGNALS: Final = {
+EXITS_BY_SIGNAL: Final = {
     name: -number for number in signal.Signals for name in (number.name, signal.strsignal(number))
 }
 """Exit codes by the names and descriptions (`Killed`) with which launchers print signals."""

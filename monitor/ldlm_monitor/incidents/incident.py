@@ -135,7 +135,8 @@ class Incident:
 
     def judgement(self, run: RunFacts, at: float) -> Judgement:
         """The root cause, analysed again only if the evidence or the run changed."""
-        settled = self._is_settled(at)
+        over = self._final or self.run_ended is not None or self.state != "open"
+        settled = over or at - self.updated >= SETTLED_SECONDS
         ranks = (len(run.logged_ranks), run.world_size)
         key = (self.evidence.records, settled, *ranks, self.stall is not None)
         if self._judged is None or self._judged[0] != key:
@@ -193,7 +194,3 @@ class Incident:
         if self.run_ended is not None:
             return "ended", self.run_ended, "run ended"
         return "open", None, ""
-
-    def _is_settled(self, at: float) -> bool:
-        over = self._final or self.run_ended is not None or self.state != "open"
-        return over or at - self.updated >= SETTLED_SECONDS

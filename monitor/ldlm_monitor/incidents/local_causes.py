@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
-from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
+from ldlm_monitor.incidents.folded_evidence import EXITS_BY_SIGNAL, Evidence, Fold
 from ldlm_monitor.incidents.outside_causes import (
     LATE_SECONDS,
     Exit,
@@ -21,15 +22,6 @@ from ldlm_monitor.text.format import names_of
 
 _TOGETHER_SECONDS: Final = 2.0
 """The order of errors this close is undecided, a choice: output is buffered and clocks differ."""
-# Texts of `faulthandler` -> exit codes. "Aborted" is missing: any library may abort.
-_DIES_OF: Final = {
-    "Segmentation fault": -11,
-    "SIGSEGV": -11,
-    "Bus error": -7,
-    "SIGBUS": -7,
-    "Floating point exception": -8,
-    "Illegal instruction": -4,
-}
 
 
 def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
@@ -71,10 +63,9 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
     late = evidence.first_timeout
     best: tuple[Fold | None, Clue | None] = (None, None)
     for fold in evidence.of_tier(Tier.LOCAL):
-        for clue in fold.clues:
+        for clue in map(_with_rank, fold.clues):
             if late is not None and clue.seen > late + LATE_SECONDS:
                 continue
-            clue = _with_rank(clue)  # noqa: PLW2901
             if clue.rank is not None and _only_waited(evidence, clue):
                 continue
             if best[1] is None or _rated(clue) < _rated(best[1]):
@@ -169,8 +160,11 @@ def _rivals(evidence: Evidence, clue: Clue) -> set[int]:
 
 def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) -> RootCause:
     """An error without a rank, which belongs to the only process whose exit code fits."""
-    # -6: uncaught C++ exceptions end in SIGABRT.
-    code = _DIES_OF.get(str(clue.fields.get("what")), -6 if clue.kind == "cxx_terminate" else None)
+    code = EXITS_BY_SIGNAL.get(str(clue.fields.get("what")))
+    if clue.kind == "cxx_terminate":
+        code = -signal.SIGABRT  # as uncaught C++ exceptions end
+    elif code == -signal.SIGABRT:
+        code = None  # any library may abort
     fits = [
         each
         for each in exits

@@ -143,8 +143,6 @@ LATE_SECONDS: Final = 1.0
 abort at once, and clocks differ."""
 _OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
 """SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE: no launcher or lost peer raises them in a process."""
-_CAUSED_EXITS: Final = frozenset({None, 0, -15, -2})
-"""The exit codes of `_COLLATERAL`, and 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ def _is_own(
     evidence: Evidence, rank: int | None, code: int | None, pid: int | None, clue: Clue
 ) -> bool:
     """Whether a process ended by itself, and before the first timeout of a rank."""
-    if code in _CAUSED_EXITS or (clue.position.path, pid) in evidence.forced:
+    if code in (0, *_COLLATERAL) or (clue.position.path, pid) in evidence.forced:
         return False
     late = evidence.first_timeout
     if late is not None and clue.seen > late + LATE_SECONDS:

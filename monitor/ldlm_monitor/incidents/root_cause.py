@@ -19,7 +19,7 @@ from ldlm_monitor.incidents.communication import (
 from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
 from ldlm_monitor.incidents.local_causes import first_failure
 from ldlm_monitor.incidents.outside_causes import exit_text, external, hardware
-from ldlm_monitor.incidents.roster import Claim, RankFacts, RootCause, RunFacts
+from ldlm_monitor.incidents.roster import RankFacts, RootCause, RunFacts
 from ldlm_monitor.model.view import ClaimView
 from ldlm_monitor.text.format import compressed, names_of
 
@@ -78,14 +78,10 @@ def _unattributed(
     """The verdict without a cause: the event that most ranks logged, and the open questions."""
     fold = _loudest(evidence)
     clue = fold.first if fold is not None else stall
-    return RootCause(
-        tier=Tier.UNATTRIBUTED,
-        kind=fold.kind if fold is not None else stall.kind if stall is not None else "unknown",
-        message=clue.message if clue is not None else "",
-        confidence="none",
-        why=_doubts(evidence, run, collective, settled=settled),
-        clue=clue,
-    )
+    why = _doubts(evidence, run, collective, settled=settled)
+    if clue is None:
+        return RootCause(Tier.UNATTRIBUTED, "unknown", "", "none", why)
+    return RootCause.of_clue(Tier.UNATTRIBUTED, clue, "none", why)
 
 
 def _doubts(
@@ -123,7 +119,7 @@ def _loudest(evidence: Evidence) -> Fold | None:
     return min(folds, key=rated, default=None)
 
 
-def _compare(evidence: Evidence, claim: Claim, verdict: RootCause) -> ClaimView:
+def _compare(evidence: Evidence, claim: ClaimView, verdict: RootCause) -> ClaimView:
     facts = evidence.roster.of(claim.rank)
     agrees: bool | None = claim.rank in verdict.ranks
     if not verdict.ranks and not facts.waited:
@@ -132,17 +128,10 @@ def _compare(evidence: Evidence, claim: Claim, verdict: RootCause) -> ClaimView:
         reason = "it agrees" if verdict.rank is not None else "it is one of these ranks"
     else:
         reason = _against(facts, claim, verdict)
-    return ClaimView(
-        rank=claim.rank,
-        exitcode=claim.exitcode,
-        host=claim.host or claim.node,
-        agrees=agrees,
-        reason=reason,
-        position=claim.position,
-    )
+    return claim.model_copy(update={"agrees": agrees, "reason": reason})
 
 
-def _against(facts: RankFacts, claim: Claim, verdict: RootCause) -> str:
+def _against(facts: RankFacts, claim: ClaimView, verdict: RootCause) -> str:
     """The evidence against the claim about the rank that a launcher blames."""
     if facts.waited:
         kinds = ", ".join(sorted(facts.waited)[:3])  # examples suffice

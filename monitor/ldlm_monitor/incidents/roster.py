@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
-from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import Confidence
 
 
@@ -56,17 +55,6 @@ class Death:
     clue: Clue
     exitcode: int | None
     local_rank: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A launcher's own "root cause": torchelastic prints one for each node."""
-
-    rank: int
-    exitcode: int | None
-    host: str | None
-    node: str | None
-    position: Position
 
 
 class Roster:

@@ -14,7 +14,8 @@ from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
 from ldlm_monitor.incidents.root_cause import Judgement
 from ldlm_monitor.incidents.roster import RootCause
 from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, SymptomView
-from ldlm_monitor.text.format import compressed, names_of
+from ldlm_monitor.text.format import compressed, counted, names_of
+from ldlm_monitor.text.sanitize import shorten
 
 # Limits for views, all choices: an incident with its excerpt fits on one screen.
 SYMPTOMS: Final = 40  # kinds of symptoms
@@ -45,7 +46,7 @@ def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
 
 def cause_text(verdict: RootCause, evidence: Evidence) -> str:
     """Cause, ranks and machine as one phrase."""
-    message = _shortened(verdict.message or verdict.kind)
+    message = shorten(" ".join((verdict.message or verdict.kind).split()), _TITLE)
     if not message.endswith(".."):
         message = message.removesuffix(".")
     if verdict.tier is Tier.UNATTRIBUTED:
@@ -72,13 +73,9 @@ def _effects(verdict: RootCause, evidence: Evidence) -> Iterator[str]:
             continue
         (timed if facts.timed_out else lost).add(rank)
     if timed:
-        yield f"timeout on {_number(timed)}"
+        yield f"timeout on {counted(len(timed), 'rank')}"
     if lost:
-        yield f"lost peers on {_number(lost)}"
-
-
-def _number(ranks: set[int]) -> str:
-    return f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}"
+        yield f"lost peers on {counted(len(lost), 'rank')}"
 
 
 def _place(verdict: RootCause, evidence: Evidence) -> str:
@@ -150,11 +147,6 @@ def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
 
 def _by_time(evidence: Evidence) -> list[Fold]:
     return sorted(evidence.folds.values(), key=lambda fold: (fold.first.order, fold.kind))
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _TITLE else line[: _TITLE - 1].rstrip() + "…"
 
 
 def _line(clue: Clue) -> str:

@@ -19,6 +19,7 @@ _PATTERN_MEMORY = 1 << 20
 _WRITTEN = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
 
 LabelName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Value = Annotated[str, Field(max_length=MAX_VALUE)]
@@ -60,15 +61,11 @@ def parse_matcher(text: str) -> LabelMatcher:
         raise ValueError('should be a matcher such as severity="critical"')
     name, operator, value = written.groups()
     if quoted := _QUOTED.fullmatch(value):
-        value = _ESCAPED.sub(_unescaped, quoted[1])
+        # Other escapes stay as they are: they belong to the regular expression.
+        value = _ESCAPED.sub(lambda escape: _ESCAPES.get(escape[1], escape[0]), quoted[1])
     elif '"' in value or "," in value or "{" in value:
         raise ValueError('should have its value in quotes, such as severity="critical"')
     return LabelMatcher(name=name, value=value, isRegex="~" in operator, isEqual=operator[0] != "!")
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    """Other escapes stay as they are: they belong to the regular expression."""
-    return {"n": "\n", '"': '"', "\\": "\\"}.get(escape[1], escape[0])
 
 
 def check_pattern(pattern: str) -> None:

@@ -143,15 +143,12 @@ _SEEN_IN = (
     ("skipped_", "ldlm_train_skipped_steps_total"),
     ("", "ldlm_train_last_progress_timestamp_seconds"),
 )
-
-
-def _seen_in(detected: str) -> str:
-    """The metric whose lines explain a detector's gauge."""
-    return next(shown for begin, shown in _SEEN_IN if detected.startswith(begin))
-
-
+_SHOWN = {
+    DETECT_PREFIX + name: next(shown for begin, shown in _SEEN_IN if name.startswith(begin))
+    for name, _ in _DETECT
+}
 DETECTED_IN = {
-    shown: tuple(DETECT_PREFIX + name for name, _ in _DETECT if _seen_in(name) == shown)
+    shown: tuple(name for name, metric in _SHOWN.items() if metric == shown)
     for _, shown in _SEEN_IN
 }
 """By metric, the gauges computed from it: an alert on these cites the metric's log line."""

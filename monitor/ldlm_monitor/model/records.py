@@ -7,7 +7,7 @@ infinite. `time` is None if the line itself has no time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -138,10 +138,8 @@ class SampleBlock:
             name: {index - start: value for index, value in cells.items() if start <= index < stop}
             for name, cells in self.sparse.items()
         }
-        return SampleBlock(
-            run=self.run,
-            rank=self.rank,
-            path=self.path,
+        return replace(
+            self,
             first_line=self.first_line + start,
             offsets=self.offsets[start:stop],
             steps=self.steps[start:stop],

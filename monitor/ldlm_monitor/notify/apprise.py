@@ -1,7 +1,5 @@
 """Other services through Apprise: each by its URL (https://github.com/caronc/apprise/wiki)."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -32,7 +30,7 @@ no service acts on. The pattern of mentions spares mail addresses."""
 class AppriseService:
     """Sends to one service. Its URL is a secret: it is never logged or shown."""
 
-    def __init__(self, service: Apprise, name: str) -> None:
+    def __init__(self, service: "Apprise", name: str) -> None:
         self.name = name
         self._service = service
 
@@ -112,7 +110,7 @@ def _line(words: str, limit: int = TEXT_LIMIT) -> str:
     return shorten(shown, limit)
 
 
-def _type(notification: Notification) -> NotifyType:
+def _type(notification: Notification) -> "NotifyType":
     from apprise import NotifyType
 
     if notification.state != "firing":

@@ -3,8 +3,6 @@
 Texts are cleaned and redacted here; the receiver escapes what is special in its own form.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -186,10 +184,8 @@ def _times(alerts: Sequence[Notification]) -> str:
     if lead.state in ("firing", "pending"):
         return f"since {_moment(lead.started_at)}"
     since = f"since {_moment(min(each.started_at for each in alerts))}"
-    if not ends:
-        return since
-    reason = one_line(lead.reason)
-    return f"{since}, {lead.state} {_moment(max(ends))} after {_lasted(alerts)} ({reason})"
+    how = f"after {_lasted(alerts)} ({one_line(lead.reason)})"
+    return f"{since}, {lead.state} {_moment(max(ends))} {how}" if ends else since
 
 
 def _lasted(alerts: Sequence[Notification]) -> str:

@@ -14,9 +14,10 @@ from ldlm_monitor.text.sanitize import plain
 
 log = logging.getLogger(__name__)
 
-LONGEST_SLEEP = 60.0
-"""Seconds between two looks at the outbox at most. The end of quiet hours and a changed clock wake
-no thread: they are noticed so late at worst."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at the outbox at most. Follow-ups, retries, the end of quiet hours and
+a changed clock wake no thread: they are noticed so late at worst. Measured with 2000 alerts, a look
+takes half a millisecond where all were sent, and 55 where a silence or quiet hours hold all."""
 
 
 class Receiver(Protocol):
@@ -26,13 +27,12 @@ class Receiver(Protocol):
 
     def send(self, message: Message) -> Receipt:
         """Send a message; return once it is accepted. Raises DeliveryError if it is not."""
-        ...
 
 
 class Courier(threading.Thread):
     """A thread that sends one receiver's messages; a receiver that is down stalls no other.
 
-    Call `wake` after `Outbox.add`; retries and repeats need no call. `pace` is the least number
+    Call `wake` after `Outbox.add`; else it is sent with the next look. `pace` is the least number
     of seconds between two messages.
     """
 
@@ -82,13 +82,7 @@ class Courier(threading.Thread):
             elif stopping:
                 return
             else:
-                self._wake.wait(self._idle_seconds())
-
-    def _idle_seconds(self) -> float:
-        next_at = self._outbox.next_attempt(self._receiver.name)
-        if next_at is None:
-            return LONGEST_SLEEP
-        return min(LONGEST_SLEEP, max(0.0, next_at - time.time()))
+                self._wake.wait(LOOK_SECONDS)
 
     def _deliver(self, pending: Pending) -> None:
         try:
@@ -113,14 +107,7 @@ class Courier(threading.Thread):
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
         self._outbox.failed(pending, error, time.time())
         if error.permanent:
-            log.error("%s refused %s for good: %s", pending.receiver, _what(pending), error)
+            about = pending.message.lead.key
+            log.error("%s refused a message on %s for good: %s", pending.receiver, about, error)
         elif pending.attempts == 0:
             log.warning("%s: %s; trying again until it is accepted", pending.receiver, error)
-
-
-def _what(pending: Pending) -> str:
-    """The alert that a message is about, for the log."""
-    news, lead = pending.message.news, pending.message.lead
-    if not news:
-        return f"the {pending.message.step} of {lead.key}"
-    return f"{news[0].key} ({news[0].state})" + (f" and {len(news) - 1} more" if news[1:] else "")

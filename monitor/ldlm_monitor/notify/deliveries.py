@@ -3,8 +3,6 @@
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import sqlite3
@@ -89,9 +87,8 @@ def store(db: sqlite3.Connection, notification: Notification, now: float) -> int
 def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
     """Queue a notification for a receiver; False if it was queued before."""
     register(db, receiver)
-    row = (number, receiver)
     queued = "INSERT OR IGNORE INTO delivery (notification, receiver) VALUES (?, ?)"
-    return db.execute(queued, row).rowcount == 1
+    return db.execute(queued, (number, receiver)).rowcount == 1
 
 
 def apply_holds(
@@ -103,7 +100,7 @@ def apply_holds(
     whose key is not in `active` stays held until the logs have been read again and show whether
     it fires.
     """
-    waiting = _waiting(db, receiver) if holds is not None or _any_held(db, receiver) else {}
+    waiting = _waiting(db, receiver, always=holds is not None)
     held = {
         number
         for number, (outcome, each) in waiting.items()
@@ -125,17 +122,19 @@ def apply_holds(
     )
 
 
-def _any_held(db: sqlite3.Connection, receiver: str) -> bool:
-    found = "SELECT 1 FROM delivery WHERE receiver = ? AND outcome = 'held' LIMIT 1"
-    return db.execute(found, (receiver,)).fetchone() is not None
+def _waiting(
+    db: sqlite3.Connection, receiver: str, *, always: bool
+) -> dict[int, tuple[str, Notification]]:
+    """Outcome and notification by id, without those in flight, which cannot be held.
 
-
-def _waiting(db: sqlite3.Connection, receiver: str) -> dict[int, tuple[str, Notification]]:
-    """Outcome and notification by id, without those in flight, which cannot be held."""
+    Unless `always`, nothing if none is held.
+    """
     rows = db.execute(
         "SELECT notification, outcome, body FROM delivery JOIN notification ON id = notification"
-        " WHERE receiver = ? AND outcome IN ('pending', 'held') AND in_flight = 0",
-        (receiver,),
+        " WHERE receiver = :receiver AND outcome IN ('pending', 'held') AND in_flight = 0 AND"
+        " (:always OR EXISTS (SELECT 1 FROM delivery WHERE receiver = :receiver"
+        " AND outcome = 'held'))",
+        {"receiver": receiver, "always": always},
     )
     read = ((number, outcome, from_json(Notification, body)) for number, outcome, body in rows)
     return {number: (outcome, each) for number, outcome, each in read if each is not None}
@@ -162,28 +161,6 @@ def settle(db: sqlite3.Connection, numbers: Iterable[int], receiver: str, outcom
     tally(db, receiver, outcome, max(0, cursor.rowcount))
 
 
-def forget(db: sqlite3.Connection, before: float) -> None:
-    """Delete the notifications added before that time that wait for no receiver."""
-    db.execute(
-        "DELETE FROM delivery WHERE outcome != 'pending'"
-        " AND notification IN (SELECT id FROM notification WHERE added_at < ?)",
-        (before,),
-    )
-    db.execute(
-        "DELETE FROM notification WHERE added_at < ?"
-        " AND NOT EXISTS (SELECT 1 FROM delivery WHERE notification = id)",
-        (before,),
-    )
-
-
-def recover_in_flight(db: sqlite3.Connection) -> None:
-    """Mark deliveries that were on their way when the last process ended: they may have arrived.
-
-    They are sent again unchanged, so that the receiver can recognise them.
-    """
-    db.execute("UPDATE delivery SET in_flight = ? WHERE in_flight = 1", (UNSURE,))
-
-
 def register(db: sqlite3.Connection, receiver: str) -> None:
     """Create a receiver's counts, at 0."""
     db.executemany(
@@ -195,7 +172,6 @@ def register(db: sqlite3.Connection, receiver: str) -> None:
 def tally(db: sqlite3.Connection, receiver: str, outcome: Outcome, more: int = 1) -> None:
     """Count `more` of an outcome."""
     if more:
-        register(db, receiver)
         db.execute(
             "INSERT INTO tally (receiver, outcome, count) VALUES (?, ?, ?)"
             " ON CONFLICT (receiver, outcome) DO UPDATE SET count = count + excluded.count",

@@ -4,8 +4,6 @@ A message is due for news, a repeat (a reminder), or an update (an edit of the f
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,20 +124,6 @@ def _batch(
     return (again, True) if again else (fresh, False)
 
 
-def next_moment(db: sqlite3.Connection, receiver: str) -> float | None:
-    """The time at which the receiver's next message is due; None if none is planned."""
-    moments = db.execute(
-        "SELECT (SELECT min(send_at) FROM message_group"
-        f" WHERE receiver = :receiver AND {WAITS}),"
-        " (SELECT min(repeat_at) FROM message_group"
-        " WHERE receiver = :receiver AND closed_at IS NULL),"
-        " (SELECT min(updated_at) + :pause FROM message_group WHERE receiver = :receiver"
-        " AND changes > 0 AND place IS NOT NULL)",
-        {"receiver": receiver, "pause": UPDATE_SECONDS},
-    ).fetchone()
-    return min((float(moment) for moment in moments if moment is not None), default=None)
-
-
 def _message(
     db: sqlite3.Connection,
     group: Group,
@@ -200,24 +184,20 @@ def delivered(
             (now, group.changes, group.id),
         )
     elif isinstance(policy, Policy):
-        _sent(db, group, pending.message, policy, place=place, now=now)
+        _sent(db, pending, policy, place, now)
     else:
         db.execute("UPDATE message_group SET closed_at = ? WHERE id = ?", (now, group.id))
 
 
 def _sent(
-    db: sqlite3.Connection,
-    group: Group,
-    message: Message,
-    policy: Policy,
-    *,
-    place: str | None,
-    now: float,
+    db: sqlite3.Connection, pending: Pending, policy: Policy, place: str | None, now: float
 ) -> None:
+    group, message = pending.group, pending.message
     severities = [message.worst_sent, *(each.severity for each in message.news)]
     worst = min(severities, key=severity_rank)
     waits = db.execute(f"SELECT {WAITS} FROM message_group WHERE id = ?", (group.id,)).fetchone()[0]
     is_over = not waits and not message.firing
+    repeat_seconds = policy.repeat_seconds(digest=group.kind == DIGEST)
     db.execute(
         "UPDATE message_group SET sent_at = :now, send_at = :now + :interval,"
         " repeat_at = :repeat_at, worst_sent = :worst, place = coalesce(:place, place),"
@@ -226,9 +206,7 @@ def _sent(
         {
             "now": now,
             "interval": interval_seconds(group.kind, policy),
-            "repeat_at": None
-            if is_over
-            else now + policy.repeat_seconds(digest=group.kind == DIGEST),
+            "repeat_at": None if is_over else now + repeat_seconds,
             "worst": worst,
             "place": place,
             "is_over": is_over,

@@ -7,8 +7,6 @@ transition by itself, each transition is a group. Groups are stored in the outbo
 survive a restart. Every function runs within a transaction on that file. Times are Unix seconds.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from typing import Final
 
@@ -63,6 +61,16 @@ WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
     " WHERE group_id = message_group.id AND outcome = 'pending')"
 )
 
+_FORGET: Final = """
+DELETE FROM delivery WHERE outcome != 'pending'
+    AND notification IN (SELECT id FROM notification WHERE added_at < :before);
+DELETE FROM notification WHERE added_at < :before
+    AND NOT EXISTS (SELECT 1 FROM delivery WHERE notification = id);
+DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < :before
+    AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id);
+DELETE FROM story WHERE changed_at < :before
+"""
+
 
 def join(
     db: sqlite3.Connection,
@@ -114,26 +122,16 @@ def _group_of(
             " ORDER BY notification DESC LIMIT 1",
             (each.key, receiver),
         ).fetchone()
-    found = (
-        found
-        or db.execute(
+    if found is None:
+        values = {"receiver": receiver, "kind": kind, "run": each.run, "incident": each.incident}
+        found = db.execute(
             "SELECT id FROM message_group WHERE receiver = :receiver AND kind = :kind"
-            " AND (closed_at IS NULL OR closed_at >= :now - :reopen)"
-            " AND (kind = :digest OR (run = :run AND (:incident IS NULL OR incident = :incident"
-            " OR abs(:now - opened_at) <= :join)))"
+            f" AND (closed_at IS NULL OR closed_at >= :now - {REOPEN_SECONDS})"
+            f" AND (kind = '{DIGEST}' OR (run = :run AND (:incident IS NULL OR incident = :incident"
+            f" OR abs(:now - opened_at) <= {JOIN_SECONDS})))"
             " ORDER BY coalesce(incident = :incident, 0) DESC, id DESC LIMIT 1",
-            {
-                "receiver": receiver,
-                "kind": kind,
-                "digest": DIGEST,
-                "run": each.run,
-                "incident": each.incident,
-                "now": now,
-                "reopen": REOPEN_SECONDS,
-                "join": JOIN_SECONDS,
-            },
+            {**values, "now": now},
         ).fetchone()
-    )
     return found and int(found[0])
 
 
@@ -174,10 +172,6 @@ def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = N
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:
-    """Delete stories and groups whose last change is older; call it after `deliveries.forget`."""
-    db.execute(
-        "DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < ?"
-        " AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id)",
-        (before,),
-    )
-    db.execute("DELETE FROM story WHERE changed_at < ?", (before,))
+    """Delete what was added, closed or last changed before that time and waits for no receiver."""
+    for statement in _FORGET.split(";"):
+        db.execute(statement, {"before": before})

@@ -1,8 +1,7 @@
 """HTTP requests to receivers: no redirect is followed, answers are bounded, one kind of error."""
 
-from __future__ import annotations
-
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -58,40 +57,30 @@ class _EveryAnswer(HTTPErrorProcessor):
 
 
 def post(
-    request: Request,
-    timeout: float,
-    begin: str = "",
-    *,
-    limit: int = _ANSWER_LIMIT,
-    unsure: bool = False,
+    request: Request, begin: str = "", *, limit: int = _ANSWER_LIMIT, unsure: bool = False
 ) -> HttpAnswer:
-    """Send a request; `timeout` (seconds) bounds each wait, `limit` the bytes of the answer.
+    """Send a request; `limit` bounds the bytes of the answer.
 
     Raises DeliveryError if no answer comes. Its text begins with `begin` and never shows the
     URL; it has `unsure`, which is true if the message may have arrived all the same.
     """
     try:
-        with build_opener(_EveryAnswer()).open(request, timeout=timeout) as answer:
-            return HttpAnswer(answer.status, _body(answer, limit), answer.headers)
+        with build_opener(_EveryAnswer()).open(request, timeout=TIMEOUT_SECONDS) as answer:
+            body = b""
+            with suppress(OSError, HTTPException):  # the status has arrived: it alone decides
+                body = answer.read(limit)
+            return HttpAnswer(answer.status, body.decode("utf-8", "replace"), answer.headers)
     except (OSError, HTTPException, ValueError) as error:
         reason = plain(str(getattr(error, "reason", None) or error), SHOWN)
         raise DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure) from None
 
 
-def _body(answer: HTTPResponse, limit: int) -> str:
-    try:
-        return answer.read(limit).decode("utf-8", "replace")
-    except (OSError, HTTPException):
-        return ""  # the status has arrived: it alone decides
-
-
-def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool = True) -> None:
+def deliver(request: Request, begin: str = "", *, show_body: bool = True) -> None:
     """Send a request. Raises DeliveryError, which never shows the URL, unless it was accepted.
 
-    `name` begins the error's text; without `show_body` the answer's text is left out.
+    `begin` begins the error's text; without `show_body` the answer's text is left out.
     """
-    begin = f"{name} " if name else ""
-    check_accepted(post(request, timeout, begin), begin, show_body=show_body)
+    check_accepted(post(request, begin), begin, show_body=show_body)
 
 
 def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:
@@ -105,11 +94,11 @@ def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = Tru
         )
 
 
-def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
+def checked_url(url: str, where: str, remedy: str) -> str:
     """`url`, checked: it must be ASCII, and either https or plain http to this machine.
 
     Otherwise others could read what is sent. Raises ConfigError, which does not show the URL;
-    `where`, `what` (it should be) and `remedy` are the parts of its text.
+    `where` and `remedy` are parts of its text.
     """
     try:
         parts = urlsplit(url)
@@ -120,5 +109,5 @@ def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
         is_private = is_named = False
     is_plain = url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
     if not (is_private and is_named and is_plain):
-        raise ConfigError(f"is not {what}", where=where, remedy=remedy)
+        raise ConfigError("is not an https URL", where=where, remedy=remedy)
     return url

@@ -1,10 +1,9 @@
 """The loss curve around an incident, as a PNG; needs matplotlib (extra `plots`)."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Final, TypeAlias
 
 from ldlm_monitor.model.view import CurveView
@@ -28,14 +27,10 @@ def picture_of(curves: Curves) -> Callable[[Message], bytes | None]:
     """A function that draws the loss of a message's run, or returns None if it cannot."""
 
     def draw(message: Message) -> bytes | None:
-        curve = curves().get(message.lead.run, {}).get(QUANTITY)
-        if curve is None or len(curve.steps) < LEAST:
-            return None
-        try:
-            import matplotlib as _  # noqa: F401
-        except ImportError:
-            return None
         lead = message.lead
+        curve = curves().get(lead.run, {}).get(QUANTITY)
+        if curve is None or len(curve.steps) < LEAST or find_spec("matplotlib") is None:
+            return None
         return loss_picture(curve, lead.started_at, lead.run, step=lead.step)
 
     return draw

@@ -1,7 +1,5 @@
 """The values that receivers get: a transition, an incident, and a message that contains both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ A crash loses no notification. A message is sent twice only if the process was k
 acceptance and our commit; it is counted as `repeated`.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -53,7 +51,10 @@ class Outbox:
         self._failures: dict[str, tuple[int, float]] = {}
         """By receiver: attempts that failed since the last success, and when the next is due."""
         self._database = Database(path, deliveries.SCHEMA + groups.SCHEMA)
-        self._database.load(deliveries.recover_in_flight)
+        # What was on its way when the last process ended may have arrived: it is sent again
+        # unchanged, so that the receiver can recognise it.
+        recover = f"UPDATE delivery SET in_flight = {deliveries.UNSURE} WHERE in_flight = 1"
+        self._database.load(lambda db: db.execute(recover))
 
     def close(self) -> None:
         """Release the file. Stop the couriers first."""
@@ -79,19 +80,16 @@ class Outbox:
         def work(db: sqlite3.Connection) -> bool:
             if not 0 <= now - self._forgot_at < FORGET_SECONDS:
                 self._forgot_at = now
-                deliveries.forget(db, now - KEPT_SECONDS)
                 groups.forget(db, now - KEPT_SECONDS)
             number = deliveries.store(db, notification, now)
-            queued = [
-                receiver
-                for receiver in receivers
-                if self._policy(receiver).accepts(notification.alert, notification.labels)
-                and deliveries.queue(db, number, receiver)
-            ]
-            for receiver in queued:
+            was_queued = False
+            for receiver in receivers:
                 policy = self._policy(receiver)
-                groups.join(db, (number, receiver), notification, policy, now)
-            return bool(queued)
+                is_accepted = policy.accepts(notification.alert, notification.labels)
+                if is_accepted and deliveries.queue(db, number, receiver):
+                    groups.join(db, (number, receiver), notification, policy, now)
+                    was_queued = True
+            return was_queued
 
         self.note(notification)
         return bool(receivers) and self._database.run(work)
@@ -149,15 +147,6 @@ class Outbox:
             return group_messages.next_message(db, receiver, attempts, repeats, now=now, last=last)
 
         return self._database.run(work)
-
-    def next_attempt(self, receiver: str) -> float | None:
-        """The time at which a message may be due for `receiver`; None if nothing waits.
-
-        It ignores the end of quiet hours: a courier calls `due` every minute anyway.
-        """
-        moment = self._database.run(lambda db: group_messages.next_moment(db, receiver))
-        _, retry_at = self._failures.get(receiver, (0, 0.0))
-        return None if moment is None else max(moment, retry_at)
 
     def accepted(self, pending: Pending, now: float, receipt: Receipt) -> None:
         """Record that the receiver has accepted the message."""

@@ -3,8 +3,6 @@
 The outbox holds back the alerts that they match. They are stored and survive a restart.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading
@@ -12,7 +10,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AwareDatetime,
@@ -78,7 +76,7 @@ class Silence(_Request):
     comment: Value
 
     @model_validator(mode="after")
-    def _selects_something(self) -> Silence:
+    def _selects_something(self) -> Self:
         if self.starts_at is not None and self.ends_at <= self.starts_at:
             raise ValueError("endsAt must lie after startsAt")
         if all(matcher.holds({}) for matcher in self.matchers):
@@ -105,6 +103,10 @@ class Acknowledgement(_Request):
     labels: dict[Name, Value] = Field(max_length=MAX_LABELS)
     by: Name
     comment: Value = ""
+
+    def state(self, now: float) -> str:
+        """`active`, as a silence is: what is kept has not ended."""
+        return "active"
 
 
 Request: TypeAlias = Silence | Acknowledgement
@@ -142,20 +144,16 @@ class Silences:
     def silenced(self, each: Notification, now: float) -> Request | None:
         """The silence or acknowledgement that holds this alert back now, if any."""
         for key, request in self._kept.values():
-            if isinstance(request, Acknowledgement):
-                if key == each.key:
-                    return request
-            elif request.state(now) == "active" and request.matches(each):
+            if request.state(now) == "active" and (
+                request.matches(each) if isinstance(request, Silence) else key == each.key
+            ):
                 return request
         return None
 
     def in_effect(self, now: float) -> frozenset[str]:
         """The ids of the silences and acknowledgements that are active now."""
-        return frozenset(
-            number
-            for number, (_, request) in self._kept.items()
-            if isinstance(request, Acknowledgement) or request.state(now) == "active"
-        )
+        kept = self._kept.items()
+        return frozenset(number for number, (_, each) in kept if each.state(now) == "active")
 
     def take_silence(self, body: bytes, now: float) -> str:
         """Store a silence, given as JSON; committed on return. Returns its id.
@@ -238,11 +236,8 @@ class Silences:
             return number
 
     def _forget_expired(self, now: float) -> None:
-        self._drop(
-            number
-            for number, (_, request) in self._kept.items()
-            if isinstance(request, Silence) and request.state(now) == "expired"
-        )
+        kept = self._kept.items()
+        self._drop(number for number, (_, each) in kept if each.state(now) == "expired")
 
     def _drop(self, numbers: Iterable[str]) -> None:
         if over := set(numbers):

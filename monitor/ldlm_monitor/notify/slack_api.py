@@ -5,9 +5,8 @@ https://docs.slack.dev/reference/methods/chat.postMessage#errors and of the othe
 bot calls.
 """
 
-from __future__ import annotations
-
 import json
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 from urllib.request import Request
@@ -16,7 +15,6 @@ from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.http_client import (
     SHOWN,
-    TIMEOUT_SECONDS,
     HttpAnswer,
     check_accepted,
     checked_url,
@@ -26,15 +24,17 @@ from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_message import as_code, drawn
 from ldlm_monitor.text.sanitize import plain
 
-REFUSED_FORMS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
-"""Answers of a webhook that does not accept the blocks; the text alone may still be accepted."""
+HOW_TO_CONFIGURE: Final = (  # the log line for a user who has configured no receiver
+    "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
+    " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
+)
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
 _GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})  # deleted
-_OF_THE_MESSAGE = frozenset(  # Slack does not accept the form of the message
+_OF_THE_MESSAGE = frozenset(  # Slack does not accept the blocks; the text alone it may still accept
     {
         *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
         *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
@@ -48,26 +48,23 @@ _OF_THE_SERVER = frozenset(  # failures of Slack itself
 class SlackWebhook:
     """Sends to one incoming webhook. The URL is a secret: it is never logged or shown.
 
-    `timeout` (seconds) bounds each wait for the server. Raises ConfigError for a
-    URL that is not https (plain http is accepted for loopback addresses).
+    Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses).
     """
 
     name = "slack"
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, url: str) -> None:
         self._url = checked_url(
             url,
             "Slack webhook",
-            what="the https URL of a Slack incoming webhook",
-            remedy="copy it from your Slack app's page, under Incoming Webhooks",
+            "copy it from your Slack app's page, under Incoming Webhooks",
         )
-        self._timeout = timeout
 
     def send(self, message: Message) -> Receipt:
         """Post what is new in a group. Raises DeliveryError unless Slack accepted it."""
         text, blocks = drawn(news_of(message))
         answer = self._send({"text": text, "blocks": blocks})
-        if answer.status == 400 and answer.body.strip() in REFUSED_FORMS:
+        if answer.status == 400 and answer.body.strip() in _OF_THE_MESSAGE:
             answer = self._send({"text": as_code(text)})  # better a plain line than nothing
         if answer.status == 200 and answer.body.lstrip().startswith("<"):
             raise DeliveryError(
@@ -79,7 +76,7 @@ class SlackWebhook:
     def _send(self, content: dict[str, object]) -> HttpAnswer:
         body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()
         request = Request(self._url, body, _HEADERS, method="POST")
-        return post(request, self._timeout, "slack ", unsure=True)
+        return post(request, "slack ", unsure=True)
 
 
 class GoneError(Exception):
@@ -100,11 +97,10 @@ class SlackApi:
     `scopes` are the token's by the last answer; empty until an answer names any.
     """
 
-    def __init__(self, url: str, token: str, timeout: float) -> None:
+    def __init__(self, url: str, token: str) -> None:
         self.scopes: frozenset[str] = frozenset()
         self._url = url.rstrip("/") + "/"
         self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "ldlm-monitor"}
-        self._timeout = timeout
 
     def call(self, method: str, **fields: object) -> dict[str, Any]:
         """The fields of a method's answer. Raises DeliveryError, `GoneError`, `RefusedError`."""
@@ -113,11 +109,10 @@ class SlackApi:
             for name, value in fields.items()
         }
         request = Request(self._url + method, urlencode(form).encode(), self._headers)
-        answer = post(request, self._timeout, "slack ", limit=_ANSWER_LIMIT, unsure=True)
-        try:
+        answer = post(request, "slack ", limit=_ANSWER_LIMIT, unsure=True)
+        given: Any = None
+        with suppress(ValueError):
             given = json.loads(answer.body)
-        except ValueError:
-            given = None
         if not isinstance(given, dict) or not given.get("ok"):
             code = str(given.get("error") or "") if isinstance(given, dict) else ""
             raise _meaning(answer, plain(code, SHOWN))
@@ -139,11 +134,3 @@ def _meaning(answer: HttpAnswer, code: str) -> Exception:
         what = f": {code}" if code else ""
         return DeliveryError(f"slack answered {answer.status}{what}", retry_after=wait, unsure=True)
     return MendableError(f"slack refused it: {code}; check the bot's token and channel")
-
-
-def how_to_configure() -> str:
-    """The log line for a user who has configured no receiver."""
-    return (
-        "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
-        " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
-    )

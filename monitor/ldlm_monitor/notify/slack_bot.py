@@ -7,8 +7,6 @@ chat.postMessage, chat.update, files.getUploadURLExternal, files.completeUploadE
 to find, after a crash, messages that had arrived.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,11 +15,11 @@ from urllib.request import Request
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.content import news_of, whole_of
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
+from ldlm_monitor.notify.content import Content, news_of, whole_of
+from ldlm_monitor.notify.http_client import checked_url, deliver
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackApi
-from ldlm_monitor.notify.slack_message import Block, as_code, drawn
+from ldlm_monitor.notify.slack_message import as_code, drawn
 
 API_URL = "https://slack.com/api/"  # as in Slack's documentation
 EVENT = "ldlm_monitor_alert"
@@ -46,39 +44,25 @@ class SlackBot:
     """Sends to one channel. The token is a secret: it is never logged or shown.
 
     `channel` is an id (`C0123456789`) or `#name`. `api_url` differs for another Slack, such as
-    GovSlack. `timeout` (seconds) bounds each wait. Without `draw`, which may be set later, no
-    pictures are added. Raises ConfigError for a token or URL that cannot be used.
+    GovSlack. Without `draw`, which may be set later, no pictures are added. Raises ConfigError for
+    a token or URL that cannot be used.
     """
 
     def __init__(
-        self,
-        token: str,
-        channel: str,
-        *,
-        api_url: str = API_URL,
-        name: str = "slack",
-        timeout: int = TIMEOUT_SECONDS,
+        self, token: str, channel: str, *, api_url: str = API_URL, name: str = "slack"
     ) -> None:
         self.name = name
         self._channel = channel
         self.draw: Draw | None = None
-        self._timeout = timeout
-        what, remedy = "the https URL of Slack's API", f"leave {API_URL}"
-        self._address = urlsplit(checked_url(api_url, "slack.api_url", what=what, remedy=remedy))
-        self._api = SlackApi(api_url, _checked_token(token), timeout)
+        self._address = urlsplit(checked_url(api_url, "slack.api_url", f"leave {API_URL}"))
+        self._api = SlackApi(api_url, _checked_token(token))
 
     def send_test(self, message: Message) -> str:
         """Post a message and edit it; returns a remark on scopes that the token lacks.
 
         Raises DeliveryError unless Slack accepted both.
         """
-        text, blocks = drawn(whole_of(message))
-        posted = self._post(text, blocks)
-        place = {"channel": posted["channel"], "ts": posted["ts"]}
-        try:
-            self._api.call("chat.update", text=text, blocks=blocks, **place)
-        except (GoneError, RefusedError) as error:
-            raise DeliveryError(str(error)) from None
+        self._update(message, str(self._begin(message).place))
         granted = self._api.scopes
         return "; ".join(
             f"without the scope {'/'.join(scopes)} {loss}"
@@ -102,7 +86,7 @@ class SlackBot:
             return self._begin(message)
 
     def _begin(self, message: Message) -> Receipt:
-        answer = self._post(*drawn(whole_of(message)), metadata=_metadata(message))
+        answer = self._post(message, whole_of(message))
         place = f"{answer['channel']} {answer['ts']}"
         is_info = severity_rank(message.lead.severity) >= severity_rank("info")
         picture = None if is_info else partial(self._add_picture, message, place)
@@ -111,11 +95,11 @@ class SlackBot:
     def _reply(self, message: Message, place: str) -> None:
         channel, ts = place.split(" ")
         self._post(
-            *drawn(news_of(message)),
+            message,
+            news_of(message),
             channel=channel,
             thread_ts=ts,
             reply_broadcast=message.is_worse or message.step == "repeat",
-            metadata=_metadata(message),
         )
 
     def _update(self, message: Message, place: str) -> None:
@@ -128,13 +112,14 @@ class SlackBot:
         except RefusedError:
             self._plainly("chat.update", text, channel=channel, ts=ts, blocks=[])
 
-    def _post(self, text: str, blocks: list[Block], **more: Any) -> dict[str, Any]:
+    def _post(self, message: Message, content: Content, **more: Any) -> dict[str, Any]:
+        method, (text, blocks) = "chat.postMessage", drawn(content)
+        metadata = {"event_type": EVENT, "event_payload": {"id": message.identity}}
         fields = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
         try:
-            return self._api.call("chat.postMessage", text=text, blocks=blocks, **fields)
+            return self._api.call(method, text=text, blocks=blocks, metadata=metadata, **fields)
         except RefusedError:
-            fields.pop("metadata", None)
-            return self._plainly("chat.postMessage", text, **fields)
+            return self._plainly(method, text, **fields)
 
     def _plainly(self, method: str, text: str, **fields: Any) -> dict[str, Any]:
         """Send the text alone, after Slack refused the blocks. Raises DeliveryError, GoneError."""
@@ -184,11 +169,7 @@ class SlackBot:
         if not (same or slack):
             raise DeliveryError("slack returned an upload URL that is not its own", permanent=True)
         request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
-        deliver(request, self._timeout, "slack")
-
-
-def _metadata(message: Message) -> dict[str, Any]:
-    return {"event_type": EVENT, "event_payload": {"id": message.identity}}
+        deliver(request, "slack ")
 
 
 def _checked_token(token: str) -> str:

@@ -6,8 +6,6 @@ https://docs.slack.dev/messaging/formatting-message-text requires, so that nothi
 a mention or a link.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from itertools import accumulate
 from typing import Any, Final, TypeAlias

@@ -8,15 +8,15 @@ rules/alerting.go), the body is that of Alertmanager's API v2 (api/v2/openapi.ya
 `postableAlerts`).
 """
 
-from __future__ import annotations
-
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import Request
@@ -25,8 +25,8 @@ from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.deliveries import pause
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, deliver
-from ldlm_monitor.notify.message import clean
+from ldlm_monitor.notify.http_client import deliver
+from ldlm_monitor.notify.message import fit
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
@@ -42,8 +42,6 @@ LOOK_SECONDS: Final = 0.25
 within a second."""
 BATCH: Final = 64
 """Alerts of one request at most: a choice. Prometheus sends 256 by default, with shorter texts."""
-TEXT_LIMIT: Final = 4096
-"""Characters of a label or annotation: receivers behind an Alertmanager show less of them."""
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two attempts at most: after VALID_SECONDS an Alertmanager ends an alert."""
 
@@ -114,52 +112,40 @@ class Sender(threading.Thread):
 class HeartbeatSender(Sender):
     """Requests one URL every `interval` seconds while the pulse beats.
 
-    The URL is a secret: it is never logged or shown. `timeout` (seconds) bounds each wait for
-    the server.
+    The URL is a secret: it is never logged or shown.
     """
 
-    def __init__(
-        self,
-        url: str,
-        interval: float,
-        pulse: Pulse,
-        outbox: Outbox,
-        *,
-        timeout: float = TIMEOUT_SECONDS,
-    ) -> None:
+    def __init__(self, url: str, interval: float, pulse: Pulse, outbox: Outbox) -> None:
         super().__init__("heartbeat", outbox)
         self._url = url
         self._interval = interval
         self._pulse = pulse
-        self._timeout = timeout
 
     def turn(self) -> float:
         """Send the request if the pulse beats; returns the seconds until the next turn."""
         if not self._pulse.beats(time.monotonic()):
             return LOOK_SECONDS
-        error = self._attempt(lambda: ping(self._url, self._timeout))
+        error = self._attempt(lambda: ping(self._url))
         return min(AGAIN_SECONDS, self._interval) if error else self._interval
 
 
-def ping(url: str, timeout: float = TIMEOUT_SECONDS) -> None:
+def ping(url: str) -> None:
     """GET `url` once. Raises DeliveryError, without the URL, if the answer is no success."""
     request = Request(url, headers={"User-Agent": "ldlm-monitor"})
-    deliver(request, timeout, show_body=False)
+    deliver(request, show_body=False)
 
 
 @dataclass(slots=True)
 class SentAlert:
-    """An alert, and the times (Unix seconds) of its last sending and of its end."""
+    """An alert, and the times (Unix seconds) of its last sending, if any, and of its end."""
 
     alert: AlertView
-    sent_at: float | None = None
+    sent_at: float = -math.inf
     resolved_at: float | None = None
 
     def is_due(self, now: float) -> bool:
         """Whether to send it now: the rule of Prometheus' rules/alerting.go, `needsSending`."""
-        if self.sent_at is None or (self.resolved_at or 0.0) > self.sent_at:
-            return True
-        return now - self.sent_at >= RESEND_SECONDS
+        return (self.resolved_at or 0.0) > self.sent_at or now - self.sent_at >= RESEND_SECONDS
 
 
 class SentAlerts:
@@ -203,14 +189,14 @@ class SentAlerts:
 def body(
     alerts: Iterable[SentAlert],
     now: float,
-    generator: str,
-    external: Mapping[str, str] | None = None,
+    generator: str = "",
+    external: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """The body of a request, `postableAlerts`; `generator` is the monitor's own URL.
 
     An alert's own labels override `external` ones, as in Prometheus (notifier/notifier.go).
     """
-    outer = _texts(external or {})
+    outer = _texts(external)
     return [
         {
             "labels": {**outer, "alertname": each.alert.name, **_texts(each.alert.labels)},
@@ -225,7 +211,7 @@ def body(
 
 def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
     """`pairs` redacted and then cut, without the empty ones."""
-    shown = {name: clean(text)[:TEXT_LIMIT] for name, text in pairs.items()}
+    shown = {name: fit(text) for name, text in pairs.items()}
     return {name: text for name, text in shown.items() if text}
 
 
@@ -233,29 +219,27 @@ class AlertmanagerClient:
     """Posts to one Alertmanager.
 
     `url` is its base URL, a path prefix included. `authorization` is the value of the header
-    of that name. `timeout` (seconds) bounds each wait for the server.
+    of that name.
     """
 
-    def __init__(
-        self, url: str, *, authorization: str | None = None, timeout: float = TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, url: str, *, authorization: str | None = None) -> None:
         self.name = f"alertmanager {urlsplit(url).netloc}"
         self._url = f"{url.rstrip('/')}/api/v2/alerts"
         self._headers = {"Content-Type": "application/json", "User-Agent": "ldlm-monitor"}
         if authorization:
             self._headers["Authorization"] = authorization
-        self._timeout = timeout
 
     def send(self, alerts: list[dict[str, Any]]) -> None:
         """POST what `body` returned. Raises DeliveryError unless it is accepted."""
         data = json.dumps(alerts).encode()
-        deliver(Request(self._url, data, self._headers, method="POST"), self._timeout)
+        deliver(Request(self._url, data, self._headers, method="POST"))
 
 
 class AlertmanagerSender(Sender):
     """Keeps one Alertmanager up to date with the snapshot's alerts.
 
-    `pulse` says whether that snapshot still follows the logs. `clock` returns Unix seconds.
+    `pulse` says whether that snapshot still follows the logs. `render` makes the body of a request.
+    `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -265,16 +249,14 @@ class AlertmanagerSender(Sender):
         outbox: Outbox,
         *,
         pulse: Pulse,
-        generator: str = "",
-        external_labels: Mapping[str, str] | None = None,
+        render: Callable[[list[SentAlert], float], list[dict[str, Any]]] = body,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(client.name, outbox)
         self._client = client
         self._snapshot = snapshot
         self._pulse = pulse
-        self._generator = generator
-        self._external = external_labels
+        self._render = render
         self._clock = clock
         self._alerts = SentAlerts()
         self._seen: Snapshot | None = None
@@ -288,10 +270,8 @@ class AlertmanagerSender(Sender):
             self._seen = snapshot
         beats = self._pulse.beats(now)
         while (due := self._alerts.due(now, beats=beats)) and not self._stopping.is_set():
-            posted = body(due, now, self._generator, self._external)
-            if error := self._attempt(partial(self._client.send, posted)):
-                wait = pause(self._failures - 1, error.retry_after)
-                return min(wait, LONGEST_PAUSE)
+            if error := self._attempt(partial(self._client.send, self._render(due, now))):
+                return min(LONGEST_PAUSE, pause(self._failures - 1, error.retry_after))
             for sent in due:
                 sent.sent_at = now
         return LOOK_SECONDS

@@ -15,10 +15,10 @@ from typing import Literal
 from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.bar_form import Meter, match_meter, read_item, read_items, split_meter
 from ldlm_monitor.parse.definitions import Bar
-from ldlm_monitor.parse.envelope import can_be_peeled
+from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.line_rules import Numbers, read_number, whole
+from ldlm_monitor.parse.line_rules import AS_PRINTED, Numbers, read_number, whole
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, quantity
 from ldlm_monitor.parse.vocabulary import measure
 
@@ -28,7 +28,6 @@ which prints no bar, `5it [` of a bar without total."""
 
 _MAX_CACHED = 1024
 """Descriptions and items that are cached: a choice, many times the dozens that a run repeats."""
-_UNKNOWN = NumberSpec(name="")  # of a key that the definition does not list
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ class BarRule:
         if item is None:
             return None
         key, text = item
-        known = self.names.get(key, _UNKNOWN) if self.names else _UNKNOWN
+        known = self.names.get(key, AS_PRINTED) if self.names else AS_PRINTED
         text = text.partition(b"/")[0] if known.name == "epoch" else text
         return known.name, read_number(text, known) if known.name else None
 
@@ -140,7 +139,8 @@ class Bars:
         """A description's definition, and whether `alone` may read the bar: it is no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
-        return rule, known and not can_be_peeled(description + b": ")
+        ends = (b" ", b": ")  # what may precede the percentage
+        return rule, known and all(peel(description + end) == Envelope() for end in ends)
 
 
 def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
@@ -203,15 +203,11 @@ def _read_description(described: bytes, numbers: Numbers) -> None:
 
 def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:
     total = meter.total
-    if phase in ("eval", "skip"):
-        if total:
-            values[f"{phase}_progress"] = meter.step / total
-        return
     if total and phase == "train":
         values["total_steps"] = float(total)
     if total:
-        values["progress" if phase == "train" else "epoch_progress"] = meter.step / total
-    if meter.speed is not None:
+        values["progress" if phase == "train" else f"{phase}_progress"] = meter.step / total
+    if meter.speed is not None and phase not in ("eval", "skip"):
         values["steps_per_second"] = meter.speed
 
 

@@ -13,18 +13,17 @@ oldest block that has not got this row yet.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse.event_rules import EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import Record
-    from ldlm_monitor.parse.text_lines import OnFault
+from ldlm_monitor.parse.text_lines import OnFault
 
 RuleT = TypeVar("RuleT", EventRule, LineRule)
 
@@ -180,9 +179,9 @@ class Blocks:
         """Complete every block."""
         return self._close(list(self._open))
 
-    def oldest_touch(self) -> float | None:
-        """When the block that expires next got its last line; None if no block is open."""
-        return min((block.touched for block in self._open), default=None)
+    def expiry(self) -> float:
+        """When the next block expires; infinite if no block is open."""
+        return min((block.touched for block in self._open), default=math.inf) + BLOCK_SECONDS
 
     def _by_priority(self, text: bytes) -> list[Block[Any]]:
         """Kinds that recognise their lines come first; source lines go to the newest traceback."""

@@ -123,7 +123,8 @@ class RowShape:
         """Blocks of decoded rows, the first at `place`; None if rows must be read one by one."""
         width = len(self.signature) + len(self.optional)
         flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
-        steps = _whole(flat[self._step :: width])
+        column = flat[self._step :: width]
+        steps = list(map(int, column)) if all(map(float.is_integer, column)) else None
         rank, times = place.rank, None
         if self._rank is not None:
             ranks = flat[self._rank :: width]
@@ -206,10 +207,6 @@ def _decoder(signed: Signature, optional: Signature) -> msgspec.json.Decoder[msg
         gc=False,
     )
     return msgspec.json.Decoder(row)
-
-
-def _whole(column: list[float]) -> list[int] | None:
-    return list(map(int, column)) if all(map(float.is_integer, column)) else None
 
 
 def _rising(block: SampleBlock) -> list[SampleBlock]:

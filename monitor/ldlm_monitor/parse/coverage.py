@@ -12,18 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, Sample
-from ldlm_monitor.parse.definitions import EventDefinition, SampleExample
+from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.parse.definitions import Definitions, EventDefinition, EventExample, SampleExample
 from ldlm_monitor.parse.free_fields import MetricLike
+from ldlm_monitor.parse.parser import Parser
 from ldlm_monitor.parse.text_lines import Lines
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import Record
-    from ldlm_monitor.parse.definitions import Definitions, EventExample
-    from ldlm_monitor.parse.parser import Parser
 
 KEPT_SAMPLES = 3
 """Samples kept of each format, to show them: a choice, enough to see the form."""

@@ -21,10 +21,9 @@ from ldlm_monitor.parse.patterns import NumberSpec
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 """What an event is in a failure: its possible cause, evidence for the cause, a consequence, the
 end of a process; `context` and `progress` are no part of a failure."""
-Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
-
-"""Of a field: `bytes` reads a size with a unit, `scalar` a number or a text, `exit_code` an integer
-(a negative one also sets the field `signal`)."""
+Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "exit_code"]
+"""Of a field: `bytes` reads a size with a unit, `exit_code` an integer (a negative one also sets
+the field `signal`)."""
 
 PACKAGED = Path(__file__).parent / "data"
 
@@ -76,8 +75,8 @@ class SampleLine(DefinitionPart):
     begin anywhere, not only after known prefixes. `free`: after the match, fields of any
     form are read. `fallback`: the rule is for lines that no other rule matches. `needs`: of
     each list, at least one name must have been read (`step`, `epoch` or a value; `loss*` is
-    any with this prefix), otherwise the line does not match. `lifecycle`: an event that the
-    line also gives. `experimental`: no real log has confirmed this line of the format.
+    any with this prefix), otherwise the line does not match. `experimental`: no real log has
+    confirmed this line of the format.
     """
 
     name: str
@@ -92,7 +91,6 @@ class SampleLine(DefinitionPart):
     pairs: Pairs | None = None
     continued: Continued | None = None
     needs: tuple[tuple[str, ...], ...] = ()
-    lifecycle: Literal["run_finished"] | None = None
     examples: tuple[SampleExample, ...] = Field(min_length=1)
     counter_examples: tuple[str, ...] = ()
 
@@ -154,22 +152,22 @@ class EventShape(DefinitionPart):
     pattern: str | None = None
 
 
-class AlsoEvent(DefinitionPart):
-    """A second event of the same match, with the named fields of the first."""
-
+class _OtherEvent(DefinitionPart):
     kind: str
     severity: Severity
     role: Role
+
+
+class AlsoEvent(_OtherEvent):
+    """A second event of the same match, with the named fields of the first."""
+
     fields: tuple[str, ...] = ()
 
 
-class FiniteEvent(DefinitionPart):
+class FiniteEvent(_OtherEvent):
     """Another kind, severity and role for the event if the number in `field` is finite."""
 
     field: str
-    kind: str
-    severity: Severity
-    role: Role
 
 
 class BlockRow(DefinitionPart):

@@ -10,12 +10,10 @@ log is local to a process group. pdsh, Kubernetes, Ray and syslog name the node.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from ldlm_monitor.model.queries import Level
 from ldlm_monitor.parse.jsonl import unix_time
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern
-
-Level: TypeAlias = Literal["error", "warning", "info"]
 
 
 @dataclass(slots=True)
@@ -37,9 +35,10 @@ class Envelope:
 
 
 # RANK, ROLE: torchrun (`[rank3]:`, `[default3]:`). GLOG: torch's C++ log (`E1022 10:15:00.1 ...]`).
-# HOROVOD, OPENMPI, SRUN, PDSH, RAY: launchers with labels per process. KUBECTL, STERN, COMPOSE:
-# viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG, DMESG_DECODED: dmesg
-# without and with `--decode`. STAMPED: Python's logging, and CRI (`<time> stdout F `).
+# HOROVOD (Open MPI adds a job), SRUN, PDSH, RAY: launchers with labels per process. KUBECTL,
+# STERN, COMPOSE: viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG,
+# DMESG_DECODED: dmesg without and with `--decode`. STAMPED: Python's logging, and CRI (`<time>
+# stdout F `).
 _STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")
 _ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")
@@ -51,8 +50,7 @@ _DEEPSPEED = compile_pattern(
     r"(?:\[Rank (?P<rank>\d{1,9})\] )?"
 )
 _BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)\] ")
-_HOROVOD = compile_pattern(r"\[(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
-_OPENMPI = compile_pattern(r"\[\d+,(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
+_HOROVOD = compile_pattern(r"\[(?:\d+,)?(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
 _KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")
 _STERN = compile_pattern(
     r"(?P<node>[a-z0-9][a-z0-9\-]*-(?:worker|master|launcher|node)-\d+) "
@@ -77,7 +75,7 @@ _DMESG_DECODED = compile_pattern(
 )
 _SRUN = compile_pattern(r" {0,5}\d{1,5}: ")
 _STAMPED = compile_pattern(
-    r"(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)(?: std(?:out|err) [FP])?(?: - | )"
+    r"(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)(?: std(?:out|err) F)?(?: - | )"
 )
 _GLOG = compile_pattern(
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
@@ -113,7 +111,6 @@ _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
         _DEEPSPEED,
         _BRACKET_STAMP,
         _HOROVOD,
-        _OPENMPI,
         _KUBECTL,
         _DMESG,
     ),
@@ -130,21 +127,13 @@ _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
 }
 # Prefixes that differ between the writers of one file; the others have only times and levels.
 _NAMES_A_WRITER = frozenset(
-    {_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE, _STREAM}
+    {_RANK, _ROLE, _HOROVOD, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE, _STREAM}
 )
 # Levels of loggers as three; an event's own severity comes from its definition.
 _LEVELS: dict[bytes, Level] = {
-    b"E": "error",
-    b"F": "error",
-    b"W": "warning",
-    b"I": "info",
-    b"ERROR": "error",
-    b"CRITICAL": "error",
-    b"FATAL": "error",
-    b"WARNING": "warning",
-    b"WARN": "warning",
-    b"INFO": "info",
-    b"DEBUG": "info",
+    **dict.fromkeys((b"E", b"F", b"ERROR", b"CRITICAL", b"FATAL"), "error"),
+    **dict.fromkeys((b"W", b"WARNING", b"WARN"), "warning"),
+    **dict.fromkeys((b"I", b"INFO", b"DEBUG"), "info"),
 }
 _MAX_PREFIXES = 8
 """Prefixes removed from one line: a choice that bounds the time for a line of prefixes only. The
@@ -166,18 +155,6 @@ def peel(text: bytes, start: int = 0) -> Envelope:
         match = _NCCL.match(text, envelope.start)
         envelope.node = None if match is None else _NCCL.named(match)["node"].decode()
     return envelope
-
-
-def can_be_peeled(text: bytes) -> bool:
-    """Whether a line that begins with `text` could have a prefix; True if in doubt."""
-    first, second = text[:1], text[1:2]
-    if first in b"EWIF" and (not second or second.isdigit()):
-        return True  # a glog prefix: level and date, as in `E1022`
-    if first.isupper():
-        return text[3:4] in b" "  # a syslog prefix: a month of three letters
-    if first.islower():
-        return b"-" in text or text.startswith(b"std") or _PDSH.match(text) is not None
-    return first == b"+" or text[0] in _BY_FIRST_BYTE
 
 
 def level_of(text: bytes, envelope: Envelope) -> Level | None:

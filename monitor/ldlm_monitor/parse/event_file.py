@@ -12,19 +12,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.frames import frames
-from ldlm_monitor.model.records import MAX_COUNT
+from ldlm_monitor.model.records import MAX_COUNT, Record
 from ldlm_monitor.parse.event_rules import RecordPlace
-from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
+from ldlm_monitor.parse.jsonl import unix_time
 from ldlm_monitor.parse.line_rules import Numbers
 from ldlm_monitor.parse.text_lines import WholeFile
 from ldlm_monitor.parse.vocabulary import MAX_KEY
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record
 
 Field: TypeAlias = tuple[int, int | bytes]
 """A field's number, and its value: the number of a varint, otherwise the field's bytes."""
@@ -231,5 +228,4 @@ def _real(part: int | bytes, form: str) -> float | None:
 
 def _time(part: int | bytes) -> float | None:
     """Unix seconds; None for an impossible time."""
-    value = _real(part, "<d")
-    return value if value is not None and EARLIEST < value < LATEST else None
+    return unix_time(_real(part, "<d"))

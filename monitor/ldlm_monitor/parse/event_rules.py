@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
+from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number, quantity
 from ldlm_monitor.text.format import signal_name
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.parse import definitions
 
 MAX_MESSAGE_BYTES = 4096
 """Bytes of a message: more than the 3000 characters of a Slack block, which receivers show."""
@@ -47,10 +45,6 @@ class RecordPlace:
             return self
         rank = self.rank if rank is None else rank
         return replace(self, rank=rank, time=self.time if time is None else time)
-
-    def moved(self, by: int) -> RecordPlace:
-        """The place `by` bytes later in the same record."""
-        return replace(self, offset=self.offset + by)
 
     def event(
         self,
@@ -115,7 +109,7 @@ class EventRule:
             (compile_pattern(special.pattern), special) for special in spec.exceptions
         )
 
-    def find(self, text: bytes, start: int, *, glued: bool = False) -> PatternMatch | None:
+    def find(self, text: bytes, start: int, *, glued: bool) -> PatternMatch | None:
         """The first match in `text` from `start` on; exactly there if `at: start` and not `glued`.
 
         In glued text, output of another writer may precede the event.
@@ -144,7 +138,10 @@ class EventRule:
             if name.startswith("_"):
                 continue
             text = spec.rename.get(name, {}).get(text_of(raw), text_of(raw))
-            _convert(fields, name, text, spec.fields.get(name, "str"))
+            conversion = spec.fields.get(name, "str")
+            fields[name] = read = _CONVERSIONS[conversion](text)
+            if conversion == "exit_code" and isinstance(read, int) and signal_name(-read):
+                fields.setdefault("signal", signal_name(-read))
         return fields
 
     def records(
@@ -155,7 +152,8 @@ class EventRule:
         if spec.assign and not fields:
             return []
         kind, severity, role = spec.kind, spec.severity, spec.role
-        if spec.finite and _is_finite(fields.get(spec.finite.field)):
+        read = _number_in(fields.get(spec.finite.field)) if spec.finite else None
+        if spec.finite and read is not None and math.isfinite(read):
             kind, severity, role = spec.finite.kind, spec.finite.severity, spec.finite.role
         found: list[Record] = [
             place.event(kind, severity, message, role, fields, family=self.family)
@@ -174,34 +172,28 @@ class EventRule:
     ) -> list[Record]:
         values: dict[str, float] = {}
         for name, source in wanted.values.items():
-            given = fields.get(source)
-            value = number(given) if isinstance(given, str) else given
-            if isinstance(value, int | float):
-                values[name] = float(value)
+            value = _number_in(fields.get(source))
+            if value is not None:
+                values[name] = value
         step = fields.get(wanted.step)
         return [place.sample(values, step if isinstance(step, int) else None)] if values else []
+
+
+def earliest(
+    rules: Sequence[EventRule], text: bytes, start: int = 0, *, glued: bool = True
+) -> tuple[EventRule, PatternMatch] | None:
+    """The rule whose match in `text` begins first (see `EventRule.find`), and that match."""
+    best: tuple[EventRule, PatternMatch] | None = None
+    for rule in rules:
+        match = rule.find(text, start, glued=glued)
+        if match is not None and (best is None or match.span()[0] < best[1].span()[0]):
+            best = rule, match
+    return best
 
 
 def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:
     """The first `limit` bytes of log text, stripped; invalid UTF-8 is replaced."""
     return raw[:limit].decode("utf-8", errors="replace").strip()
-
-
-def _convert(
-    fields: dict[str, FieldValue], name: str, text: str, conversion: definitions.Conversion
-) -> None:
-    if conversion == "str":
-        fields[name] = text
-    elif conversion == "scalar":
-        fields[name] = _scalar(text)
-    elif conversion == "bytes":
-        fields[name] = _bytes(text)
-    elif conversion == "float":
-        fields[name] = number(text)
-    else:
-        fields[name] = value = _integer(text)
-        if conversion == "exit_code" and value is not None and (ended_by := signal_name(-value)):
-            fields.setdefault("signal", ended_by)
 
 
 def _bytes(text: str) -> int | None:
@@ -212,6 +204,15 @@ def _bytes(text: str) -> int | None:
 
 def _integer(text: str) -> int | None:
     return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None
+
+
+_CONVERSIONS: dict[definitions.Conversion, Callable[[str], FieldValue]] = {
+    "str": str,
+    "bytes": _bytes,
+    "float": number,
+    "int": _integer,
+    "exit_code": _integer,
+}
 
 
 def _scalar(text: str) -> str | int | float:
@@ -226,6 +227,6 @@ def _snake(text: str) -> str:
     return "".join(char if char.isalnum() and char.isascii() else "_" for char in text.lower())
 
 
-def _is_finite(value: FieldValue) -> bool:
+def _number_in(value: FieldValue) -> float | None:
     read = number(value) if isinstance(value, str) else value
-    return isinstance(read, int | float) and math.isfinite(read)
+    return float(read) if isinstance(read, int | float) else None

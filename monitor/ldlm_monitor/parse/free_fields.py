@@ -176,11 +176,13 @@ class MetricLike:
         """Add a line (1-based number) that no definition matched."""
         if _CANDIDATE.search(raw[:_MAX_BYTES]) is None:
             return
-        text = _text(raw)
-        if text is None or not looks_like_metrics(text):
+        cleaned = clean(raw[:_MAX_BYTES])
+        envelope = peel(cleaned)
+        text = cleaned[envelope.start :].strip()
+        if envelope.shell or not looks_like_metrics(text):
             return
         self.lines += 1
-        shape = _shape(text)
+        shape = _BLANK.replaced(_NUMBER.replaced(text, b"#"), b" ")
         form = self._forms.get(shape)
         if form is not None:
             form.count += 1
@@ -216,16 +218,3 @@ def _names(text: bytes) -> Iterator[str]:
         last = key.rpartition(" ")[2]
         if last != key and is_metric(last):
             yield last
-
-
-def _text(raw: bytes) -> bytes | None:
-    """A line without its prefixes; None for a shell's trace or an empty line."""
-    cleaned = clean(raw[:_MAX_BYTES])
-    envelope = peel(cleaned)
-    text = cleaned[envelope.start :].strip()
-    return None if envelope.shell or not text else text
-
-
-def _shape(text: bytes) -> bytes:
-    """A line with `#` for each number, and single blanks."""
-    return _BLANK.replaced(_NUMBER.replaced(text, b"#"), b" ")

@@ -9,10 +9,19 @@ from __future__ import annotations
 import json
 import math
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.records import Heartbeat, Sample, Scalar, as_count
+from ldlm_monitor.model.records import (
+    FieldValue,
+    Heartbeat,
+    Record,
+    Sample,
+    Scalar,
+    Severity,
+    as_count,
+)
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import number
 from ldlm_monitor.parse.vocabulary import (
     MAX_KEY,
@@ -23,10 +32,6 @@ from ldlm_monitor.parse.vocabulary import (
     plain,
     put,
 )
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import FieldValue, Record, Severity
-    from ldlm_monitor.parse.event_rules import RecordPlace
 
 STEPS = (
     "step", "global_step", "iteration", "current_steps", "iter", "num_updates", "global_steps",
@@ -129,8 +134,7 @@ def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
     if level.lower() not in _ERRORS or not message:
         return []
-    text = message[:_MAX_TEXT]
-    return [place.event("error", "error", text, "context")]
+    return [place.event("error", "error", message[:_MAX_TEXT], "context")]
 
 
 def _add(values: dict[str, float], key: str, value: object) -> None:
@@ -264,16 +268,15 @@ def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
 
 def _field(value: Any) -> FieldValue:
     if isinstance(value, list) and all(map(_is_scalar, value)):
-        return [_scalar(part) for part in value[:_MAX_ITEMS]]
+        return [_cut(part) for part in value[:_MAX_ITEMS]]
     if isinstance(value, dict) and all(map(_is_scalar, value.values())):
-        return {key[:MAX_KEY]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
-    return _scalar(value) if _is_scalar(value) else _text(json.dumps(value))
+        return {key[:MAX_KEY]: _cut(part) for key, part in list(value.items())[:_MAX_ITEMS]}
+    return _cut(value) if _is_scalar(value) else _text(json.dumps(value))
 
 
 def _is_scalar(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-def _scalar(value: Any) -> Scalar:
-    scalar: Scalar = value[:_MAX_TEXT] if isinstance(value, str) else value
-    return scalar
+def _cut(value: Scalar) -> Scalar:
+    return value[:_MAX_TEXT] if isinstance(value, str) else value

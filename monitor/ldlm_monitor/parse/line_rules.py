@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from ldlm_monitor.model.records import as_count
-from ldlm_monitor.parse.event_rules import text_of
+from ldlm_monitor.model.records import Sample, as_count
+from ldlm_monitor.parse.definitions import SampleLine
+from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.patterns import NumberSpec, Pattern, certain, compile_pattern, quantity
+from ldlm_monitor.parse.patterns import (
+    NumberSpec,
+    Pattern,
+    PatternMatch,
+    certain,
+    compile_pattern,
+    quantity,
+)
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import Record, Sample
-    from ldlm_monitor.parse.definitions import SampleLine
-    from ldlm_monitor.parse.event_rules import RecordPlace
-    from ldlm_monitor.parse.patterns import PatternMatch
 
 MAX_VALUES = 512
 """Values kept of one line: a choice; the widest known, of a mixture of experts, has about 300."""
+
+AS_PRINTED = NumberSpec(name="")
+"""Of a key that a definition does not list."""
 
 
 @dataclass(slots=True)
@@ -44,15 +48,6 @@ class Numbers:
         elif len(self.values) < MAX_VALUES:
             # A utilisation is at most 1: a greater one is in percent.
             put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
-
-    def set(self, name: str, value: float) -> None:
-        """Add a number under its canonical name."""
-        if name == "step":
-            self.step = as_count(value)
-        elif name == "epoch":
-            self.epoch = value
-        else:
-            self.values[name] = value
 
     def at(self, place: RecordPlace) -> Sample:
         """The numbers as a sample at `place`."""
@@ -115,18 +110,15 @@ class LineRule:
                 return None
         named = self._pattern.named(match, end)
         numbers.step = whole(named.get("step")) if "step" in named else numbers.step
-        numbers.epoch = _real(named["epoch"]) if "epoch" in named else numbers.epoch
+        numbers.epoch = (
+            read_number(named["epoch"], AS_PRINTED) if "epoch" in named else numbers.epoch
+        )
         numbers.rank = whole(named.get("rank")) if "rank" in named else numbers.rank
         for name, source in self.spec.values.items():
             read = read_number(named.get(source.name), source)
             if read is not None:
                 numbers.values[name] = read
         return numbers if numbers.values and numbers.has_all(self.spec.needs) else None
-
-    def lifecycle(self, place: RecordPlace, text: bytes) -> list[Record]:
-        """The lifecycle event that a matching line also gives."""
-        kind = self.spec.lifecycle
-        return [] if kind is None else [place.lifecycle(kind, text_of(text))]
 
     def _find(self, text: bytes) -> PatternMatch | None:
         return self._pattern.search(text) if self.spec.anywhere else self._pattern.match(text)
@@ -149,15 +141,10 @@ class LineRule:
             key = (found[key_group] or b"").decode("latin-1")[:MAX_KEY]
             if key in pairs.skip:
                 continue
-            known = pairs.names.get(key)
-            if known is not None:
-                value = read_number(found[value_group], known)
-                if value is not None:
-                    numbers.set(known.name, value)
-                continue
-            value = _real(found[value_group])
+            known = pairs.names.get(key, AS_PRINTED)
+            value = read_number(found[value_group], known)
             if value is not None:
-                numbers.add(key, value)
+                numbers.add(known.name or key, value)
 
 
 def read_number(text: bytes | None, how: NumberSpec) -> float | None:
@@ -177,10 +164,6 @@ def read_number(text: bytes | None, how: NumberSpec) -> float | None:
 def whole(text: bytes | None) -> int | None:
     """A count of at most 18 digits, which fit in 64 bits; None for anything else."""
     return int(text) if text and len(text) < 19 and text.isdigit() else None
-
-
-def _real(text: bytes | None) -> float | None:
-    return None if text is None else quantity(text.decode("latin-1"))
 
 
 def _is_among(name: str, names: set[str]) -> bool:

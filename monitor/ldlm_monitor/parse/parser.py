@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Position, Record, SampleBlock
-from ldlm_monitor.parse.blocks import BLOCK_SECONDS, Blocks
+from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.structured_files import ROW_SUFFIXES, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
@@ -37,14 +37,12 @@ class ParseCounters:
 
     `lines` counts `\\n`, `bytes` all bytes but those of peeks, `parse_errors` the lines of
     JSONL files that are not JSON objects and the damaged records of event files,
-    `truncated` the records longer than 1 MiB, which are cut, `faults` those that made our own
-    code raise, `records` the records by type.
+    `faults` the records that made our own code raise, `records` the records by type.
     """
 
     lines: int = 0
     bytes: int = 0
     parse_errors: int = 0
-    truncated: int = 0
     faults: int = 0
     records: dict[str, int] = field(
         default_factory=lambda: {"sample": 0, "event": 0, "heartbeat": 0}
@@ -56,7 +54,7 @@ class Parser:
 
     `format_files` are definition files in addition to the packaged ones; raises `FormatError`
     if one of them cannot be used. The same chunks and times give the same records. Memory
-    grows with the number of files, not with their size.
+    grows with the number of files, not with their size. `kept`, if a list, gets every record.
     """
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
@@ -64,6 +62,7 @@ class Parser:
         self._files: dict[str, FileState] = {}
         self._open: dict[str, FileState] = {}  # those of `_files` that may have open blocks
         self.counters = ParseCounters()
+        self.kept: list[Record | SampleBlock] | None = None
         self._fault_places: set[tuple[str, int | None]] = set()
 
     def note_fault(self, position: Position, fault: Exception) -> None:
@@ -96,13 +95,9 @@ class Parser:
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of bytes of one file, read at `now` (Unix seconds), in order of position."""
-        found: list[Record] = []
-        for item in self.feed_blocks(chunk, origin, now):
-            if isinstance(item, SampleBlock):
-                found.extend(item.samples())
-            else:
-                found.append(item)
-        return found
+        items = self.feed_blocks(chunk, origin, now)
+        parts = (each.samples() if isinstance(each, SampleBlock) else (each,) for each in items)
+        return [record for part in parts for record in part]
 
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
         """Like `feed`, but consecutive JSON rows with the same keys are returned as blocks."""
@@ -121,12 +116,9 @@ class Parser:
         if file.whole is not None:
             rows = file.whole.feed(chunk, origin)
             self.counters.parse_errors += file.whole.errors
-            self.counters.truncated += file.whole.truncated
-            file.whole.errors = file.whole.truncated = 0
+            file.whole.errors = 0
             return self._counted([*ended, *rows])
         fresh = self.text.feed(file, chunk, origin, now)
-        self.counters.truncated += self.text.truncated
-        self.text.truncated = 0
         if chunk.final:
             fresh.extend(file.blocks.finish())
         if file.blocks:
@@ -145,12 +137,7 @@ class Parser:
 
     def open_until(self) -> float:
         """The earliest time at which `tick` can return records; infinite: no block is open."""
-        touched = [
-            since
-            for file in self._open.values()
-            if (since := file.blocks.oldest_touch()) is not None
-        ]
-        return min(touched, default=math.inf) + BLOCK_SECONDS
+        return min((file.blocks.expiry() for file in self._open.values()), default=math.inf)
 
     def finish(self, path: str) -> list[Record]:
         """End a file: drops its state and returns the records of its open blocks."""
@@ -171,29 +158,14 @@ class Parser:
         return [] if file.blocks else self.text.peek(file, chunk, origin, now)
 
     def _counted(self, found: list[RecordT]) -> list[RecordT]:
+        if self.kept is not None:
+            self.kept += found
         for item in found:
             if isinstance(item, SampleBlock):
                 self.counters.records["sample"] += len(item)
             else:
                 self.counters.records[item.type] += 1
         return found
-
-
-class RecordingParser(Parser):
-    """A parser that also keeps its records until `drain`, so that files are parsed once."""
-
-    def __init__(self, format_files: Sequence[Path] = ()) -> None:
-        super().__init__(format_files)
-        self._kept: list[Record | SampleBlock] = []
-
-    def drain(self) -> list[Record | SampleBlock]:
-        """Remove and return the records since the last call."""
-        kept, self._kept = self._kept, []
-        return kept
-
-    def _counted(self, found: list[RecordT]) -> list[RecordT]:
-        self._kept += found
-        return super()._counted(found)
 
 
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:

@@ -225,13 +225,8 @@ _BARE = compile_pattern(
 )
 _COUNTED = {
     "tok": "tokens_per_second",
-    "sam": "samples_per_second",
-    "seq": "samples_per_second",
-    "ima": "samples_per_second",
-    "img": "samples_per_second",
-    "it": "steps_per_second",
-    "ste": "steps_per_second",
-    "bat": "steps_per_second",
+    **dict.fromkeys(("sam", "seq", "ima", "img"), "samples_per_second"),
+    **dict.fromkeys(("it", "ste", "bat"), "steps_per_second"),
 }
 """The canonical name of a rate, by the first letters of the unit that is counted."""
 

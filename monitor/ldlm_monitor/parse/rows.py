@@ -5,24 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate, count
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ldlm_monitor.model.records import SampleBlock
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.columns import RowShape, shape_of, signature
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import BadRowError
-from ldlm_monitor.parse.text_lines import MAX_RECORD_BYTES, WholeFile
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record
+from ldlm_monitor.parse.text_lines import WholeFile
 
 
 class RowReader(WholeFile):
     """Reads the rows of a JSON-lines file: consecutive rows with the same keys as blocks.
 
-    `errors` counts lines that are not JSON objects, `truncated` skipped lines over 1 MiB.
+    `errors` counts lines that are not JSON objects.
     """
 
     name = "JSON lines"
@@ -42,9 +39,6 @@ class RowReader(WholeFile):
         offsets = list(map(add, lengths, count(chunk.offset)))  # one byte ends each row
         if chunk.offset == self._shown:
             raws[:1] = [b""]
-        if len(chunk.data) > MAX_RECORD_BYTES:
-            self.truncated += sum(len(raw) > MAX_RECORD_BYTES for raw in raws)
-            raws = [raw if len(raw) <= MAX_RECORD_BYTES else b"" for raw in raws]
         found: list[Record | SampleBlock] = []
         at = 0
         while at < len(raws):
@@ -72,9 +66,8 @@ class RowReader(WholeFile):
         if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
             return []
         errors = self.errors
-        rank = origin.rank if self._rank is None else self._rank
-        place = RecordPlace(chunk.path, chunk.line, chunk.offset, origin, rank, None)
-        found = self._row(chunk.data, place)
+        place = RecordPlace.of(chunk, chunk.line, chunk.offset, origin)
+        found = self._row(chunk.data, place.known(self._rank, None))
         if self.errors == errors:
             self._shown = chunk.offset
         self.errors = errors  # the row may be unfinished, which is no error

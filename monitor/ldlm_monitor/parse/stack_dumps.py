@@ -12,17 +12,15 @@ wide as the longest line.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from ldlm_monitor.model.records import FieldValue, Record, Scalar
 from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
-from ldlm_monitor.parse.event_rules import EventRule, text_of
+from ldlm_monitor.parse.event_rules import EventRule, earliest, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.text.format import signal_name
 
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import FieldValue, Record, Scalar
-
-    Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
+Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
 
 MAX_THREADS = 64
 """Threads kept of a dump: a choice; a process with data loaders has a few dozen."""
@@ -122,8 +120,9 @@ class StackDump(Block[EventRule]):
                 if name in main:
                     fields[name] = main[name]
             fields["threads"] = [*self._threads]
-            if (pid := _pid(main)) is not None:
-                fields["pid"] = pid
+            thread = str(main["thread"])
+            if main.get("name") == _MAIN and thread.isdigit():
+                fields["pid"] = int(thread)  # on Linux the main thread's ID, which py-spy prints
             if (frame := _innermost(main)) is not None:
                 fields["frame"] = frame
                 message = f"{self._owner(main)} in {frame}"
@@ -147,24 +146,15 @@ def _innermost(thread: Thread) -> str | None:
     frames = thread["frames"]
     if not isinstance(frames, list) or not frames:
         return None
-    return str(next((frame for frame in frames if _in_python(frame)), frames[0]))
+    # A Python frame has a line number; py-spy's native frames have a library instead.
+    numbered = (each for each in frames if str(each).rpartition(":")[2].rstrip(")").isdigit())
+    return str(next(numbered, frames[0]))
 
 
 def _frame(named: dict[str, bytes]) -> str:
     name, file = text_of(named["name"], MAX_FRAME_BYTES), text_of(named["file"], MAX_FRAME_BYTES)
     line = f":{text_of(named['line'])}" if "line" in named else ""
     return f"{name} ({file}{line})"
-
-
-def _in_python(frame: Scalar) -> bool:
-    """Whether a frame has a line number: py-spy's native frames have a library instead."""
-    return str(frame).rpartition(":")[2].rstrip(")").isdigit()
-
-
-def _pid(main: Thread) -> FieldValue:
-    """The process ID: on Linux it is the main thread's ID, which py-spy prints."""
-    thread = str(main["thread"])
-    return int(thread) if main.get("name") == _MAIN and thread.isdigit() else None
 
 
 _TABLE_LINE = compile_pattern(
@@ -238,20 +228,14 @@ class FailureTable(Block[EventRule]):
         if not self._started and not _RULER.match(text):
             self.done = True
 
-    def _add_kind(self, row: dict[str, Scalar]) -> None:
-        """Set kind and role of a row by its exception: a surviving rank's is a victim's."""
-        text = str(row.get("message", "")).encode()
-        for rule in self.opening.exceptions:
-            if rule.find(text, 0, glued=True):
-                row["kind"], row["role"] = rule.spec.kind, rule.spec.role
-                return
-
     def records(self) -> list[Record]:
         """One event; its `root_*` fields are the table's claim, which `incidents/` verifies."""
         if not self._rows:
             return []
-        for row in self._rows:
-            self._add_kind(row)
+        for row in self._rows:  # a surviving rank's exception is a victim's
+            text = str(row.get("message", "")).encode()
+            if first := earliest(self.opening.exceptions, text):
+                row["kind"], row["role"] = first[0].spec.kind, first[0].spec.role
         script = text_of(self.opening.named["script"])
         fields: dict[str, FieldValue] = {"script": script, "failures": self._rows}
         message = f"{script} FAILED"

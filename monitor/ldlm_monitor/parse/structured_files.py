@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ldlm_monitor.model.chunk import COMPRESSED_SUFFIXES
-from ldlm_monitor.model.records import Sample, as_count
+from ldlm_monitor.model.chunk import COMPRESSED_SUFFIXES, Chunk, Origin
+from ldlm_monitor.model.records import FieldValue, Record, Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
 from ldlm_monitor.parse.event_rules import RecordPlace
@@ -22,10 +22,6 @@ from ldlm_monitor.parse.patterns import compile_pattern, number
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.text_lines import WholeFile
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_training, measure, plain
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import FieldValue, Record
 
 _MAX_LINE = 1 << 16
 """Bytes of a row; longer lines are no rows. A choice: 500 columns of 20 bytes have 10 KiB."""

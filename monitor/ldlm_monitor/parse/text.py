@@ -13,7 +13,13 @@ from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRecords
 from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.event_rules import (
+    MAX_MESSAGE_BYTES,
+    EventRule,
+    RecordPlace,
+    earliest,
+    text_of,
+)
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.stack_dumps import FailureTable, StackDump
 from ldlm_monitor.parse.text_lines import LineContext, Lines, OnFault, TextLine, WholeFile
@@ -52,17 +58,13 @@ class FileState:
 
 
 class TextReader:
-    """Applies all `rules` to text. `truncated` counts records cut at `MAX_RECORD_BYTES`.
-
-    `on_match`, if set, is called for each recognised record.
-    """
+    """Applies all `rules` to text. `on_match`, if set, is called for each recognised record."""
 
     def __init__(self, rules: Rules, on_fault: OnFault) -> None:
         self.rules = rules
         self._on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
-        self.truncated = 0
         self.on_match: OnMatch | None = None
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
@@ -92,8 +94,6 @@ class TextReader:
                     if bar is not None:
                         found += bar
                         continue
-                if line.truncated:
-                    self.truncated += 1
                 found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
             except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one line
                 # An open block that raises would do so with every line that follows.
@@ -105,7 +105,7 @@ class TextReader:
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
         """The records of a line that is only a bar, the usual line; None for any other line."""
-        bar = None if line.truncated else self.rules.bars.alone(line.raw)
+        bar = self.rules.bars.alone(line.raw)
         if bar is None:
             return None
         self._matched(line, bar.home)
@@ -172,7 +172,7 @@ class TextReader:
     def _numbers(
         self, file: FileState, claims: Claims, record: LineContext, start: int
     ) -> list[Record] | None:
-        """The sample (and lifecycle event) of the text from `start` on; None if no rule matches."""
+        """The sample of the text from `start` on; None if no rule matches."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
         if claims.json:
@@ -192,7 +192,7 @@ class TextReader:
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
                 self._matched(record.line, rule.home)
-                return [numbers.at(place), *rule.lifecycle(place, text)]
+                return [numbers.at(place)]
         return None
 
     def _matched(self, line: TextLine, home: str) -> None:
@@ -222,7 +222,7 @@ class TextReader:
         start = glued or record.envelope.start
         first = True
         for _ in range(_MAX_EVENTS_A_RECORD):
-            hit = _earliest(candidates, record.text, start, glued=bool(glued) or not first)
+            hit = earliest(candidates, record.text, start, glued=bool(glued) or not first)
             if hit is None:
                 break
             rule, match = hit
@@ -267,14 +267,3 @@ class TextReader:
                 return []
             return rule.records(record.place, text_of(text, MAX_MESSAGE_BYTES), rule.fields({}))
         return []
-
-
-def _earliest(
-    rules: list[EventRule], text: bytes, start: int, *, glued: bool
-) -> tuple[EventRule, PatternMatch] | None:
-    best: tuple[EventRule, PatternMatch] | None = None
-    for rule in rules:
-        match = rule.find(text, start, glued=glued)
-        if match is not None and (best is None or match.span()[0] < best[1].span()[0]):
-            best = rule, match
-    return best

@@ -7,23 +7,15 @@ records only while a block is open.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record, SampleBlock
-
-MAX_RECORD_BYTES = 1 << 20
-"""Bytes of a record; a longer one is cut and counted (the limit of `source.split.RECORD_BYTES`)."""
 
 # Escape sequences of ECMA-48 (control sequences, operating system commands, others), backspaces.
 _CONTROL = compile_pattern(
@@ -38,13 +30,12 @@ OnFault: TypeAlias = Callable[[Position, Exception], None]
 class WholeFile:
     """Reads one file of a known structure, which is not parsed as text.
 
-    The caller resets the counts: `errors` of damaged records, `truncated` of too long ones.
+    The caller resets `errors`, the count of damaged records.
     """
 
     on_fault: OnFault
     name = ""
     errors = 0
-    truncated = 0
 
     def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
         """The records of the next bytes, in order of position."""
@@ -71,7 +62,6 @@ class TextLine:
     number: int
     raw: bytes
     closed: bool
-    truncated: bool
 
 
 class Lines:
@@ -111,17 +101,7 @@ class Lines:
         closed = end < len(data)
         width = 2 if self._lf == end + 1 and self._cr == end else 1
         self._next = end + width if closed else end
-        truncated = end - start > MAX_RECORD_BYTES
-        stop = start + MAX_RECORD_BYTES if truncated else end
-        return TextLine(
-            start,
-            end,
-            self._offset + start,
-            self._number,
-            data[start:stop],
-            closed and not truncated,
-            truncated,
-        )
+        return TextLine(start, end, self._offset + start, self._number, data[start:end], closed)
 
     def _find(self, terminator: bytes, start: int) -> int:
         found = self._data.find(terminator, start)
@@ -177,7 +157,9 @@ class LineContext:
 
     def place_of(self, index: int) -> RecordPlace:
         """The place of the text that begins at `index` of the record."""
-        return self.place.moved(raw_index(self.line.raw, index)) if index else self.place
+        if not index:
+            return self.place
+        return replace(self.place, offset=self.place.offset + raw_index(self.line.raw, index))
 
     def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
         """Place, text and stream of an event that follows another writer's text in one record.

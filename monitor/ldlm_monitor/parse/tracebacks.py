@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.blocks import (
     BLANK,
     MAX_FOREIGN_LINES,
@@ -13,11 +13,8 @@ from ldlm_monitor.parse.blocks import (
     BlockOpening,
     LineForm,
 )
-from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, text_of
+from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, earliest, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
-
-if TYPE_CHECKING:
-    from ldlm_monitor.model.records import FieldValue, Record
 
 MAX_TEXT_BYTES = 16 * 1024
 """Bytes kept of a traceback's text, half of them its tail: a choice; about 100 frames fit."""
@@ -181,22 +178,18 @@ class Traceback(Block[EventRule]):
         return [self.place.event(kind, severity, message, role, fields, family=family)]
 
     def _named(self, text: bytes) -> tuple[EventRule, dict[str, FieldValue]] | None:
-        """The rule whose pattern begins first in the exception's text."""
-        first: tuple[int, int, EventRule, dict[str, bytes]] | None = None
-        for rule in self.opening.exceptions:
-            match = rule.find(text, 0, glued=True)
-            if match and (first is None or (match.span()[0], rule.order) < first[:2]):
-                named = rule.named(match, certain(text, closed=self._closed))
-                first = (match.span()[0], rule.order, rule, named)
+        """The rule that matches the exception's text, and the event's fields."""
+        first = earliest(self.opening.exceptions, text)
         if first is None:
             return None
-        rule, named = first[2], first[3]
+        rule, match = first
+        named = rule.named(match, certain(text, closed=self._closed))
         lines = text.split(b"\n")
         for pattern, after in rule.rows:
             for before, line in pairwise(lines):
-                match = pattern.match(line)
-                if match and (after is None or after.match(before)):
-                    named.update(pattern.named(match))
+                found = pattern.match(line)
+                if found and (after is None or after.match(before)):
+                    named.update(pattern.named(found))
                     break
         return rule, rule.fields(named)
 
@@ -210,10 +203,11 @@ def _is_exception(name: bytes, text: bytes) -> bool:
 
 
 class BoundedText:
-    """Keeps the first and the last lines of a text, each in half of `limit` bytes."""
+    """Keeps the first and the last lines of a text, each in half of `MAX_TEXT_BYTES`."""
 
-    def __init__(self, limit: int = MAX_TEXT_BYTES) -> None:
-        self._half = limit // 2
+    _half = MAX_TEXT_BYTES // 2
+
+    def __init__(self) -> None:
         self._head = self._tail = b""
         self._left_out = 0
 

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.queries import Played, PlayerCommand
@@ -160,29 +161,28 @@ class Showing:
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rung = threading.Event()
         self._stopping = False
-        self._failure: BaseException | None = None
         self._picture_at = 0.0
         self._played = playback.played()
         self._snapshot = playback.snapshot()
         self.opened = playback.opened
-        self._thread = threading.Thread(target=self._run, name="playback")
+        self._pool = ThreadPoolExecutor(1, "playback")
+        self._ended: Future[None] = Future()
 
     def start(self) -> None:
         """Begin to play."""
-        self._thread.start()
+        self._ended = self._pool.submit(self._run)
 
     def close(self) -> None:
         """End the thread. Raises the exception that ended it before, if any."""
         self._stopping = True
         self._rung.set()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+        self._pool.shutdown()
+        self._ended.result()
 
     @property
     def has_failed(self) -> bool:
-        """Whether the thread ended with an exception."""
-        return self._failure is not None
+        """Whether the thread ended before `close`, which only an exception does."""
+        return self._ended.done()
 
     def clock(self) -> float:
         """The playback's time, Unix seconds."""
@@ -210,17 +210,14 @@ class Showing:
         self._rung.set()
 
     def _run(self) -> None:
-        try:
-            last = time.monotonic()
-            while not self._stopping:
-                now = time.monotonic()
-                self._turn(now - last, now)
-                last = now
-                if not self._playback.played().seeks:
-                    self._rung.wait(TURN_SECONDS)
-                self._rung.clear()
-        except BaseException as failure:  # noqa: BLE001 - raised again where main closes
-            self._failure = failure
+        last = time.monotonic()
+        while not self._stopping:
+            now = time.monotonic()
+            self._turn(now - last, now)
+            last = now
+            if not self._playback.played().seeks:
+                self._rung.wait(TURN_SECONDS)
+            self._rung.clear()
 
     def _turn(self, elapsed: float, now: float) -> None:
         while not self._asked.empty():

@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from gzip import BadGzipFile, GzipFile
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -32,10 +35,8 @@ PULSE_SECONDS = 5.0
 _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 """The fields that `Chunk` and `Fed` have in common."""
 _LEVEL = 3  # zlib: the pump waits for it; on four public logs level 6 saves 10 to 26 % more space
-_GZIP = zlib.MAX_WBITS | 16  # zlib's flag for gzip's header and trailer
-_BLOCK = 256 * 1024  # bytes held before a write, and unzipped at once: bounds the memory
-_READ = 4096
-"""Bytes that are read at once; at most so many of them are lost in front of a damaged place."""
+_HEAD = 4096  # bytes of the first line that may hold the mark: the inputs stand before it
+_DAMAGE = (BadGzipFile, EOFError, zlib.error, msgspec.DecodeError)
 _LONGEST_LINE = 16 << 20
 """Bytes; a longer line is damaged: the longest record, 1 MiB, is at most 6 MiB of escaped JSON."""
 
@@ -120,15 +121,11 @@ class Recorder:
     def __init__(self, path: Path, shown: str, now: float, *, limit: int = MAX_BYTES) -> None:
         self._path = path
         self._limit = limit
-        self._gzip = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-        self._waiting: list[bytes] = []
-        self._held = 0
         self._is_empty = True
-        self._size = 0
+        self._is_flushed = False
         self._flushed_at = self._marked_at = now
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            self._file: int | None = os.open(path, flags, 0o600)
+            self._file: BinaryIO | None = open(path, "xb", opener=partial(os.open, mode=0o600))  # noqa: SIM115
         except FileExistsError:
             raise UsageError(
                 "is there already", where=str(path), remedy="name a new file with --record"
@@ -139,9 +136,10 @@ class Recorder:
                 where=str(path),
                 remedy="name another file with --record",
             ) from error
+        self._gzip = GzipFile("", "wb", _LEVEL, self._file)
         self._keep(Begun(now, shown))
-        self._flush()
-        self._is_empty = True
+        self._do(self._gzip.flush)
+        self._is_empty = self._is_flushed = True
 
     def fed(self, chunk: Chunk, run: str, at: float) -> None:
         """Record a chunk of a run's file, judged at `at` (Unix seconds)."""
@@ -172,53 +170,44 @@ class Recorder:
         """Write the waiting entries, at most once in `FLUSH_SECONDS`."""
         if now - self._flushed_at < FLUSH_SECONDS:
             return
-        if not self._waiting and now - self._marked_at >= PULSE_SECONDS:
+        if self._is_flushed and now - self._marked_at >= PULSE_SECONDS:
             self._keep(Passed(now))
-        if self._waiting:
+        if not self._is_flushed:
             self._marked_at = now
-            self._flush()
+            self._do(self._gzip.flush)
+            self._is_flushed = True
         self._flushed_at = now
 
     def close(self) -> None:
         """Write the rest and gzip's end; delete the file if nothing was recorded."""
+        self._do(self._gzip.close)
         if self._file is not None:
-            self._flush(zlib.Z_FINISH)
+            self._file.close()
+            self._file = None
             if self._is_empty:
                 self._path.unlink(missing_ok=True)
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
     def _keep(self, entry: Entry) -> None:
-        if self._file is None:
-            return
-        self._is_empty = False
-        squeezed = self._gzip.compress(msgspec.json.encode(entry) + b"\n")
-        self._waiting.append(squeezed)
-        self._held += len(squeezed)
-        if self._held > _BLOCK:
-            self._flush()
+        self._is_empty = self._is_flushed = False
+        self._do(self._gzip.write, msgspec.json.encode(entry) + b"\n")
 
-    def _flush(self, mode: int = zlib.Z_SYNC_FLUSH) -> None:
-        data = b"".join((*self._waiting, self._gzip.flush(mode)))
-        self._waiting.clear()
-        self._held = 0
+    def _do(self, work: Callable[..., object], *given: bytes) -> None:
+        """Call a method that writes; an error or the limit ends the recording."""
         if self._file is None:
             return
         try:
-            while data:
-                written = os.write(self._file, data)
-                data, self._size = data[written:], self._size + written
+            work(*given)
         except OSError as error:
-            self._give_up(f"cannot be written ({error.strerror})")
+            self._give_up(self._file, f"cannot be written ({error.strerror})")
         else:
-            if self._size >= self._limit:
-                self._give_up(f"holds {self._size >> 20} MiB")
+            if (size := self._file.tell()) >= self._limit:
+                self._give_up(self._file, f"holds {size >> 20} MiB")
 
-    def _give_up(self, why: str) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+    def _give_up(self, file: BinaryIO, why: str) -> None:
+        for each in (self._gzip, file):
+            with suppress(OSError):  # closing writes what is held, to the disk that may be full
+                each.close()
+        self._file = None
         log.warning("%s: %s; the recording ends here", plain(str(self._path)), why)
 
 
@@ -227,11 +216,10 @@ def is_recording(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as file:
-            head = zlib.decompressobj(_GZIP).decompress(file.read(_READ), _READ)
-    except (OSError, zlib.error):
+        with GzipFile(path) as file:
+            return FORMAT.encode() in file.readline(_HEAD)
+    except (OSError, EOFError, zlib.error):
         return False
-    return FORMAT.encode() in head.partition(b"\n")[0]
 
 
 def entries(path: Path) -> Iterator[Entry]:
@@ -240,24 +228,6 @@ def entries(path: Path) -> Iterator[Entry]:
         raise InputError(
             "is no recording", where=str(path), remedy="name a file that --record wrote, or logs"
         )
-    with path.open("rb") as file:
-        for line in _lines(file):
-            try:
-                yield _DECODER.decode(line)
-            except msgspec.DecodeError:
-                return
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    unzip, rest = zlib.decompressobj(_GZIP), b""
-    while block := file.read(_READ):
-        while block:
-            try:
-                text = unzip.decompress(block, _BLOCK)
-            except zlib.error:
-                return
-            block = unzip.unconsumed_tail
-            *lines, rest = (rest + text).split(b"\n")
-            yield from lines
-            if len(rest) > _LONGEST_LINE:
-                return
+    with GzipFile(path) as file, suppress(*_DAMAGE):
+        while line := file.readline(_LONGEST_LINE):
+            yield _DECODER.decode(line)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
-
-import re2
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
@@ -18,11 +15,10 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.playback.content import Stretch
+from ldlm_monitor.playback.content import line_order
 from ldlm_monitor.playback.history import History
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.run.timeline import Timeline, from_rows
 from ldlm_monitor.source.log_parts import LogReader
 
 Play: TypeAlias = Callable[[], list[Transition]]
@@ -57,23 +53,22 @@ def of_logs(settings: Settings) -> Reel:
     """A reel of the finished logs that `settings` name. Raises `InputError`."""
     replay = Replay(settings)
     history, monitor = replay.history, replay.monitor
-    paced(history)
+    _paced(history)
     ends: dict[str, int] = {}
 
     def feed(chunk: Chunk, when: float) -> list[Transition]:
         ends[chunk.path] = chunk.offset + len(chunk.data)
         return monitor.feed(chunk, when)
 
-    def pieces(played: Iterator[tuple[float, Chunk, object]]) -> Iterator[Piece]:
-        for when, chunk, _ in played:
-            yield Piece(when, len(chunk.data), partial(feed, chunk, when))
-
     return Reel(
         start=min((file.timeline.start for file in history.all), default=history.end),
         end=history.end,
         runs=len({file.run for file in history.all}),
         monitor=monitor,
-        pieces=pieces(history.play()),
+        pieces=(
+            Piece(when, len(chunk.data), partial(feed, chunk, when))
+            for when, chunk, _ in history.play()
+        ),
         opened=lambda path: LogReader(path, ends.get(path, 0)),
         finish=lambda: monitor.finish(history.end, [file.path for file in history.all]),
     )
@@ -85,17 +80,14 @@ def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
     monitor = assemble(settings)
     logs = _Logs(folder)
 
-    def feed(fed: Fed) -> list[Transition]:
-        chunk = fed.chunk()
-        logs.write(chunk)
-        if monitor.names.origin(fed.path).run != fed.run:
-            monitor.names.tie(fed.path, fed.run)
-        return monitor.feed(chunk, fed.at)
-
     def play(entry: Entry) -> list[Transition]:
         match entry:
             case Fed():
-                return feed(entry)
+                chunk = entry.chunk()
+                logs.write(chunk)
+                if monitor.names.origin(entry.path).run != entry.run:
+                    monitor.names.tie(entry.path, entry.run)
+                return monitor.feed(chunk, entry.at)
             case Observed():
                 return monitor.observe(entry.observed(), entry.at)
             case Finished():
@@ -160,39 +152,9 @@ class _Logs:
         return LogReader(str(self._known[path][0]))
 
 
-_STAMP = re2.compile(
-    rb"(?m)^[^\n\r]{0,80}?([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
-)
-
-
-"""A date and time among a line's first 80 characters: further on, it is part of a message."""
-
-
-def paced(history: History) -> None:
-    """Time the lines of logs without zones, in place: by the clock times in them, or nominally."""
+def _paced(history: History) -> None:
+    """Time the lines of logs without zones, in place: a player shows them one by one."""
     for file in history.files:
         if file.timeline.is_at_once and file.form == "text":
-            whole = file.whole()
-            rows = [0, *list(whole.row_offsets())[1:]]
-            file.timeline = _stamped(whole) or from_rows(rows, whole.written_at)
+            file.timeline = line_order(file.whole())
             file.backlog.rest()
-
-
-def _stamped(stretch: Stretch) -> Timeline | None:
-    """A timeline by the clock times in lines, in this machine's zone; earlier times are skipped."""
-    offsets, times = [0], [-1.0]
-    for chunk in stretch.chunks():
-        for found in _STAMP.finditer(chunk.data):
-            try:
-                moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
-                when = moment.astimezone().timestamp()
-            except (ValueError, OverflowError, OSError):
-                continue
-            if when > times[-1]:
-                offsets.append(chunk.offset + found.start())
-                times.append(when)
-    if len(times) < 2:
-        return None
-    if offsets[1] == 0:
-        return Timeline(offsets[1:], times[1:], timed=False)
-    return Timeline(offsets, [times[1], *times[1:]], timed=False)

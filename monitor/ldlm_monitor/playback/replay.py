@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
@@ -56,20 +55,23 @@ class Replay:
         """
         history = self.history
         for when, chunk, file in history.play():
-            dated = list(self._dated(self.monitor.feed(chunk, when), history))
-            yield when if file.timeline.timed else None, chunk, dated
-        refuse_unreadable(self.history)
-        paths = [file.path for file in history.all]
-        yield None, None, list(self._dated(self.monitor.finish(history.end, paths), history))
+            transitions = self._dated(self.monitor.feed(chunk, when))
+            yield when if file.timeline.timed else None, chunk, transitions
+        refuse_unreadable(history)
+        ended = self.monitor.finish(history.end, [file.path for file in history.all])
+        yield None, None, self._dated(ended)
 
     def snapshot(self) -> Snapshot:
         """The state at the end, once `transitions` is exhausted."""
         return self.monitor.snapshot()
 
-    def _dated(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
-        for transition in transitions:
-            untimed = transition.labels.get("run") in history.untimed_runs
-            yield replace(transition, time=None) if untimed else transition
+    def _dated(self, transitions: list[Transition]) -> list[Transition]:
+        return [
+            replace(each, time=None)
+            if each.labels.get("run") in self.history.untimed_runs
+            else each
+            for each in transitions
+        ]
 
 
 def gather(
@@ -90,13 +92,10 @@ def gather(
     history = place(files, names, apart=apart)
     refuse_unreadable(history)
     notices += history.notices
-    streams: list[tuple[str, BinaryIO]] = [
-        (str(path), path.open("rb")) for path in patterns.pipes()
-    ]
+    for path in patterns.pipes():
+        history.streams.append(place_stream(str(path), path.open("rb"), names, time.time()))
     if patterns.standard_input:
-        streams.append(("-", sys.stdin.buffer))
-    for name, stream in streams:
-        history.streams.append(place_stream(name, stream, names, time.time()))
+        history.streams.append(place_stream("-", sys.stdin.buffer, names, time.time()))
     return history, notices
 
 

@@ -1,13 +1,13 @@
 """How often the kernel's OOM killer killed processes of a training's control groups.
 
-Version 2: `memory.events` (oom, oom_kill; both include the groups below), `memory.max`,
-`memory.current`. Version 1: `memory.oom_control` (oom_kill, since Linux 4.13),
-`memory.limit_in_bytes`, `memory.usage_in_bytes` (Linux, Documentation/admin-guide/cgroup-v2.rst
-and cgroup-v1/memory.rst).
+Version 2: `memory.events` (oom_kill, which includes the groups below), `memory.max`. Version 1:
+`memory.oom_control` (oom_kill, since Linux 4.13), `memory.limit_in_bytes` (Linux,
+Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,15 +21,16 @@ MOUNT = Path("/sys/fs/cgroup")  # as systemd and container runtimes mount it
 _NO_LIMIT = 1 << 60
 """Bytes. Version 1 shows a missing limit as the largest multiple of a page, which is above this."""
 
+_OOM_KILLS = re.compile(r"^oom_kill (\d{1,19})$", re.MULTILINE)  # a 64-bit counter
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A control group's memory in bytes; `limit` and `used` are None if unreadable or unlimited."""
+    """A control group's memory; `limit`: bytes, None if unreadable or unlimited."""
 
     path: Path
     oom_kills: int
     limit: int | None
-    used: int | None
 
 
 @dataclass(slots=True)
@@ -79,7 +80,6 @@ def _event(case: ProbeCandidate, rank: int | None, group: MemoryGroup, kills: in
         cgroup=str(group.path),
         kills=kills,
         limit_bytes=group.limit,
-        used_bytes=group.used,
     )
 
 
@@ -104,15 +104,14 @@ def _below(mount: Path, path: str) -> Path:
 
 def look(folder: Path) -> MemoryGroup | None:
     """The group's present counters; None if it was removed or has none."""
-    for counters, limit, used in (
-        ("memory.events", "memory.max", "memory.current"),
-        ("memory.oom_control", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    for counters, limit in (
+        ("memory.events", "memory.max"),
+        ("memory.oom_control", "memory.limit_in_bytes"),
     ):
-        kills = _counter(folder / counters, "oom_kill")
-        if kills is not None:
-            most = _number(folder / limit)
-            most = None if most is not None and most >= _NO_LIMIT else most
-            return MemoryGroup(folder, kills, most, _number(folder / used))
+        if (found := _OOM_KILLS.search(read_text(folder / counters))) is not None:
+            text = read_text(folder / limit).strip()
+            is_limit = text.isdecimal() and int(text) < _NO_LIMIT
+            return MemoryGroup(folder, int(found[1]), int(text) if is_limit else None)
     return None
 
 
@@ -123,16 +122,3 @@ def upwards(folder: Path, mount: Path = MOUNT) -> Iterator[Path]:
         if parent in (mount, mount.parent) or not parent.is_relative_to(mount):
             return
         yield parent
-
-
-def _counter(file: Path, name: str) -> int | None:
-    for line in read_text(file).splitlines():
-        key, _, value = line.partition(" ")
-        if key == name and value.strip().isdecimal():
-            return int(value)
-    return None
-
-
-def _number(file: Path) -> int | None:
-    text = read_text(file).strip()
-    return int(text) if text.isdecimal() else None

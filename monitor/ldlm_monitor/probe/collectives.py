@@ -39,7 +39,6 @@ _DEFAULT = "default_pg"  # torch's description of the group of all ranks
 FILES_SKEW_SECONDS = 60.0
 """Dumps so much older than the last step count too: a file server's clock may be behind."""
 _MAX_FINDINGS = 4  # hanging groups in a verdict; a person reads one or two
-_MAX_CALLS = 8  # different calls of one collective in a finding; the message shows three
 _FETCH_SECONDS = 1.0  # for one rank's recorder, so that a rank that hangs leaves time for others
 
 log = logging.getLogger(__name__)
@@ -175,7 +174,7 @@ class _ProcessGroup:
             missing=tuple(missing),
             waiting=tuple(waiting),
             mismatched=tuple(odd),
-            calls=tuple(sorted({_call(entry) for entry in calls.values()}))[:_MAX_CALLS],
+            calls=tuple(sorted({_call(entry) for entry in calls.values()})),
             without_dump=tuple(sorted(self._members - {*self._enqueued})),
             all_known=self._all_known,
             frames=self._frames([*missing, *odd, *waiting[:1]], seq),

@@ -156,26 +156,16 @@ def _listed(folder: Path, prefixes: set[str]) -> Iterator[tuple[int, float, Path
 
 def read(path: Path, rank: int) -> Dump:
     """The dump in a file. Raises `DumpError`."""
-    data = _content(path)
-    try:
-        tree: object = msgspec.json.decode(data) if data[:1] in b"{[" and data else load(data)
-    except (PlainPickleError, msgspec.DecodeError, RecursionError) as error:
-        raise DumpError(f"{path}: {error}") from error
-    dump = dump_of(tree, rank)
-    if dump is None:
-        raise DumpError(f"{path}: not a flight recorder's dump")
-    return dump
-
-
-def _content(path: Path) -> bytes:
     try:
         with open(open_regular(path), "rb") as file:
             data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise DumpError(f"{path}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise DumpError(f"{path}: larger than {MAX_BYTES} bytes")
-    return data
+        is_json = data[:1] in (b"{", b"[") and len(data) <= MAX_BYTES  # `load` refuses more
+        tree: object = msgspec.json.decode(data) if is_json else load(data)
+    except (OSError, PlainPickleError, msgspec.DecodeError, RecursionError) as error:
+        raise DumpError(f"{path}: {error}") from error
+    if (dump := dump_of(tree, rank)) is None:
+        raise DumpError(f"{path}: not a flight recorder's dump")
+    return dump
 
 
 def dump_of(tree: object, rank: int) -> Dump | None:

@@ -59,6 +59,7 @@ class _Known:
     environments: dict[int | None, dict[str, str]] = field(default_factory=dict)
 
 
+@dataclass(kw_only=True)
 class HostProbe:
     """Looks at the processes of several runs at once. Not safe for several threads.
 
@@ -66,19 +67,11 @@ class HostProbe:
     address of NCCL's RAS, unless the processes' environment has another. `wait`: sleeps (seconds).
     """
 
-    def __init__(
-        self,
-        *,
-        proc: Path = process.PROC,
-        mount: Path = cgroup.MOUNT,
-        ras: tuple[str, int] = nccl_ras.DEFAULT_ADDRESS,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._proc = proc
-        self._mount = mount
-        self._ras = ras
-        self._wait = wait
-        self._known: dict[str, _Known] = {}
+    proc: Path = process.PROC
+    mount: Path = cgroup.MOUNT
+    ras: tuple[str, int] = nccl_ras.DEFAULT_ADDRESS
+    wait: Callable[[float], None] = time.sleep
+    _known: dict[str, _Known] = field(default_factory=dict, init=False)
 
     def watch(
         self, cases: Sequence[ProbeCandidate], *, note: bool = True
@@ -89,7 +82,7 @@ class HostProbe:
         return {case.run: hang.beats(case) for case in cases}
 
     def _note_all(self, cases: Sequence[ProbeCandidate]) -> None:
-        seen = process.scan(self._proc)
+        seen = process.scan(self.proc)
         for case in cases:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
             known = self._known[case.run] = self._known.pop(case.run, _Known())
@@ -104,19 +97,19 @@ class HostProbe:
     def look(self, cases: Sequence[ProbeCandidate], seconds: float) -> dict[str, list[Record]]:
         """Run name to the records found, within about `seconds`."""
         until = time.monotonic() + seconds
-        seen = process.scan(self._proc)
+        seen = process.scan(self.proc)
         firsts = {case.run: self._first(case, seen) for case in cases}
         started = time.monotonic()
         events: dict[str, list[Record]] = {
             case.run: [*self._ask_ras(case, firsts[case.run], until)] for case in cases
         }
-        self._wait(max(0.0, APART_SECONDS - (time.monotonic() - started)))
+        self.wait(max(0.0, APART_SECONDS - (time.monotonic() - started)))
         apart = max(time.monotonic() - started, APART_SECONDS / 2)
         for case in cases:
             found = events[case.run]
             looks = self._second(case, seen, apart)
             died = [rank for rank, look in looks.items() if look["state"] in _ENDED]
-            found[:0] = self._known[case.run].memory.events(case, self._mount, died)
+            found[:0] = self._known[case.run].memory.events(case, self.mount, died)
             if looks:
                 found.insert(0, _of_processes(case, looks.values()))
             environments = self._known[case.run].environments.values()
@@ -129,7 +122,7 @@ class HostProbe:
 
     def _now(self, known: Process) -> Process | None:
         """The process' present state; None if it ended, even if its pid is used again."""
-        found = process.look(known.pid, self._proc)
+        found = process.look(known.pid, self.proc)
         return found if found is not None and found.started == known.started else None
 
     def _first(self, case: ProbeCandidate, seen: Scan) -> Family:
@@ -150,14 +143,14 @@ class HostProbe:
             if now is None or now.status is not None:
                 continue
             names = (*flight_recorder.PREFIX_VARIABLES, nccl_ras.ADDRESS_VARIABLE, "HOME")
-            variables = process.environment(each.pid, names, self._proc)
-            if variables and (folder := process.link(self._proc / str(each.pid) / "cwd")):
+            variables = process.environment(each.pid, names, self.proc)
+            if variables and (folder := process.link(self.proc / str(each.pid) / "cwd")):
                 known.environments[rank] = {**variables, "PWD": folder}
-            membership = process.read_text(self._proc / str(each.pid) / "cgroup")
-            group = cgroup.group_of(membership, self._mount)
+            membership = process.read_text(self.proc / str(each.pid) / "cgroup")
+            group = cgroup.group_of(membership, self.mount)
             if group is not None:
                 known.memory.groups[rank] = group
-        known.memory.note(self._mount, goes_on=goes_on)
+        known.memory.note(self.mount, goes_on=goes_on)
 
     def _second(
         self, case: ProbeCandidate, seen: Scan, apart: float
@@ -180,7 +173,7 @@ class HostProbe:
                     case.last_progress_at - seen.booted_at - each.started / process.TICKS, 1.0
                 )
                 look["usual_cores"] = round((used + moved) / age, 4)  # may be far below one core
-                if (place := process.waits_in(each.pid, self._proc)) is not None:
+                if (place := process.waits_in(each.pid, self.proc)) is not None:
                     look["waits_in"] = place
             looks[rank] = look
         return looks
@@ -193,11 +186,11 @@ class HostProbe:
             each.get(nccl_ras.ADDRESS_VARIABLE, "")
             for each in self._known[case.run].environments.values()
         } or {""}
-        for address in {nccl_ras.address_of(text) if text else self._ras for text in addresses}:
+        for address in {nccl_ras.address_of(text) if text else self.ras for text in addresses}:
             left = until - time.monotonic() - APART_SECONDS
             if address is None or left <= 0:
                 continue
-            if family.members and not process.listens(family.members, address[1], self._proc):
+            if family.members and not process.listens(family.members, address[1], self.proc):
                 continue
             try:
                 yield nccl_ras.event_of(case, nccl_ras.ask(address, min(left, _RAS_SECONDS)))

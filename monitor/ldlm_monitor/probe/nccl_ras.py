@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median_high
 from typing import Any
 
 import msgspec
@@ -41,6 +42,8 @@ _PROCESS = re.compile(
 _LAUNCHED = re.compile(r"(\d{1,9}) ranks? ha(?:s|ve) launched up to operation (\d{1,19})")
 _COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,32})\) (\S{1,40})")
 
+_NO_ERROR = (0, 7)  # ncclSuccess, ncclInProgress
+
 
 class RasError(OSError):
     """No RAS listens there, or it does not answer in time."""
@@ -51,10 +54,6 @@ class _Status(msgspec.Struct):
     considered_dead: bool = False
     async_error: int = 0
     abort_flag: bool = False
-
-    @property
-    def failed(self) -> bool:
-        return self.abort_flag or self.async_error not in (0, 7)  # ncclSuccess, ncclInProgress
 
 
 class _RasRank(msgspec.Struct):
@@ -137,27 +136,25 @@ def suspects_of(answer: str) -> list[Suspect]:
 def _of_json(answer: _RasAnswer) -> list[Suspect]:
     suspects: list[Suspect] = []
     for each in answer.communicators:
-        for rank in each.missing_ranks:
-            how = "unresponsive" if rank.status.unresponsive else "missing"
-            suspects.append(_suspect(rank, "dead" if rank.status.considered_dead else how))
-        suspects += [_suspect(rank, "failed") for rank in each.ranks if rank.status.failed]
-        suspects += [_suspect(rank, "behind") for rank in _behind(each.ranks)]
+        for rank, what in _accused(each):
+            gpu = "" if rank.cuda_dev is None else str(rank.cuda_dev)
+            host = rank.host[:256]  # characters, as in `_PROCESS`
+            suspects.append(Suspect(rank.rank, host, rank.pid, gpu, what))
     return [*dict.fromkeys(suspects)]
 
 
-def _behind(ranks: list[_RasRank]) -> Iterable[_RasRank]:
-    """The ranks that launched fewer collectives, of all kinds together, than the median rank."""
-    totals = {rank.rank: sum(rank.collective_counts.values()) for rank in ranks}
-    ordered = sorted(totals.values())
-    if not ordered:
-        return []
-    usual = ordered[len(ordered) // 2]
-    return [rank for rank in ranks if totals[rank.rank] < usual]
-
-
-def _suspect(rank: _RasRank, what: str) -> Suspect:
-    gpu = "" if rank.cuda_dev is None else str(rank.cuda_dev)
-    return Suspect(rank.rank, rank.host[:256], rank.pid, gpu, what)  # as long as in `_PROCESS`
+def _accused(communicator: _Communicator) -> Iterator[tuple[_RasRank, str]]:
+    """Behind is who launched fewer collectives, of all kinds together, than the median rank."""
+    for rank in communicator.missing_ranks:
+        how = "unresponsive" if rank.status.unresponsive else "missing"
+        yield rank, "dead" if rank.status.considered_dead else how
+    launched = [sum(rank.collective_counts.values()) for rank in communicator.ranks]
+    usual = median_high(launched or [0])
+    for rank, count in zip(communicator.ranks, launched, strict=True):
+        if rank.status.abort_flag or rank.status.async_error not in _NO_ERROR:
+            yield rank, "failed"
+        if count < usual:
+            yield rank, "behind"
 
 
 def _of_text(answer: str) -> list[Suspect]:

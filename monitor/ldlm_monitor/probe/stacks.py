@@ -162,30 +162,23 @@ def _written(path: Path, start: int, until: float) -> str:
         return file.read(_MAX_STACKS).decode("utf-8", "replace")
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket, if the kernel confirms that the process `pid` made it."""
-
-    def __init__(self, path: str, pid: int, seconds: float) -> None:
-        super().__init__("localhost", timeout=seconds)
-        self._path = path
-        self._pid = pid
-
-    def connect(self) -> None:
-        """Connect; raise `OSError` if that fails, or if another process made the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-        peer = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        if _PEER.unpack(peer)[0] != self._pid:
-            raise ConnectionRefusedError("the socket is another process's")
+def _connect(sock: socket.socket, page: Page) -> None:
+    """Raises `OSError` if that fails, or if not the page's process made the socket."""
+    sock.connect(page.recorder)
+    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    if _PEER.unpack(peer)[0] != page.pid:
+        raise ConnectionRefusedError("the socket is another process's")
 
 
 def fetch(page: Page, seconds: float) -> bytes | None:
     """The rank's flight recorder as JSON, within about `seconds`; None if unavailable."""
     if not page.recorder or page.status != "running" or not is_process(page):
         return None
-    connection = _UnixConnection(page.recorder, page.pid, seconds)
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.sock.settimeout(seconds)
     try:
+        _connect(connection.sock, page)
         connection.request("POST", _RECORDER_PATH)
         answer = connection.getresponse()
         data = answer.read(_MAX_RECORDED + 1)

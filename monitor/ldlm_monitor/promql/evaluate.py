@@ -7,9 +7,7 @@ when its expression is first asked: walking the tree at each evaluation took twi
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ldlm_monitor.model.alert import VectorSample
@@ -31,16 +29,13 @@ from ldlm_monitor.promql.nodes import (
     Number,
     Range,
     RangeWindow,
-    Rename,
     Selector,
     Subquery,
     Text,
-    Value,
     Vector,
     is_scalar,
     name_later,
     settled,
-    walk,
     without_name,
 )
 from ldlm_monitor.promql.operators import (
@@ -53,18 +48,9 @@ from ldlm_monitor.promql.operators import (
 )
 from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
 
-
-@dataclass(slots=True)
-class _Query:
-    """What one query reads, and its values so far of nodes that its expression has twice."""
-
-    selection: Selection
-    known: dict[tuple[int, float], Value] = field(default_factory=dict)
-
-
-Compute: TypeAlias = Callable[[_Query, float], Any]
+Compute: TypeAlias = Callable[[Selection, float], Any]
 """The value of a node at a time (Unix seconds); callers must not change a vector."""
-Windows: TypeAlias = Callable[[_Query, float], Iterator[RangeWindow]]
+Windows: TypeAlias = Callable[[Selection, float], Iterator[RangeWindow]]
 """The samples of each series of a range vector; series without any are left out."""
 
 
@@ -81,7 +67,7 @@ class Evaluator:
     ) -> None:
         self._storage = storage
         self._step = step
-        self._unnamed = name_later if delayed_name_removal else without_name
+        self.unnamed = name_later if delayed_name_removal else without_name
         self._compiled: dict[str, Compute] = {}
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
@@ -101,49 +87,29 @@ class Evaluator:
         at = float(at)
         compute = self._compiled.get(expr.text)
         if compute is None:
-            compiler = _Compiler(expr.root, self._step, self._unnamed)
-            compute = self._compiled[expr.text] = compiler.compute(expr.root)
+            compute = self._compiled[expr.text] = self.compute(expr.root)
         first, last = at if start is None else start, at if end is None else end
-        value: float | Vector = compute(_Query(Selection(self._storage, first, last)), at)
-        if isinstance(value, float) or self._unnamed is without_name:
+        value: float | Vector = compute(Selection(self._storage, first, last), at)
+        if isinstance(value, float) or self.unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
 
-
-class _Compiler:
-    """Makes the closures of one expression."""
-
-    def __init__(self, root: Node, step: float, unnamed: Rename) -> None:
-        self.unnamed = unnamed
-        self._step = step
-        self._count = Counter(id(node) for node in walk(root))  # equal nodes are one object
-
     def compute(self, node: Node) -> Compute:
         """A node's closure."""
-        compute = _HANDLERS[type(node)](self, node)
-        if self._count[id(node)] == 1 or not isinstance(node, Selector | Aggregation):
-            return compute
-
-        def once(query: _Query, at: float) -> Value:
-            key = (id(node), at)
-            if key not in query.known:
-                query.known[key] = compute(query, at)
-            return query.known[key]
-
-        return once
+        return _HANDLERS[type(node)](self, node)
 
     def windows(self, node: Node) -> Windows:
         """The closure of a range vector."""
         if isinstance(node, Subquery):
             return self._resampled(node)
         assert isinstance(node, Range), node
-        return lambda query, at: query.selection.windows(node, at)
+        return lambda query, at: query.windows(node, at)
 
     def _resampled(self, node: Subquery) -> Windows:
         operand, step = self.compute(node.operand), node.step or self._step
 
-        def windows(query: _Query, at: float) -> Iterator[RangeWindow]:
-            end = query.selection.shifted(node.shift, at)
+        def windows(query: Selection, at: float) -> Iterator[RangeWindow]:
+            end = query.shifted(node.shift, at)
             start = exact(end - node.seconds)
             samples: dict[Labels, tuple[list[float], list[float]]] = {}
             # Steps are aligned to zero, not to the query; rounding removes the error of division.
@@ -160,12 +126,10 @@ class _Compiler:
 
         return windows
 
-    def selector(self, node: Selector) -> Compute:
-        return lambda query, at: [
-            (labels, value) for labels, _, value in query.selection.latest(node, at)
-        ]
+    def _selector(self, node: Selector) -> Compute:
+        return lambda query, at: [(labels, value) for labels, _, value in query.latest(node, at)]
 
-    def negation(self, node: Negation) -> Compute:
+    def _negation(self, node: Negation) -> Compute:
         operand, unnamed = self.compute(node.operand), self.unnamed
         if is_scalar(node.operand):
             return lambda query, at: -operand(query, at)
@@ -173,7 +137,7 @@ class _Compiler:
             [(unnamed(labels), -number) for labels, number in operand(query, at)]
         )
 
-    def binary(self, node: Binary) -> Compute:
+    def _binary(self, node: Binary) -> Compute:
         left, right = self.compute(node.left), self.compute(node.right)
         if is_scalar(node.left):
             if is_scalar(node.right):
@@ -189,21 +153,21 @@ class _Compiler:
         if node.operator == "or":
             return lambda query, at: combine(left(query, at), right(query, at))
 
-        def matched(query: _Query, at: float) -> Vector:
+        def matched(query: Selection, at: float) -> Vector:
             found: Vector = left(query, at)
             # Most rules end here at each step of a healthy run: nothing matches nothing.
             return combine(found, right(query, at)) if found else found
 
         return matched
 
-    def aggregation(self, node: Aggregation) -> Compute:
+    def _aggregation(self, node: Aggregation) -> Compute:
         operand = self.compute(node.operand)
         if node.parameter is None:
             return lambda query, at: aggregate(node, operand(query, at), None)
         parameter = self.compute(node.parameter)
         return lambda query, at: aggregate(node, operand(query, at), parameter(query, at))
 
-    def call(self, node: Call) -> Compute:
+    def _call(self, node: Call) -> Compute:
         special = SPECIAL.get(node.function)
         if special is not None:
             return special(self, node)
@@ -217,7 +181,7 @@ class _Compiler:
             )
         compute, unnamed = ELEMENTWISE[node.function], self.unnamed
 
-        def elementwise(query: _Query, at: float) -> Vector:
+        def elementwise(query: Selection, at: float) -> Vector:
             given = [other(query, at) for other in others]
             return unique(
                 [(unnamed(labels), compute(value, *given)) for labels, value in operand(query, at)]
@@ -233,7 +197,7 @@ class _Compiler:
             scalars.insert(0, lambda query, at: at)
         compute = OVER_RANGE[node.function]
 
-        def over_range(query: _Query, at: float) -> Vector:
+        def over_range(query: Selection, at: float) -> Vector:
             given = [scalar(query, at) for scalar in scalars]
             found = [(each.labels, compute(each, *given)) for each in windows(query, at)]
             return self._renamed(node, [(labels, x) for labels, x in found if x is not None])
@@ -246,42 +210,42 @@ class _Compiler:
         return unique(result)
 
 
-def _timestamp(compiler: _Compiler, node: Call) -> Compute:
+def _timestamp(evaluator: Evaluator, node: Call) -> Compute:
     operand = node.arguments[0]
-    unnamed, compute = compiler.unnamed, compiler.compute(operand)
+    unnamed, compute = evaluator.unnamed, evaluator.compute(operand)
     if isinstance(operand, Selector):
         return lambda query, at: unique(
-            [(unnamed(labels), time) for labels, time, _ in query.selection.latest(operand, at)]
+            [(unnamed(labels), time) for labels, time, _ in query.latest(operand, at)]
         )
     return lambda query, at: unique([(unnamed(labels), at) for labels, _ in compute(query, at)])
 
 
-def _scalar(compiler: _Compiler, node: Call) -> Compute:
-    operand = compiler.compute(node.arguments[0])
+def _scalar(evaluator: Evaluator, node: Call) -> Compute:
+    operand = evaluator.compute(node.arguments[0])
     return lambda query, at: found[0][1] if len(found := operand(query, at)) == 1 else math.nan
 
 
-def _vector(compiler: _Compiler, node: Call) -> Compute:
-    operand = compiler.compute(node.arguments[0])
+def _vector(evaluator: Evaluator, node: Call) -> Compute:
+    operand = evaluator.compute(node.arguments[0])
     return lambda query, at: [((), operand(query, at))]
 
 
-def _histogram_quantile(compiler: _Compiler, node: Call) -> Compute:
-    rank, buckets = map(compiler.compute, node.arguments)
+def _histogram_quantile(evaluator: Evaluator, node: Call) -> Compute:
+    rank, buckets = map(evaluator.compute, node.arguments)
     return lambda query, at: unique(histogram_quantile(rank(query, at), buckets(query, at)))
 
 
-def _absent(compiler: _Compiler, node: Call) -> Compute:
+def _absent(evaluator: Evaluator, node: Call) -> Compute:
     operand = node.arguments[0]
     is_range = isinstance(operand, Range | Subquery)
-    series = compiler.windows(operand) if is_range else compiler.compute(operand)
+    series = evaluator.windows(operand) if is_range else evaluator.compute(operand)
     labels = labels_of_absent(operand)
     return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
 
 
-SPECIAL: dict[str, Callable[[_Compiler, Call], Compute]] = {
-    "time": lambda compiler, node: lambda query, at: at,
-    "pi": lambda compiler, node: lambda query, at: math.pi,
+SPECIAL: dict[str, Callable[[Evaluator, Call], Compute]] = {
+    "time": lambda evaluator, node: lambda query, at: at,
+    "pi": lambda evaluator, node: lambda query, at: math.pi,
     "vector": _vector,
     "scalar": _scalar,
     "timestamp": _timestamp,
@@ -289,12 +253,12 @@ SPECIAL: dict[str, Callable[[_Compiler, Call], Compute]] = {
     "absent": _absent,
     "absent_over_time": _absent,
 }
-_HANDLERS: dict[type, Callable[[_Compiler, Any], Compute]] = {
-    Number: lambda compiler, node: lambda query, at: node.value,
-    Text: lambda compiler, node: lambda query, at: node.value,
-    Selector: _Compiler.selector,
-    Negation: _Compiler.negation,
-    Binary: _Compiler.binary,
-    Aggregation: _Compiler.aggregation,
-    Call: _Compiler.call,
+_HANDLERS: dict[type, Callable[[Evaluator, Any], Compute]] = {
+    Number: lambda evaluator, node: lambda query, at: node.value,
+    Text: lambda evaluator, node: lambda query, at: node.value,
+    Selector: Evaluator._selector,
+    Negation: Evaluator._negation,
+    Binary: Evaluator._binary,
+    Aggregation: Evaluator._aggregation,
+    Call: Evaluator._call,
 }

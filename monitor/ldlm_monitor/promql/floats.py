@@ -101,28 +101,12 @@ def sum_of(values: Sequence[float]) -> float:
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """The mean. From the value on at which the sum overflows, the mean itself is updated."""
-    exact = _exact_sum(values)
-    return _carried_mean(values) if exact is None else exact / len(values)
-
-
-def _carried_mean(values: Sequence[float]) -> float:
-    total, lost = values[0], 0.0
-    for count in range(2, len(values) + 1):
-        new, new_lost = add_compensated(values[count - 1], total, lost)
-        if math.isinf(new):
-            return _continue_mean(values, count, total / (count - 1), lost / (count - 1))
-        total, lost = new, new_lost
-    return (total + lost) / len(values)
-
-
-def _continue_mean(values: Sequence[float], first: int, mean: float, lost: float) -> float:
-    for count, value in enumerate(values[first - 1 :], first):
-        if math.isinf(mean) and (value == mean or math.isfinite(value)):
-            continue
-        step = value / count - (mean + lost) / count
-        mean, lost = add_compensated(step, mean, lost)
-    return mean + lost
+    """The mean; where the sum overflows, that of values which are divided first."""
+    count = len(values)
+    total = sum_of(values)
+    if math.isinf(total):
+        return sum_of([value / count for value in values])
+    return total / count
 
 
 def variance_of(values: Sequence[float]) -> float:

@@ -239,16 +239,8 @@ def _merged(buckets: list[tuple[float, float]]) -> tuple[list[float], list[float
     reached = counts[0]
     for index in range(1, len(counts)):
         count = counts[index]
-        if count < reached or _almost_equal(reached, count):
+        if count - reached < SMALL_DELTA * (abs(count) + abs(reached)):
             counts[index] = reached
         else:
             reached = count
     return bounds, counts
-
-
-def _almost_equal(left: float, right: float) -> bool:
-    if left == right or (math.isnan(left) and math.isnan(right)):
-        return True
-    if left == 0 or right == 0:
-        return False
-    return abs(left - right) / (abs(left) + abs(right)) < SMALL_DELTA

@@ -38,17 +38,11 @@ Value: TypeAlias = float | str | Vector
 """The value of a node that is no range: a scalar, a string or an instant vector."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Number:
-    """A number literal; 0 and -0 are different."""
+    """A number literal."""
 
     value: float
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Number) and repr(self.value) == repr(other.value)
-
-    def __hash__(self) -> int:
-        return hash(repr(self.value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ loaded.
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 import promql_parser
@@ -36,6 +35,7 @@ from ldlm_monitor.promql.nodes import (
 )
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
+from ldlm_monitor.text.sanitize import shorten
 
 FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that exist here
 
@@ -62,16 +62,7 @@ def translate(tree: Any) -> Node:
     handler = _TRANSLATIONS.get(type(tree))
     if handler is None:
         raise unsupported(type(tree).__name__)
-    return _shared(handler(tree))
-
-
-@lru_cache(maxsize=4096)
-def _shared(node: Node) -> Node:
-    """The first of all equal nodes, so that equal nodes are evaluated once.
-
-    4096 are the nodes of a hundred rules; beyond this limit equal nodes are evaluated twice.
-    """
-    return node
+    return handler(tree)
 
 
 def _selector(tree: Any) -> Selector:
@@ -256,5 +247,4 @@ def _parsed(text: str) -> Any:
 
 
 def _where(text: str) -> str:
-    line = " ".join(text.split())
-    return f"expression `{line if len(line) <= _SHOWN else line[: _SHOWN - 1] + '…'}`"
+    return f"expression `{shorten(' '.join(text.split()), _SHOWN)}`"

@@ -12,16 +12,14 @@ from importlib.resources import files
 import yaml
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.view import AlertView, Health, RunView, Snapshot
+from ldlm_monitor.model.view import AlertView, Health, Snapshot
+from ldlm_monitor.run.fleet import HEALTH
 from ldlm_monitor.text.sanitize import plain, without_run
-
-HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
-"""In rising order. The worst firing alert gives them: none or info, warning, error, critical."""
 
 
 def worst_health(snapshot: Snapshot) -> Health:
     """The worst health of all runs; HEALTHY if there is no run."""
-    return max((run.health for run in snapshot.runs), key=HEALTHS.index, default="HEALTHY")
+    return max((run.health for run in snapshot.runs), key=HEALTH.index, default="HEALTHY")
 
 
 def firing(snapshot: Snapshot) -> list[AlertView]:
@@ -32,11 +30,6 @@ def firing(snapshot: Snapshot) -> list[AlertView]:
         if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
     ]
     return sorted(found, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
-
-
-def firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
-    """The firing alerts of one run, the worst first."""
-    return [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
 
 
 def summary_of(alert: AlertView) -> str:
@@ -59,12 +52,10 @@ class Advice:
         now = self._current(settings)
         if self.to is not None and now == self.to:
             return None
-        aim = self.to if self.to is not None else self._scaled(now)
-        known = f" (now {now})" if now else ""
-        if aim is None:
-            verb = "lower" if (self.factor or 1) < 1 else "raise"
-            return f"{verb} {self.setting}{known}: {self.reason}"
-        return f"{self.setting}={aim}{known}: {self.reason}"
+        aim = self.to or self._scaled(now)
+        direction = "lower" if (self.factor or 1) < 1 else "raise"
+        change = f"{self.setting}={aim}" if aim else f"{direction} {self.setting}"
+        return f"{change}{f' (now {now})' if now else ''}: {self.reason}"
 
     def _current(self, settings: Mapping[str, str]) -> str | None:
         known = {key.rpartition(".")[2].casefold(): value for key, value in settings.items()}

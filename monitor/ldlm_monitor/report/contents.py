@@ -159,30 +159,21 @@ def _symptoms(incident: IncidentView) -> str:
 
 
 def _losses(spent: Goodput) -> Table:
-    rows = (
-        (
-            loss.what,
-            duration(loss.seconds),
-            f"{100 * loss.seconds / spent.total_seconds:.1f} %",
-            str(loss.times),
-        )
-        for loss in spent.losses
-    )
+    rows = []
+    for loss in spent.losses:
+        share = f"{100 * loss.seconds / spent.total_seconds:.1f} %"
+        rows.append((loss.what, duration(loss.seconds), share, str(loss.times)))
     return Table(("lost to", "time", "share", "times"), tuple(rows))
 
 
 def _statistics(statistics: Mapping[str, Statistics]) -> Table:
     rows = []
-    for name in sorted(statistics, key=_quantity_order):
+    first = [name for name in _FIRST_QUANTITIES if name in statistics]
+    for name in dict.fromkeys((*first, *sorted(statistics))):
         seen = statistics[name]
         values = (seen.current, seen.mean, seen.minimum, seen.maximum)
         rows.append((name, *(_amount(name, value) for value in values), str(seen.nonfinite)))
     return Table(("", "current", "mean", "min", "max", "non-finite"), tuple(rows))
-
-
-def _quantity_order(name: str) -> tuple[int, str]:
-    known = name in _FIRST_QUANTITIES
-    return (_FIRST_QUANTITIES.index(name) if known else len(_FIRST_QUANTITIES), name)
 
 
 def _amount(quantity: str, value: float | None) -> str:

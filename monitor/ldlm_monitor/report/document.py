@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -24,12 +24,11 @@ from ldlm_monitor.model.view import (
     Snapshot,
     View,
 )
-from ldlm_monitor.report.alerts import firing, firing_of, recommendations, worst_health
+from ldlm_monitor.report.alerts import firing, recommendations, summary_of, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
-SCHEMA: Final = "ldlm.report/1"  # the number rises with an incompatible change
 TIMELINE = 200
 """Newest entries of one run's timeline that are kept: a choice, some screens of a page."""
 ISSUES = 8
@@ -85,7 +84,8 @@ class Report(View):
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
 
-    schema_: Literal["ldlm.report/1"] = Field(default=SCHEMA, alias="schema")
+    # The number rises with an incompatible change.
+    schema_: Literal["ldlm.report/1"] = Field(default="ldlm.report/1", alias="schema")
     version: str = Field(description="of the monitor")
     at: float
     health: Health
@@ -106,7 +106,6 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     """
     owned = {run.name for run in snapshot.runs}
     found = {
-        "schema": SCHEMA,
         "version": __version__,
         "at": snapshot.at,
         "health": worst_health(snapshot),
@@ -118,15 +117,15 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
 
 
 def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:
-    alerts = firing_of(run, snapshot)
+    alerts = [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
     incidents = [each for each in snapshot.incidents if each.run == run.name]
     curves = snapshot.curves.get(run.name, {})
     resumes = readings.steps.resumes if readings is not None else ()
     return {
         **run.model_dump(),
-        "settings": dict(_settings(run.settings)),
+        "settings": _settings(run.settings),
         "said": _said(run, incidents, alerts),
-        "facts": dict(_facts(run, snapshot)),
+        "facts": _facts(run, snapshot),
         "incidents": incidents,
         "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
@@ -138,10 +137,10 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
     }
 
 
-def _settings(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings, each redacted together with its name, which is how a secret is recognised."""
-    for name, value in settings.items():
-        yield name, plain(f"{name}={value}").removeprefix(f"{plain(name)}=")
+    shown = {name: plain(f"{name}={value}") for name, value in settings.items()}
+    return {name: text.removeprefix(f"{plain(name)}=") for name, text in shown.items()}
 
 
 def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[AlertView]) -> str:
@@ -152,9 +151,8 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
         more = f"; {len(incidents) - 1} earlier" if len(incidents) > 1 else ""
         return f"{plain(last.title)}{sure}{more}"
     if alerts:
-        summary = plain(alerts[0].annotations.get("summary", alerts[0].name))
         more = f"; {len(alerts) - 1} more alerts" if len(alerts) > 1 else ""
-        return without_run(summary, run.name) + more
+        return (summary_of(alerts[0]) or alerts[0].name) + more
     if run.step is None:
         return f"{run.state}; no step logged"
     of = f" of {run.total_steps}" if run.total_steps else ""
@@ -163,23 +161,23 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     return f"nothing is wrong: {run.state}, step {run.step}{of}"
 
 
-def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """(name, value) of the facts that are known and, after the run's end, still of use."""
-    left = run.eta_seconds if run.ended_at is None else None
-    limit = run.stall_limit_seconds if run.ended_at is None else None
-    pairs = (
-        ("Pace", ", ".join(_pace(run, snapshot))),
-        ("Time left", duration(left) if left is not None else ""),
-        ("Started", utc(run.started_at) if run.started_at is not None else ""),
-        ("Last step", _last_step(run, snapshot.at)),
-        ("Stall limit", duration(limit) if limit is not None else ""),
-        ("Ended", utc(run.ended_at) if run.ended_at is not None else ""),
-        ("Failed rank", "" if run.failed_rank is None else str(run.failed_rank)),
-        ("Ranks", str(run.world_size) if run.world_size else ""),
-        ("Skipped", f"{run.skipped_steps} steps" if run.skipped_steps else ""),
-        ("Verdict", str(run.verdict or "")),
-    )
-    yield from ((name, value) for name, value in pairs if value)
+def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
+    """The facts that are known and, after the run's end, still of use."""
+    goes_on, last = run.ended_at is None, run.last_progress_at
+    ago = f" ({duration(snapshot.at - last)} ago)" if goes_on and last is not None else ""
+    facts = {
+        "Pace": ", ".join(_pace(run, snapshot)),
+        "Time left": duration(run.eta_seconds) if goes_on else "",
+        "Started": utc(run.started_at),
+        "Last step": f"{utc(last)}{ago}",
+        "Stall limit": duration(run.stall_limit_seconds) if goes_on else "",
+        "Ended": utc(run.ended_at),
+        "Failed rank": number(run.failed_rank),
+        "Ranks": str(run.world_size or ""),
+        "Skipped": f"{run.skipped_steps} steps" if run.skipped_steps else "",
+        "Verdict": str(run.verdict or ""),
+    }
+    return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": not known
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
@@ -197,13 +195,6 @@ def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
         if rate := run.statistics.get(name):
             yield f"{number(rate.current)} {unit}"
-
-
-def _last_step(run: RunView, now: float) -> str:
-    if run.last_progress_at is None:
-        return ""
-    ago = f" ({duration(now - run.last_progress_at)} ago)" if run.ended_at is None else ""
-    return f"{utc(run.last_progress_at)}{ago}"
 
 
 def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:

@@ -105,11 +105,10 @@ def _gaps(readings: RunReadings, usual: float, least: float) -> Iterator[tuple[s
 def _summed(
     productive: float, lost: Mapping[str, Sequence[float]], usual: float, least: float
 ) -> Goodput | None:
-    pieces = {what: [each for each in seconds if each > 0] for what, seconds in lost.items()}
     losses = [
-        Spent(what=what, seconds=sum(seconds), times=len(seconds))
-        for what, seconds in pieces.items()
-        if seconds
+        Spent(what=what, seconds=sum(pieces), times=len(pieces))
+        for what, seconds in lost.items()
+        if (pieces := [each for each in seconds if each > 0])
     ]
     total = productive + sum(loss.seconds for loss in losses)
     if total <= 0:

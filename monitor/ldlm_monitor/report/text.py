@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.view import MonitorView, Snapshot
@@ -33,14 +32,12 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")  # characters with a meaning i
 _FENCES = re.compile(r"`{3,}")  # CommonMark: code ends at as many backticks as it began with
 
 
-def health_report(
-    snapshot: Snapshot, readings: Mapping[str, RunReadings] = MappingProxyType({})
-) -> str:
+def health_report(snapshot: Snapshot, readings: Mapping[str, RunReadings] | None = None) -> str:
     """The report of every run as text, with a newline at its end. Log texts are redacted.
 
     `readings`, by run, are the source of the section about goodput; it is omitted without them.
     """
-    found = report(snapshot.model_copy(update={"curves": {}}), readings)  # text has no charts
+    found = report(snapshot.model_copy(update={"curves": {}}), readings or {})  # text has no charts
     lines = [*_between("ldlm-monitor health report", utc(found.at)), "=" * WIDTH]
     for run in found.runs:
         lines += ["", *_run(run)]

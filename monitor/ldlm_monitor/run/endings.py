@@ -125,22 +125,22 @@ file. A choice: a real restart takes longer than a second."""
 
 
 class EndingTracker:
-    """Tracks `ending`, the assumed end of a run; None while there is no sign of an end."""
+    """`assumed`: the end of a run by its last events; None without a sign, or once certain."""
 
     def __init__(self) -> None:
-        self.ending: Ending | None = None
+        self.assumed: Ending | None = None
 
     def went_on(self, at: float) -> None:
         """Drop the assumed end: a step was logged at `at`, more than `STRAY_SECONDS` after it."""
-        if self.ending is not None and at - self.ending.since > STRAY_SECONDS:
-            self.ending = None
+        if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
+            self.assumed = None
 
     def observe(self, event: Event, at: float, *, phase: str) -> None:
         """Process an event while the run is in `phase`, one of `names.RUN_STATES`."""
         kind = event.kind
         if is_kill(event):
-            if self.ending is None or explains(event, self.ending):
-                self.ending = None
+            if self.assumed is None or explains(event, self.assumed):
+                self.assumed = None
                 self._assume("killed", at, TABLE_SECONDS, event, phase)
         elif kind == _TABLE:
             # If a node's table blames a victim, another node's table may name the cause.
@@ -151,7 +151,7 @@ class EndingTracker:
         elif phase in ENDED_STATES:
             return
         elif is_interrupt(event):
-            if self.ending is None:
+            if self.assumed is None:
                 self._assume("killed", at, SILENCE_SECONDS, event, phase)
         elif is_abort(event) or is_fatal(event):
             self._assume("crashed", at, SILENCE_SECONDS, event, phase)
@@ -159,16 +159,16 @@ class EndingTracker:
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
 
     def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
-        assumed = self.ending
+        assumed = self.assumed
         if assumed is None:
             if phase not in ("crashed", "killed"):
-                self.ending = Ending(state, at, at + wait, event)
+                self.assumed = Ending(state, at, at + wait, event)
         elif assumed.evidence.fields.get("role") == "victim" and state == "crashed":
             # A kill does not replace it: launchers send SIGTERM to the others when one died.
-            self.ending = Ending(state, assumed.since, at + wait, event)
+            self.assumed = Ending(state, assumed.since, at + wait, event)
         elif assumed.state == "crashed":
             nearer = has_own_words(event) and not has_own_words(assumed.evidence)
-            self.ending = replace(
+            self.assumed = replace(
                 assumed,
                 confirm_at=min(assumed.confirm_at, at + wait),
                 evidence=event if nearer else assumed.evidence,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.endings import STRAY_SECONDS, Ending, EndingTracker
+from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.run.pace import Pace, StallSettings
 
 _PHASES = {
@@ -50,11 +50,6 @@ class Lifecycle:
         self._attending: set[int] = set()
 
     @property
-    def ending(self) -> Ending | None:
-        """The assumed end of the run; None if there is none or it is certain."""
-        return self._ending.ending
-
-    @property
     def state(self) -> str:
         """One of `names.RUN_STATES`."""
         return "stalled" if self._stalled and not self.ended else self.phase
@@ -87,9 +82,8 @@ class Lifecycle:
     def due(self) -> float | None:
         """When the state changes if no record arrives (Unix seconds); None if it never does."""
         times = []
-        ending = self._ending.ending
-        if ending is not None:
-            times.append(ending.confirm_at)
+        if self._ending.assumed is not None:
+            times.append(self._ending.assumed.confirm_at)
         if self.can_stall and not self._stalled:
             times.append(self.last_progress_at + self.stall_limit)
         return min(times, default=None)
@@ -97,7 +91,7 @@ class Lifecycle:
     def tick(self, now: float) -> bool:
         """Run the timers that are due at `now`; True if the state changed."""
         before = self.state
-        if self.ending is not None and now >= self.ending.confirm_at:
+        if self._ending.assumed is not None and now >= self._ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
             self._stalled = now - self.last_progress_at > self.stall_limit
@@ -123,7 +117,7 @@ class Lifecycle:
         False if the run is in another state than running, or may stall between two rows.
         """
         running = self.phase == "running" and not self._stalled
-        doubtful = self.ending is not None or self._paused_by is not None
+        doubtful = self._ending.assumed is not None or self._paused_by is not None
         paused = until - self.last_progress_at >= self.pace.least
         return running and not doubtful and not paused and not _is_sign(block.values)
 
@@ -186,16 +180,12 @@ class Lifecycle:
             return
         back = previous is not None and step < previous
         self._steps[source] = step
-        if self.ended and not self._revived(step, back, at):
+        if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
             return
         # The same step in another file is no progress.
         if back or step > self._highest_step:
             self._highest_step = step
             self._advance(step, position, at)
-
-    def _revived(self, step: int, back: bool, at: float) -> bool:
-        since = at - (at if self.ended_at is None else self.ended_at)
-        return since > STRAY_SECONDS and (back or step > self._highest_step)
 
     def _advance(self, step: int | None, position: Position, at: float) -> None:
         gap = at - self.last_progress_at
@@ -223,7 +213,7 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
-        self._ending.ending = None
+        self._ending.assumed = None
         self._attending.clear()
         self._paused_by = None
         self._highest_step = -1
@@ -248,17 +238,17 @@ class Lifecycle:
 
     def finish(self, now: float) -> None:
         """Confirm an assumed end: no record follows that could refute it."""
-        if self.ending is not None:
-            self._end(self.ending.state, now)
+        if self._ending.assumed is not None:
+            self._end(self._ending.assumed.state, now)
 
     def _end(self, state: str, at: float) -> None:
-        if state == "finished" and (self.phase in ("crashed", "killed") or self.ending):
+        if state == "finished" and (self.phase in ("crashed", "killed") or self._ending.assumed):
             return
         self.phase = state
         self.ended_at = at
         self._stalled = False
-        if self.ending is not None:
-            self.end_evidence, self._ending.ending = self.ending.evidence, None
+        if self._ending.assumed is not None:
+            self.end_evidence, self._ending.assumed = self._ending.assumed.evidence, None
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:

@@ -138,14 +138,11 @@ class Pace:
         if phase == "starting":
             return self.settings.startup
         if phase in ("evaluating", "checkpointing"):
-            return self._pause_limit(phase)
+            longest = self.longest_pause.get(phase)
+            if longest is None:
+                return self.settings.startup
+            return max(self.settings.floor, 2 * longest, self._step_limit())
         return self._step_limit() + self.write_delay
-
-    def _pause_limit(self, phase: str) -> float:
-        longest = self.longest_pause.get(phase)
-        if longest is None:
-            return self.settings.startup
-        return max(self.settings.floor, 2 * longest, self._step_limit())
 
     def _step_limit(self) -> float:
         floor = self.settings.floor

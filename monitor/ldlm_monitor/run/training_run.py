@@ -41,7 +41,6 @@ class TrainingRun:
         self.progress_line: str | None = None
         self.logged = LoggedSettings()
         self._remark: Position | None = None
-        self._timed = True
         self.ranks: set[int] = set()
         self.failed_rank: int | None = None
         self._end_named: float | None = None
@@ -53,7 +52,7 @@ class TrainingRun:
         order of times is right.
         """
         self._note(record.position.path, record.rank)
-        self._timed = self.life.timed = timed or record.time is not None
+        self.life.timed = timed or record.time is not None
         if isinstance(record, Sample):
             # An error block repeats values of a bar, so they rank as a bar's.
             remark = record.position == self._remark
@@ -70,7 +69,7 @@ class TrainingRun:
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
         """Process rows with equal keys, all at `at`: as `observe` for each row, but faster."""
         self._note(block.path, block.rank)
-        self._timed = self.life.timed = timed
+        self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
         source = source_of(last, rows=True)
         self.values.observe_block(block, last, source, at=at)
@@ -82,7 +81,7 @@ class TrainingRun:
 
         `life.only_advances` must be true of them, and the row before them be the last record.
         """
-        self._timed = self.life.timed = True
+        self.life.timed = True
         self.life.observe_steps(block, times)
         last = block.sample(len(block) - 1)
         source = source_of(last, rows=True)
@@ -230,7 +229,7 @@ class TrainingRun:
         return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
 
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
-        self.progress.observe(sample, at, source, timed=self._timed)
+        self.progress.observe(sample, at, source, timed=self.life.timed)
         stalled = self.life.state == "stalled"
         self.life.observe_sample(sample, at)
         return "recovered" if stalled and self.life.state != "stalled" else None

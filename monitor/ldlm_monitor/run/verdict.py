@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Scalar
 from ldlm_monitor.model.view import VerdictView
@@ -19,12 +19,6 @@ from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.text.format import signal_name
 
-_ENDINGS: Final[Mapping[str, Literal["finished", "crashed", "killed"]]] = {
-    "finished": "finished",
-    "crashed": "crashed",
-    "killed": "killed",
-}
-"""State of a run that ended -> word of its verdict, which is the same, as a literal for mypy."""
 IDLE_CORES = 0.05
 """Used CPU cores below which a process is idle: watchdog and heartbeat threads alone use less."""
 RELAY_CORES = 0.005
@@ -126,14 +120,10 @@ def _place(looks: Sequence[_Look]) -> str:
 
 
 def _who(looks: Sequence[_Look]) -> str:
-    shown = [_one(look) for look in looks[:_SHOWN_PROCESSES]]
+    named = [(look.get("rank"), f"pid {look['pid']}") for look in looks[:_SHOWN_PROCESSES]]
+    shown = [pid if rank is None else f"rank {rank} ({pid})" for rank, pid in named]
     more = len(looks) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _one(look: _Look) -> str:
-    rank = look.get("rank")
-    return f"pid {look['pid']}" if rank is None else f"rank {rank} (pid {look['pid']})"
 
 
 def _trains(look: _Look) -> bool:
@@ -219,11 +209,11 @@ class Findings:
             return None
         if self._life.state == "stalled":
             return verdict(self._found, complete=complete)
-        word = _ENDINGS.get(self._life.state)
-        if word is None or not any(event.fields.get("probe") for event in self._found):
+        if not self._life.ended or not any(event.fields.get("probe") for event in self._found):
             return None
         reason = self._life.end_evidence
         logged = [] if reason is None else [reason.message]
         killed = [f"out of memory: {e.message}" for e in self._found if e.kind == "host_oom_kill"]
         reasons = [*logged, *killed, *_of_collectives(self._found)]
+        word = cast('Literal["finished", "crashed", "killed"]', self._life.state)
         return VerdictView(word=word, reasons=tuple(reasons[:MAX_REASONS]))

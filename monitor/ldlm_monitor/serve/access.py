@@ -1,7 +1,5 @@
 """Checks of a request: its credentials (basic and bearer), and the host name that it uses."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -9,7 +7,6 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -40,7 +37,7 @@ class Access:
         self._users = {name: text.encode() for name, text in users.items()}
         self._tokens = tuple(_digest(token.encode()) for token in tokens)
         self._key = secrets.token_bytes(32)  # the size of a SHA-256 digest
-        self._cache: OrderedDict[bytes, bool] = OrderedDict()
+        self._cache: dict[bytes, bool] = {}
         self._lock = asyncio.Lock()
         for name, hashed in self._users.items():
             _check_hash(name, hashed)
@@ -86,22 +83,15 @@ class Access:
         return matches and hashed is not None
 
     async def _matches(self, password: bytes, hashed: bytes) -> bool:
+        import bcrypt
+
         key = hmac.digest(self._key, hashed + b"\0" + password, "sha256")
         if key not in self._cache:
             async with self._lock:
-                self._cache[key] = await asyncio.to_thread(_is_password, password, hashed)
+                self._cache[key] = await asyncio.to_thread(bcrypt.checkpw, password, hashed)
             if len(self._cache) > _CACHED:
-                self._cache.popitem(last=False)
+                del self._cache[next(iter(self._cache))]
         return self._cache.get(key, False)
-
-
-def _is_password(password: bytes, hashed: bytes) -> bool:
-    import bcrypt
-
-    try:
-        return bcrypt.checkpw(password, hashed)
-    except ValueError:
-        return False
 
 
 def _check_hash(name: str, hashed: bytes) -> None:

@@ -5,8 +5,6 @@ sends slowly, or does not read its answer, would hold a connection for ever. The
 listening socket counts its connections, and each has one deadline at a time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
@@ -29,9 +27,8 @@ Address: TypeAlias = tuple[str, int]
 class ClientConnection(socket.socket):
     """An accepted connection with one deadline; only the event loop's thread may use it."""
 
-    def __init__(self, accepted: socket.socket, listener: Listener, address: Address) -> None:
-        family, kind, protocol = accepted.family, accepted.type, accepted.proto
-        super().__init__(family, kind, protocol, fileno=accepted.detach())
+    def __init__(self, accepted: socket.socket, listener: "Listener", address: Address) -> None:
+        super().__init__(fileno=accepted.detach())
         self.task: asyncio.Task[None] | None = None
         self.deadline = 0.0
         self.is_answering = False

@@ -4,7 +4,6 @@ Each scrape is built from the snapshot alone, so the series of a run that has le
 """
 
 import contextlib
-import ipaddress
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -86,13 +85,8 @@ def exposition(
 
 def target(host: str, port: int, node: str) -> str:
     """HOST:PORT for other machines; if `host` means all addresses of this one, `node`:PORT."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return f"{host or node}:{port}"
-    if address.is_unspecified:
-        return f"{node}:{port}"
-    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+    host = node if host in ("", "0.0.0.0", "::") else host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def write_target(path: Path, address: str, labels: Mapping[str, str]) -> Callable[[], None]:

@@ -4,8 +4,6 @@ A query that cannot be answered raises starlette's `HTTPException`: 400 for a ba
 for an unknown run, quantity or file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -19,7 +17,7 @@ from starlette.exceptions import HTTPException
 from ldlm_monitor.model.errors import InputError, first_problem
 from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.text.sanitize import jsonable, shorten
+from ldlm_monitor.text.sanitize import jsonable, plain
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
 """Fields of the snapshot, each with an endpoint /api/v1/NAME."""
@@ -125,5 +123,4 @@ def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
 
 
 def _shown(text: str) -> str:
-    shown = shorten(text, _SHOWN)
-    return escape("".join(char if char.isprintable() else "\ufffd" for char in shown))
+    return escape(plain(text, _SHOWN))

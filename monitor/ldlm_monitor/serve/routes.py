@@ -1,12 +1,11 @@
 """The HTTP API as an ASGI application: access, routes and their handlers."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
@@ -24,9 +24,6 @@ from ldlm_monitor.serve import pages
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.web_config import Gate
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 SILENCES = "/api/v1/silences"
 ACKS = "/api/v1/acks"
@@ -41,6 +38,7 @@ level 9, which saves a sixth of the bytes."""
 _COMMAND_RULE = "only if the monitor listens on loopback, or with a bearer token"
 
 Handler: TypeAlias = Callable[[Request], Response]
+Query: TypeAlias = Callable[[Source, Mapping[str, str]], dict[str, Any]]
 
 
 class Silencing(Protocol):
@@ -75,17 +73,13 @@ class Site:
     behind: Callable[[], int]
     ready: Callable[[], bool]
     redact: Callable[[str], str] = str
-    reload: Callable[[], str] | None = None
+    reload: Callable[[], str] = str
     silencing: Silencing | None = None
     takes_commands: bool = False
     source: Source | None = None
     free: Callable[[], int | None] = lambda: None
     gate: Gate = field(default_factory=Gate)
     names: HostNames | None = None
-
-    def app(self) -> Starlette:
-        """The ASGI application. It expects each request's body in `request.state.body`."""
-        return _Routes(self).app()
 
 
 class _Guard:
@@ -114,7 +108,7 @@ class _Guard:
         return None
 
 
-class _Routes:
+class Routes:
     """The handlers of a site. starlette runs each in a thread, unless it is a coroutine."""
 
     def __init__(self, site: Site) -> None:
@@ -123,16 +117,19 @@ class _Routes:
         self._blocking_slots = asyncio.Semaphore(MAX_BLOCKING)
 
     def app(self) -> Starlette:
+        """The ASGI application. It expects each request's body in `request.state.body`."""
         routes = [
             Route("/", self._landing_page),
             Route("/metrics", self._metrics),
             Route("/-/healthy", self._healthy),
             Route("/-/ready", self._ready),
             Route("/-/reload", self._blocking(self._reload), methods=["POST", "PUT"]),
-            *(Route(f"/api/v1/{name}", self._resource(name)) for name in pages.RESOURCES),
+            *(Route(f"/api/v1/{name}", partial(self._resource, name)) for name in pages.RESOURCES),
         ]
-        if self._site.source is not None:
-            routes += self._query_routes(self._site.source)
+        if (source := self._site.source) is not None:
+            for name, query in (("series", pages.series), ("logs", pages.log)):
+                endpoint = self._blocking(partial(self._answer, query, source))
+                routes.append(Route(f"/api/v1/{name}", endpoint))
         if self._site.silencing is not None:
             routes += self._silence_routes(self._site.silencing)
         app = Starlette(
@@ -188,29 +185,20 @@ class _Routes:
     def _ready(self, _: Request) -> Response:
         return _line("ready") if self._site.ready() else _line("not ready", 503)
 
-    def _resource(self, name: str) -> Handler:
-        def handler(request: Request) -> Response:
-            snapshot = self._site.snapshot()
-            headers = {"ETag": pages.tag(snapshot, name)}
-            if request.headers.get("if-none-match") == headers["ETag"]:
-                return Response(status_code=304, headers=headers)
-            body = pages.resource(snapshot, name, self._redact)
-            return Response(body, headers=headers, media_type="application/json")
-
-        return handler
+    def _resource(self, name: str, request: Request) -> Response:
+        snapshot = self._site.snapshot()
+        headers = {"ETag": pages.tag(snapshot, name)}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        body = pages.resource(snapshot, name, self._redact)
+        return Response(body, headers=headers, media_type="application/json")
 
     def _json(self, document: Mapping[str, object], status: int = 200) -> Response:
         body = pages.encoded(document, self._redact)
         return Response(body, status, media_type="application/json")
 
-    def _query_routes(self, source: Source) -> list[Route]:
-        def handler(query: Callable[[Source, Mapping[str, str]], dict[str, Any]]) -> Handler:
-            return lambda request: self._json(query(source, request.query_params))
-
-        return [
-            Route("/api/v1/series", self._blocking(handler(pages.series))),
-            Route("/api/v1/logs", self._blocking(handler(pages.log))),
-        ]
+    def _answer(self, query: Query, source: Source, request: Request) -> Response:
+        return self._json(query(source, request.query_params))
 
     def _silence_routes(self, silencing: Silencing) -> list[Route]:
         def silences(request: Request) -> Response:
@@ -221,9 +209,8 @@ class _Routes:
 
         def acks(request: Request) -> Response:
             self._check_command(request)
-            return self._stored(
-                silencing.take_ack, request.state.body, self._site.snapshot().alerts
-            )
+            alerts = self._site.snapshot().alerts
+            return self._stored(silencing.take_ack, request.state.body, alerts)
 
         def expire(request: Request) -> Response:
             self._check_command(request)
@@ -248,8 +235,6 @@ class _Routes:
 
     def _reload(self, request: Request) -> Response:
         self._check_command(request)
-        if self._site.reload is None:
-            raise HTTPException(403, _COMMAND_RULE)
         if problem := self._site.reload():
             raise HTTPException(500, problem)
         return _line("reloaded")

@@ -1,7 +1,5 @@
 """The HTTP server: hypercorn in a thread of its own, with bounds on a request's size and time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -9,7 +7,7 @@ import socket
 import ssl
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.asyncio.tcp_server import TCPServer
@@ -17,14 +15,11 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.typing import LifespanState
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ldlm_monitor.serve.connections import BACKLOG, REQUEST_SECONDS, Listener
-from ldlm_monitor.serve.routes import Site
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from ldlm_monitor.serve.web_config import Gate
+from ldlm_monitor.serve.routes import Routes, Site
+from ldlm_monitor.serve.web_config import Gate
 
 MAX_HEAD = 32 * 1024
 """Bytes of the request line and all header lines: several times what browsers send with cookies."""
@@ -143,7 +138,7 @@ class Server:
         self._site = site
         self._listener = Listener(family, (str(address[0]), port), encrypts=site.gate.encrypts)
         self.port: int = self._listener.getsockname()[1]
-        self._app = ASGIWrapper(cast(Any, _ServerLimits(site.app(), self._listener)))
+        self._app = ASGIWrapper(cast(Any, _ServerLimits(Routes(site).app(), self._listener)))
         self._stopping: Future[None] = Future()
         # The threads of handlers inherit `daemon`: one that hangs does not delay the exit.
         self._thread = threading.Thread(

@@ -4,15 +4,13 @@ https://prometheus.io/docs/prometheus/latest/configuration/https/. Keys that Pyt
 cannot implement are refused like unknown ones; `bearer_tokens_file` is our own addition.
 """
 
-from __future__ import annotations
-
 import logging
 import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 
@@ -52,7 +50,7 @@ class TlsServerConfig(_Part):
     max_version: Literal["TLS12", "TLS13"] = "TLS13"
 
     @model_validator(mode="after")
-    def _agrees(self) -> TlsServerConfig:
+    def _agrees(self) -> Self:
         if (self.client_ca_file is None) != (self.client_auth_type == "NoClientCert"):
             raise ValueError("client_ca_file and a client_auth_type belong together")
         if self.min_version > self.max_version:

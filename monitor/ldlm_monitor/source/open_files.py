@@ -92,8 +92,9 @@ class Descriptors:
 
     @property
     def are_scarce(self) -> bool:
-        """Whether more files are open than should be."""
-        return len(self._tails) > self._limit
+        """Whether files that lost their names hold more descriptors than named files may."""
+        retired = sum(tail.retired_at is not None for tail in self._tails)
+        return retired > max(self._limit, RETIRED_FILES)
 
     def use(self, tail: Tail) -> None:
         """Mark `tail` as just used; over the limit, close the least recently used named file.

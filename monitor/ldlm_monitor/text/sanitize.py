@@ -32,6 +32,8 @@ _UNSEEN = re2.compile(
     r"\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}"  # zero width, direction
     r"\x{fff9}-\x{fffb}\x{e0000}-\x{e007f}]"
 )
+# Unicode's general categories of controls, formats, unassigned and separator characters.
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 REDACTED = "[redacted]"
 
@@ -188,18 +190,13 @@ def sanitized(text: str) -> str:
 def plain(text: str, limit: int = 400) -> str:
     """`text` sanitised, as one line of at most `limit` characters (five rows of a terminal)."""
     text = sanitized(text[:_LONGEST])
-    kept = "".join(" " if _is_hidden(character) else character for character in text)
+    kept = "".join(" " if unicodedata.category(each) in _HIDDEN else each for each in text)
     return shorten(" ".join(kept.split()), limit)
 
 
 def encodable(text: str) -> str:
     """`text` with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _is_hidden(character: str) -> bool:
-    # Unicode's general categories of controls, formats, unassigned and separator characters.
-    return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def without_run(summary: str, run: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from getpass import getuser
 from typing import Any, ClassVar
 
@@ -19,8 +20,16 @@ from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.desk import HeldBack, OpenLog, is_for_people, severity_of, whole_duration
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
-from ldlm_monitor.tui.prompt import DurationPrompt
 from ldlm_monitor.tui.widgets import DetailPage, in_thread
+
+_DURATIONS = (  # of a silence, in seconds: from a short repair to a week away
+    ("15 minutes", 900.0),
+    ("1 hour", 3600.0),
+    ("4 hours", 14400.0),
+    ("12 hours", 43200.0),
+    ("1 day", 86400.0),
+    ("1 week", 604800.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +130,14 @@ class AlertsPage(DetailPage[AlertItem]):
         if alert is None:
             return
 
-        def silence(seconds: float | None) -> None:
-            if seconds:
-                document = _silence_of(alert, self._desk.clock() + seconds)
-                self._send("silences", document, "createdBy", f"{alert.name} is silenced")
+        def silence(seconds: float) -> None:
+            document = _silence_of(alert, self._desk.clock() + seconds)
+            self._send("silences", document, "createdBy", f"{alert.name} is silenced")
 
-        self.app.push_screen(DurationPrompt(f"Silence {alert.name} for how long?"), silence)
+        self.app.search_commands(
+            [(text, partial(silence, seconds)) for text, seconds in _DURATIONS],
+            placeholder=safe(f"Silence {alert.name} for how long?", self._desk.glyphs),
+        )
 
     def _active(self) -> AlertView | None:
         if self.selected is not None and isinstance(self.selected.of, AlertView):
@@ -197,15 +208,12 @@ class AlertsPage(DetailPage[AlertItem]):
         ]
         if item.reason:
             lines.append([StyledSpan(f"  {safe(item.reason, glyphs)}", "info")])
-        for head, name in (("what", "summary"), ("why", "description"), ("to do", "action")):
-            if text := of.annotations.get(name):
-                style = "title" if name == "action" else ""
-                lines += labelled(head, safe(text, glyphs), inner, style)
-        labels = "  ".join(f"{name}={value}" for name, value in sorted(of.labels.items()))
-        lines += labelled("labels", safe(labels, glyphs), inner, "dim")
-        if of.position:
-            where = safe(f"{of.position.path}:{of.position.line}", glyphs)
-            lines.append(
-                [StyledSpan("  line    ", "key"), StyledSpan(where), StyledSpan("  (Enter)", "dim")]
-            )
+        for head, text, style in (
+            ("what", of.annotations.get("summary"), ""),
+            ("why", of.annotations.get("description"), ""),
+            ("to do", of.annotations.get("action"), "title"),
+            ("labels", "  ".join(f"{name}={of.labels[name]}" for name in sorted(of.labels)), "dim"),
+            ("line", of.position and f"{of.position.path}:{of.position.line} (Enter)", ""),
+        ):
+            lines += labelled(head, safe(text, glyphs), inner, style) if text else []
         return lines

@@ -52,8 +52,8 @@ class MonitorApp(App[int]):
         Binding("q", "leave(0)", "Quit"),
         Binding("ctrl+c", f"leave({INTERRUPTED})", "Interrupt", show=False, priority=True),
         Binding("p", "player('toggle')", "Pause"),
-        Binding("less_than_sign", "player('slower')", "Slower", show=False),
-        Binding("greater_than_sign", "player('faster')", "Faster", show=False),
+        Binding("less_than_sign", "player('slower')", "Slower"),
+        Binding("greater_than_sign", "player('faster')", "Faster"),
         Binding("A", "player('seek')", "Next alert"),
         Binding("R", "player('rewind')", "Begin again", show=False),
     ]
@@ -117,6 +117,8 @@ class MonitorApp(App[int]):
         if self._ended():
             self.exit(0)
             return
+        if not self.query("#bar"):
+            return  # the timer may outlive the widgets when the screen closes
         desk = self.desk
         desk.snapshot = desk.source.snapshot()
         self._take_notices()

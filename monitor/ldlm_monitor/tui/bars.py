@@ -9,7 +9,6 @@ from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
-_KEYS = (("p", "pause"), ("<>", "speed"), ("A", "next alert"), ("R", "begin again"))  # playback
 _LEAST_BAR = 10  # cells: a shorter bar shows less than tenths of the playback
 _OLD_SECONDS = 15.0
 """A running training's snapshot is marked at this age: three evaluations of 5 s are overdue."""
@@ -53,23 +52,16 @@ def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
 
 
 def player_line(played: Played, width: int, glyphs: Glyphs) -> Line:
-    """The state of a playback in `width` cells; parts that do not fit are dropped, keys first."""
+    """The state of a playback in `width` cells; a bar and other parts only where they fit."""
     line: Line = [_state(played), StyledSpan(f" {_speed(played.speed)} ", "title")]
     line += [StyledSpan(f" {local_time(played.at)} ")]
     passed = played.at - played.start
     length = max(played.end - played.start, 1e-9)  # a divisor: an empty playback has no length
     done = f" {whole_duration(passed)} of {whole_duration(length)} "
-    keys: Line = []
-    for key, meaning in _KEYS:
-        keys += [StyledSpan(f" {key} ", "key"), StyledSpan(f"{meaning} ", "dim")]
     room = width - width_of(line) - len(done)
-    if room - width_of(keys) >= _LEAST_BAR:
-        room -= width_of(keys)
-    else:
-        keys = []
     if room >= _LEAST_BAR:
         line += [StyledSpan(" "), *bar(passed / length, room - 2, glyphs), StyledSpan(" ")]
-    line += [StyledSpan(done, "dim"), *keys]
+    line += [StyledSpan(done, "dim")]
     if width_of(line) <= width:
         return line
     return [StyledSpan(fit(f" {local_time(played.at)}", width, glyphs))]

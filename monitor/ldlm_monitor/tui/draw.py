@@ -103,14 +103,10 @@ HEALTH_STYLE = {
 STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
 
 
-@lru_cache(maxsize=256)  # more than all names and pairs of names in use, on both backgrounds
+@lru_cache(maxsize=64)  # more than all names, on both backgrounds
 def style_of(name: str, *, dark: bool) -> Style:
-    """The style of a name; `a+b` is both. An unknown name changes nothing."""
-    found = Style()
-    for part in name.split("+"):
-        if part in _COLOURS:
-            found += Style.parse(_COLOURS[part][0 if dark else 1])
-    return found
+    """The style of a name; an unknown name changes nothing."""
+    return Style.parse(_COLOURS.get(name, ("", ""))[0 if dark else 1])
 
 
 def is_utf8(environ: dict[str, str]) -> bool:
@@ -160,16 +156,28 @@ def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
     """The last `width` values as bars; a bucket with `bad` (non-finite) values is a mark."""
     values, bad = values[-width:], bad[-width:]
+    (bars,) = columns(values, 1, glyphs.levels)
+    line = [
+        StyledSpan(glyphs.nonfinite, "critical")
+        if count or not math.isfinite(value)
+        else StyledSpan(bar, "curve")
+        for value, count, bar in zip(values, bad, bars, strict=True)
+    ]
+    return [StyledSpan(" " * (width - len(values))), *line]
+
+
+def columns(values: Sequence[float], height: int, levels: str) -> list[str]:
+    """A bar for each value, in `height` lines; a blank for one that is not finite."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    line: Line = []
-    for value, count in zip(values, bad, strict=True):
-        if count or not math.isfinite(value):
-            line.append(StyledSpan(glyphs.nonfinite, "critical"))
-            continue
-        share = (value - low) / (high - low) if high > low else 0.0
-        line.append(StyledSpan(glyphs.levels[round(share * (len(glyphs.levels) - 1))], "curve"))
-    return [StyledSpan(" " * (width - len(values))), *line]
+    most, rows = len(levels), [""] * height
+    for value in values:
+        share = (value - low) / (high - low) if high > low else 0.5  # a constant: half high
+        filled = round(share * (height * most - 1)) + 1 if math.isfinite(value) else 0
+        for row in range(height):
+            cell = filled - (height - 1 - row) * most
+            rows[row] += levels[min(cell, most) - 1] if cell > 0 else " "
+    return rows
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Line]:

@@ -54,10 +54,6 @@ class LossChart(Painted, can_focus=True):
         self._legend = [StyledSpan(f" {safe(name)}", style) for name, style in shown]
         self._change(curves=drawn, marks=self._marks(drawn[0][0]) if drawn else ())
 
-    def reset(self) -> None:
-        """Empty the chart for another run, and show all of its steps."""
-        self.chart = Chart(curves=(), log_axis=self.chart.log_axis, smoothing=self.chart.smoothing)
-
     def action_cursor(self, by: int) -> None:
         """Move the cursor by a column; a new cursor starts at the last step."""
         start, end = self.chart.view.within(*self.chart.span())

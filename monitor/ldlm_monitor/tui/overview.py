@@ -49,10 +49,8 @@ class RunRow:
     """The data of one row; `curve` is its loss."""
 
     run: RunView
-    snapshot: Snapshot
     curve: CurveView | None
-    now: float
-    glyphs: Glyphs
+    desk: Desk
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class _TableColumn:
 
 def _health(row: RunRow) -> Line:
     headline = row.run.headline
-    return [StyledSpan(f"{row.glyphs.dot} {headline}", HEALTH_STYLE[headline])]
+    return [StyledSpan(f"{row.desk.glyphs.dot} {headline}", HEALTH_STYLE[headline])]
 
 
 def _state(row: RunRow) -> Line:
@@ -88,7 +86,7 @@ def _value(row: RunRow, quantity: str, digits: int) -> Line:
 def _spark(row: RunRow) -> Line:
     if row.curve is None:
         return []
-    return spark(row.curve.means, row.curve.nonfinite, SPARK, row.glyphs)
+    return spark(row.curve.means, row.curve.nonfinite, SPARK, row.desk.glyphs)
 
 
 def _speed(row: RunRow) -> Line:
@@ -101,8 +99,8 @@ def _speed(row: RunRow) -> Line:
 
 def _alerts(row: RunRow) -> Line:
     line: Line = []
-    for alert in alerts_of(row.run.name, row.snapshot.alerts):
-        name = safe(alert.name, row.glyphs)
+    for alert in alerts_of(row.run.name, row.desk.snapshot.alerts):
+        name = safe(alert.name, row.desk.glyphs)
         line.append(StyledSpan(f" {name}" if line else name, severity_of(alert)))
     return line
 
@@ -112,13 +110,15 @@ _COLUMNS = (
     _TableColumn("HEALTH", 11, 0, _health),
     _TableColumn("STATE", 13, 2, _state),
     _TableColumn("STEP", 13, 0, _step),
-    _TableColumn("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.glyphs)),
+    _TableColumn("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.desk.glyphs)),
     _TableColumn("ETA", 7, 4, lambda row: [StyledSpan(whole_duration(row.run.eta_seconds))]),
     _TableColumn("LOSS", 8, 0, lambda row: _value(row, "loss", 4)),
     _TableColumn("LOSS SO FAR", SPARK, 3, _spark),
     _TableColumn("GRAD", 8, 5, lambda row: _value(row, "grad_norm", 3)),
     _TableColumn("SPEED", 17, 4, _speed),
-    _TableColumn("LAST STEP/LIMIT", 15, 1, lambda row: [StyledSpan(*age(row.run, row.now))]),
+    _TableColumn(
+        "LAST STEP/LIMIT", 15, 1, lambda row: [StyledSpan(*age(row.run, row.desk.clock()))]
+    ),
     _TableColumn("ALERTS", 15, 0, _alerts),
 )
 
@@ -144,7 +144,7 @@ def header(width: int) -> Line:
 def row(facts: RunRow, width: int, *, chosen: bool) -> Line:
     """One run; the last column takes the remaining width."""
     columns, name = _chosen(width)
-    glyphs = facts.glyphs
+    glyphs = facts.desk.glyphs
     line = [
         StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
         StyledSpan(fit(safe(facts.run.name, glyphs), name, glyphs) + " ", "title"),
@@ -233,7 +233,6 @@ class OverviewPage(Vertical):
         self.rows.refresh()
 
     def _row(self, index: int, width: int) -> Line:
-        run, desk = self._runs[index], self._desk
-        curve = self._curves.get((run.name, "loss"))
-        facts = RunRow(run, desk.snapshot, curve, desk.clock(), desk.glyphs)
+        run = self._runs[index]
+        facts = RunRow(run, self._curves.get((run.name, "loss")), self._desk)
         return row(facts, width, chosen=index == self.rows.cursor)

@@ -1,4 +1,4 @@
-"""Dialogs: a duration, a text to search for, and the list of all keys."""
+"""Dialogs: a text to search for, and the list of all keys."""
 
 from __future__ import annotations
 
@@ -13,14 +13,6 @@ from textual.widgets import Input
 from ldlm_monitor.tui.draw import Line, StyledSpan
 from ldlm_monitor.tui.widgets import Painted, RowList
 
-_CHOICES = (  # labels and seconds: from a short repair to a week away
-    ("15 minutes", 900.0),
-    ("1 hour", 3600.0),
-    ("4 hours", 14400.0),
-    ("12 hours", 43200.0),
-    ("1 day", 86400.0),
-    ("1 week", 604800.0),
-)
 KEYS = (
     ("Everywhere", ""),
     ("1 2 3 4 5", "overview, run, alerts, log, events"),
@@ -61,30 +53,6 @@ KEYS = (
     ("A", "on to the next alert, and stop there"),
     ("R", "begin again"),
 )
-
-
-class DurationPrompt(ModalScreen[float | None]):
-    """Asks for a duration; returns its seconds, or None if the dialog is closed."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
-
-    def __init__(self, question: str) -> None:
-        super().__init__()
-        self._question = question
-
-    def compose(self) -> ComposeResult:
-        """The question and the choices."""
-        with Vertical(classes="box"):
-            yield Painted(lambda width, height: [[StyledSpan(f" {self._question}", "title")]])
-            yield RowList(self._row, count=len(_CHOICES), id="choices")
-
-    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Return the selected duration."""
-        self.dismiss(_CHOICES[event.index][1])
-
-    def _row(self, index: int, width: int) -> Line:
-        mark = ">" if index == self.query_one(RowList).cursor else " "
-        return [StyledSpan(f" {mark} {_CHOICES[index][0]}")]
 
 
 class SearchPrompt(ModalScreen[str | None]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -23,7 +24,16 @@ from ldlm_monitor.tui.desk import (
     speed,
     whole_duration,
 )
-from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Line, StyledSpan, bar, fit, safe, spark
+from ldlm_monitor.tui.draw import (
+    HEALTH_STYLE,
+    STATE_STYLE,
+    Line,
+    StyledSpan,
+    bar,
+    columns,
+    fit,
+    safe,
+)
 from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
@@ -68,7 +78,7 @@ class RunPage(Vertical):
         name = run.name if run else None
         if self._asked[0] != name:
             self._curves = {}
-            self.chart.reset()
+            self.chart.action_whole()
             self.chart.show({})
         if run is not None and self._asked != (name, self._desk.snapshot.version):
             self._asked = (name, self._desk.snapshot.version)
@@ -168,13 +178,9 @@ class RunPage(Vertical):
             label = title if name in (None, names[0]) or title != "speed" else (name or "")
             head = f" {label.replace('_per_second', '/s')} {shown}"
             lines[0].append(StyledSpan(fit(head, each, glyphs), "title" if curve else "dim"))
-            part = _rows(curve, each - 2, height - 1, glyphs.levels) if curve else []
-            for index in range(1, height):
-                drawn = part[index - 1] if index - 1 < len(part) else ""
-                lines[index].append(StyledSpan(" " + fit(drawn, each - 1), "curve"))
-        if height == 1 and "grad_norm" in self._curves:
-            curve = self._curves["grad_norm"]
-            lines[0] += spark(curve.means, curve.nonfinite, max(width - 4 * each, 0), glyphs)
+            part = _rows(curve, each - 2, height - 1, glyphs.levels)
+            for line, drawn in zip(lines[1:], part, strict=True):
+                line.append(StyledSpan(" " + fit(drawn, each - 1), "curve"))
         return lines
 
     def _grid(self, width: int, height: int) -> list[Line]:
@@ -198,28 +204,13 @@ def _is_loss(quantity: str) -> bool:
     return quantity == "loss" or (quantity.startswith("loss_") and quantity != "loss_scale")
 
 
-def _rows(curve: CurveView, width: int, height: int, levels: str) -> list[str]:
+def _rows(curve: CurveView | None, width: int, height: int, levels: str) -> list[str]:
     """A bar chart of `height` lines; each column is the mean of its part of the run."""
-    if width < 1 or height < 1 or not curve.steps:
-        return []
-    count, across = len(curve.steps), min(width, len(curve.steps))
+    values = curve.means if curve else ()
+    count, across = len(values), min(width, len(values))
     means = []
     for column in range(across):
-        seen = curve.means[column * count // across : (column + 1) * count // across]
+        seen = values[column * count // across : (column + 1) * count // across]
         part = [value for value in seen if math.isfinite(value)]
-        means.append(sum(part) / len(part) if part else math.nan)
-    finite = [value for value in means if math.isfinite(value)]
-    low, high = min(finite, default=0.0), max(finite, default=1.0)
-    steps = len(levels)
-    rows = []
-    for row in range(height - 1, -1, -1):
-        text = ""
-        for value in means:
-            if not math.isfinite(value):
-                text += " "
-                continue
-            share = (value - low) / (high - low) if high > low else 0.5  # a constant: half high
-            filled = round(share * (height * steps - 1)) + 1 - row * steps
-            text += " " if filled <= 0 else levels[min(filled, steps) - 1]
-        rows.append(text)
-    return rows
+        means.append(fmean(part) if part else math.nan)
+    return columns(means, height, levels)

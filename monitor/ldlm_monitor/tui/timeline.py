@@ -19,11 +19,12 @@ from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe,
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")  # fields of several lines, shown as they were written
+_NAME_CELLS = 20  # of a field's name at most, a choice: its text has the rest of 80 columns
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One row. `body`: names and texts of the details; `by_line`: each of them on its own line."""
+    """One row. `body`: names and texts of the details; with a line break, shown as written."""
 
     time: float | None
     severity: str
@@ -33,7 +34,6 @@ class TimelineEntry:
     message: str
     body: tuple[tuple[str, str], ...]
     position: Position
-    by_line: bool = False
 
 
 def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[TimelineEntry]:
@@ -87,7 +87,6 @@ def _of_incident(incident: IncidentView) -> TimelineEntry:
         message=incident.title,
         body=(*facts, *(("", f"{line.text}\n") for line in incident.excerpt)),
         position=first or Position("", 0, 0),
-        by_line=True,
     )
 
 
@@ -133,27 +132,15 @@ def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
         ],
         *([StyledSpan("  "), *line] for line in wrap(safe(entry.message, glyphs), inner)),
     ]
-    if entry.by_line:
-        return lines + _by_line(entry, inner, glyphs)
-    facts = [(name, text) for name, text in entry.body if "\n" not in text]
-    joined = "  ".join(f"{name}={text}" for name, text in facts)
-    lines += [
-        [StyledSpan("  "), *line] for line in wrap(safe(joined, glyphs), inner, "dim") if joined
-    ]
+    cells = max((len(name) for name, text in entry.body if "\n" not in text), default=0)
+    cells = min(cells, _NAME_CELLS) + 1
     for name, text in entry.body:
-        if "\n" in text:
-            lines.append([StyledSpan(f"  {safe(name, glyphs)}", "key")])
-            lines += [_stack_line(line, glyphs) for line in text.splitlines()]
-    return lines
-
-
-def _by_line(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
-    lines: list[Line] = []
-    for name, text in entry.body:
-        if text.endswith("\n"):
-            lines.append([StyledSpan(f"  {safe(text.rstrip(), glyphs)}", "dim")])
-        else:
-            lines += labelled(name, safe(text, glyphs), max(width - 10, 10), cells=9)
+        if "\n" not in text:
+            head = fit(safe(name, glyphs), cells, glyphs)
+            lines += labelled(head, safe(text, glyphs), max(inner - cells, 10), cells=cells)
+            continue
+        lines += [[StyledSpan(f"  {safe(name, glyphs)}", "key")]] if name else []
+        lines += [_stack_line(line, glyphs) for line in text.splitlines()]
     return lines
 
 
@@ -175,13 +162,10 @@ def event_severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
 
 def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) -> Event | None:
     """The first event of a file after a byte, or the last one before it; None if there is none."""
-    there = sorted(
-        (event for event in found if event.position.path == path),
-        key=lambda event: event.position.offset,
-    )
+    there = {event.position.offset: event for event in found if event.position.path == path}
     if forward:
-        return next((event for event in there if event.position.offset > offset), None)
-    return next((event for event in reversed(there) if event.position.offset < offset), None)
+        return there.get(min((at for at in there if at > offset), default=-1))
+    return there.get(max((at for at in there if at < offset), default=-1))
 
 
 class EventsPage(DetailPage[TimelineEntry]):

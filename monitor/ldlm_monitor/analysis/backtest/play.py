@@ -86,16 +86,13 @@ def _overall_lines(total: Overall) -> Iterator[str]:
 
 
 def _delays(total: Overall) -> Iterator[str]:
-    if (seconds := total.seconds_to_detect) is not None:
-        yield (
-            f"median {duration(seconds.median)}, longest {duration(seconds.longest)} "
-            f"({seconds.count} found by the log's own time)"
-        )
-    if (lines := total.lines_to_detect) is not None:
-        yield (
-            f"median {number(lines.median)}, longest {number(lines.longest)} lines "
-            f"({lines.count} found in logs without times)"
-        )
+    for delay, form, unit, how in (
+        (total.seconds_to_detect, duration, "", "by the log's own time"),
+        (total.lines_to_detect, number, " lines", "in logs without times"),
+    ):
+        if delay is not None:
+            middle, longest = form(delay.median), form(delay.longest)
+            yield f"median {middle}, longest {longest}{unit} ({delay.count} found {how})"
 
 
 def _percent(ratio: float | None) -> str:

@@ -16,6 +16,7 @@ from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.readings import STEPS, RunReadings
 from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.view import View
+from ldlm_monitor.state.state_dir import default_state_dir
 
 SCHEMA: Final = "ldlm.bench/1"
 FILE = "record.json"  # in the record's folder, as is
@@ -72,10 +73,7 @@ class BenchRecord(View):
 
 def records_dir(state_dir: Path | None) -> Path:
     """Where records are kept: under the state folder, or `$XDG_STATE_HOME/ldlm-monitor/`."""
-    if state_dir is not None:
-        return state_dir / "bench"
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "ldlm-monitor" / "bench"
+    return (state_dir or default_state_dir((), Path()).parent) / "bench"
 
 
 def check_name(name: str) -> None:

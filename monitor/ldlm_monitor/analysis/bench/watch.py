@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -144,24 +144,13 @@ class BenchLimits:
     grace: float
 
 
-@dataclass(slots=True)
-class Watched:
-    """How the command went. `memory`: bytes by quantity, at the steps and times of the looks."""
-
-    exit_code: int = 0
-    stopped_by: StoppedBy = "command"
-    started_at: float = 0.0
-    seconds: float = 0.0
-    memory: dict[str, Column] = field(default_factory=dict)
-
-
 def watch(
     command: Sequence[str],
     directory: Path,
     outputs: Outputs,
     limits: BenchLimits,
     echo: Callable[[bytes], None],
-) -> Watched:
+) -> WatchedCommand:
     """Run the command until it ends, or a limit or Ctrl-C (SIGTERM and SIGHUP too) ends it.
 
     Raises `UsageError` if it cannot be started.
@@ -169,17 +158,16 @@ def watch(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     gpu = GpuMemory()
-    running = _Running(_started(command, directory), outputs, echo)
-    result = running.result
+    running = WatchedCommand(_started(command, directory), outputs, echo)
     try:
-        result.stopped_by = running.follow(limits, gpu)
+        running.stopped_by = running.follow(limits, gpu)
     except KeyboardInterrupt:
-        result.stopped_by = "interrupt"
+        running.stopped_by = "interrupt"
     finally:
-        result.seconds = time.time() - result.started_at
+        running.seconds = time.time() - running.started_at
         running.end(limits.grace)
     outputs.finish(time.time())
-    return result
+    return running
 
 
 def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]:
@@ -203,8 +191,11 @@ def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]
         ) from error
 
 
-class _Running:
-    """The command while it runs: its output, its processes, and the memory that they use."""
+class WatchedCommand:
+    """A command, its output, its processes, and how it went.
+
+    `memory`: bytes by quantity, at the steps and times of the looks.
+    """
 
     def __init__(
         self, process: subprocess.Popen[bytes], outputs: Outputs, echo: Callable[[bytes], None]
@@ -215,7 +206,11 @@ class _Running:
         self._outputs = outputs
         self._echo = echo
         self._family = CommandProcesses(process.pid)
-        self.result = Watched(started_at=time.time())
+        self.exit_code = 0
+        self.stopped_by: StoppedBy = "command"
+        self.started_at = time.time()
+        self.seconds = 0.0
+        self.memory: dict[str, Column] = {}
 
     def follow(self, limits: BenchLimits, gpu: GpuMemory) -> StoppedBy:
         """Read and measure until the command ends or reaches a limit."""
@@ -244,10 +239,10 @@ class _Running:
                 self._family.signal(signal.SIGTERM)
                 self._drain(grace, lambda: self._family.is_alive)
         except KeyboardInterrupt:
-            self.result.stopped_by = "interrupt"
+            self.stopped_by = "interrupt"
         if self._family.is_alive:
             self._family.signal(signal.SIGKILL)
-        self.result.exit_code = self._process.wait()
+        self.exit_code = self._process.wait()
         self._drain(DRAIN_SECONDS, lambda: True)
         self._output.close()
 
@@ -276,12 +271,11 @@ class _Running:
 
     def _measure(self, gpu: GpuMemory) -> None:
         step = self._outputs.run.last_step or 0
-        self._note("host_memory_bytes", step, self._family.look())
-        self._note("gpu_memory_bytes", step, gpu.look(self._family.pids))
-
-    def _note(self, name: str, step: int, value: int | None) -> None:
-        if value:
-            column = self.result.memory.setdefault(name, Column())
-            column.steps.append(step)
-            column.times.append(time.time())
-            column.values.append(float(value))
+        host = self._family.look()  # it finds the processes that the GPU is asked about
+        seen = {"host_memory_bytes": host, "gpu_memory_bytes": gpu.look(self._family.pids)}
+        for name, value in seen.items():
+            if value:
+                column = self.memory.setdefault(name, Column())
+                column.steps.append(step)
+                column.times.append(time.time())
+                column.values.append(float(value))
