@@ -20,7 +20,7 @@ from ldlm_monitor.source.backlog import Recall, find_again
 from ldlm_monitor.source.file_identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.open_files import Descriptors, FollowedName
+from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
@@ -31,9 +31,6 @@ LINGER_SECONDS = 3600.0
 which a trainer prints nothing."""
 LINGERING_FILES = 64
 """The most files that stay open so: a choice, by which the daily rotation of 64 logs fits."""
-RETIRED_FILES = 8
-"""The most files without their name that a followed name keeps open. A name that leads to its
-ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
 RECALL_SECONDS = 1.0
 """How often missing files from before a restart are searched for: the search lists their
 folders, which is slow on a network file system."""

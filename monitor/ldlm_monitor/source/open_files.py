@@ -14,6 +14,9 @@ OPEN_FILES = 4096
 OPEN_SHARE = 4
 """Files get a quarter of the descriptors that the process may have: a choice. The rest is for
 HTTP, the databases, the watches of folders, and files that lost their names."""
+RETIRED_FILES = 8
+"""The most files without their name that a followed name keeps open. A name that leads to its
+ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
 
 
 @dataclass(slots=True, eq=False)
