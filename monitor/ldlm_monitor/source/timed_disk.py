@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,20 +126,20 @@ class TimedDisk:
             caller.worker.submit(lambda: self._real.close(descriptor))
 
 
+@dataclass(eq=False)
 class _Caller:
     """Makes the calls to one file system one after the other, in a thread."""
 
-    def __init__(
-        self, mount: Mount, journal: Journal, seconds: float, clock: Callable[[], float]
-    ) -> None:
-        self._mount = mount
-        self._journal = journal
-        self._seconds = seconds
-        self._clock = clock
-        self._pending: Future[Any] | None = None
-        self._place = ""
-        self._since = 0.0
-        self.worker = Worker(f"call {mount.point}")
+    _mount: Mount
+    _journal: Journal
+    _seconds: float
+    _clock: Callable[[], float]
+    _pending: Future[Any] | None = None
+    _place: str = ""
+    _since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.worker = Worker(f"call {self._mount.point}")
 
     @property
     def blocked(self) -> bool:
