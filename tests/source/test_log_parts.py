@@ -31,7 +31,7 @@ def test_slices_of_any_block_size_are_the_records(
     cut = data.draw(st.integers(0, len(whole)))
     at = sum(map(len, whole[:cut]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_parts, "BLOCK", block)
+        patch.setattr(log_parts, "BLOCK_BYTES", block)
         log = LogReader(str(path))
         after = [(line.offset, line.end) for line in log.after(at)]
         before = [(line.offset, line.end) for line in log.before(at)]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
@@ -131,7 +130,7 @@ class Inputs:
         for path in paths:
             try:
                 found = contents.find(path)
-            except (OSError, InputError):  # the backfill reports the error
+            except OSError:  # the backfill reports the error
                 found = NEW
             if found.is_doubtful and now - self._doubted.setdefault(path, now) < DOUBT_SECONDS:
                 self._scan_at = -math.inf

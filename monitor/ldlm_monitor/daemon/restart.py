@@ -10,7 +10,6 @@ from pathlib import Path
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import FileId
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.history_file import HistoryFile, Seen
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.backlog import Backlog
@@ -99,7 +98,7 @@ class Restart:
                     run = names.origin(position.path).run
                     file = HistoryFile(found, run, now=now, seen=seen, budget=budget, disk=disk)
                     self.files.append(file)
-            except (OSError, InputError) as error:
+            except OSError as error:
                 self.waiting.setdefault(position.path, []).append(position)
                 if isinstance(error, FileNotFoundError | NotADirectoryError):
                     self.missing.add(position.path)

@@ -1,7 +1,7 @@
-"""What a file holds already, and where a file is of which a part was read before.
+"""Reads what a file holds already, and finds files that were read before a restart.
 
-`Recall` finds the file of a position that was saved before a restart, `Backlog` reads what
-is there now, with the same `Tail` that follows it afterwards.
+`Recall` finds the file of a saved position. `Backlog` reads the present bytes of a file with
+the same `Tail` that follows the file afterwards.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import form_of
 from ldlm_monitor.source.decode import trouble
 from ldlm_monitor.source.file_identity import COPY_BYTES, FilePosition
@@ -23,11 +23,10 @@ from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import BOM, Tail
 
 HEAD_BYTES = 2048
-"""Enough to know a file's form."""
+"""Bytes by which the format is recognised: a choice, the first lines of a usual log."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
+class _Opened(NamedTuple):
     """A candidate: a file that may be the one that the position describes."""
 
     path: Path
@@ -45,22 +44,25 @@ class Recall:
     def find(self, position: FilePosition, path: Path, now: float) -> Tail | None:
         """The file that `position` describes, ready to continue under the name `path`.
 
-        The file may still have that name. It may be renamed in the same folder; it is then
-        retired. The name may lead to a copy of it. The same file may hold new content,
-        which is counted and read from its start. Or it is gone: that is counted, and the
-        result is None. A reboot can change device numbers, so inode and content identify
-        the file. Raises `OSError` or `InputError` while `path` cannot be read.
+        The file may still have that name. If it was renamed in the same folder, it is retired
+        at `now` (Unix seconds). If `path` leads to a copy of the file, the copy is continued. If
+        the file has new content, the journal gets a notice and the content is read from its
+        start. If the file is gone, the journal gets a notice and the result is None. A reboot
+        can change device numbers, so inode and content identify the file. Raises `OSError`
+        while `path` cannot be read.
         """
-        trouble: OSError | InputError | None = None
+        trouble: OSError | None = None
         opened = []
         try:
             opened.append(_Opened(path, *self.disk.open_regular(path)))
         except TimeoutError:
             raise
-        except (OSError, InputError) as error:
+        except OSError as error:
             trouble = error
         if not (opened and self._is_same(position, opened[0])):  # listing folders is slow
-            opened += self._candidates(position)
+            for place in likely_places(Path(position.place), position.inode, read=position.read):
+                with contextlib.suppress(OSError):
+                    opened.append(_Opened(place, *self.disk.open_regular(place)))
         tail: Tail | None = None
         try:
             tail = self._choose(position, path, opened)
@@ -77,26 +79,15 @@ class Recall:
         return tail
 
     def _is_same(self, position: FilePosition, file: _Opened) -> bool:
-        """Whether the file has the inode and the content of the position."""
-        return (
-            file.key[1] == position.inode
-            and position.verify(self.disk, file.descriptor) is not None
-        )
-
-    def _candidates(self, position: FilePosition) -> list[_Opened]:
-        """The file at the old place, and files with its inode in the same folder."""
-        found = []
-        for place in likely_places(Path(position.place), position.inode, read=position.read):
-            with contextlib.suppress(OSError, InputError):
-                found.append(_Opened(place, *self.disk.open_regular(place)))
-        return found
+        has_inode = file.key[1] == position.inode
+        return has_inode and position.verify(self.disk, file.descriptor) is not None
 
     def _choose(self, position: FilePosition, path: Path, opened: list[_Opened]) -> Tail | None:
         kept = [file for file in opened if position.verify(self.disk, file.descriptor)]
         for file in kept:
             if file.key[1] == position.inode:
                 return self._begin(path, file, position.generation, position)
-        if position.nameless:  # the system may have given its inode to any other file
+        if position.nameless:  # any other file may have got the freed inode
             return None
         name = Path(position.place).name
         for file in opened:
@@ -127,9 +118,12 @@ class Recall:
 
 
 def find_again(tail: Tail) -> bool:
-    """Open a closed file that lost its name: at its place, or renamed in the same folder."""
+    """Open a closed file that lost its name: at its old place, or renamed in the same folder.
+
+    Returns whether it was found.
+    """
     for place in likely_places(tail.place, tail.key[1], read=tail.splitter.position):
-        with contextlib.suppress(OSError, InputError):
+        with contextlib.suppress(OSError):
             if tail.reopen(place) and tail.same_content():
                 return True
             tail.close()  # another file has reused the inode
@@ -137,12 +131,13 @@ def find_again(tail: Tail) -> bool:
 
 
 class Backlog:
-    """The bytes of one file that are there now, in the chunks that following it would give.
+    """The bytes that a file has now, in the chunks that following the file would give.
 
-    `path` is the followed name, `place` the file's present path, `offset` where reading
-    begins, `size` its bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed
-    name leads to this file. `head`: its first bytes that are text, or frames. `tail` reads it.
-    `trouble`: why a compressed file holds no more.
+    `path`: the followed name. `place`: the file's present path. `file` names the content.
+    `offset`: where reading begins. `size`: the file's bytes. `modified`: its mtime (Unix
+    seconds). `has_name`: the followed name leads to this file. `head`: the first bytes after a
+    hole and a byte order mark. `tail` reads the file. `trouble`: why decoding a compressed file
+    ended before the end of the file; otherwise empty.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
@@ -165,12 +160,9 @@ class Backlog:
     ) -> Backlog:
         """A file of which nothing was read yet. Raises `OSError`.
 
-        `is_followed`: it is followed afterwards.
+        `is_followed`: the file is followed afterwards.
         """
-        try:
-            descriptor, key = disk.open_regular(path)
-        except InputError as error:
-            raise OSError(errno.EINVAL, error.what, str(path)) from error
+        descriptor, key = disk.open_regular(path)
         place = disk.realpath(path)
         tail = Tail(
             str(path), place, descriptor, key,
@@ -188,29 +180,35 @@ class Backlog:
     ) -> Backlog | None:
         """The file that `Recall.find` finds for `position`; None if it is gone.
 
-        Raises `OSError` or `InputError` while the name cannot be read.
+        Raises `OSError` while the name cannot be read. `now`: Unix seconds.
         """
         tail = Recall(journal, disk).find(position, Path(position.path), now)
         return None if tail is None else cls(tail, disk)
 
     def begin_at(self, offset: int, line: int) -> None:
-        """Read from `offset` on, where a record begins; `line` is its line. Raises `OSError`."""
+        """Read from `offset` on, where a record in line `line` begins. Raises `OSError`."""
         self.descriptor()
         self.tail.begin_at(offset, line)
         self.offset = offset
 
     def chunks(self, now: float, stop: int | None = None) -> Iterator[Chunk]:
-        """Whole records up to `stop`, or the end of the file. Raises `OSError`."""
+        """Whole records up to byte `stop`, otherwise up to the end. Raises `OSError`.
+
+        `now` (Unix seconds) counts as the time of reading.
+        """
         self.descriptor()
         yield from self._read(self.tail, self.size if stop is None else stop, now)
 
     def all(self, now: float) -> Iterator[Chunk]:
-        """Like `chunks`, and the last one of the file. Raises `OSError`."""
+        """All of `chunks`, then the file's last chunk. Raises `OSError`."""
         yield from self.chunks(now)
         yield self.tail.finish()
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
-        """What stands between, the unfinished record at its end too; nothing counts as read."""
+        """Bytes `start` to `stop` with an unfinished record at the end. Raises `OSError`.
+
+        The reading position does not move.
+        """
         held = self.tail
         tail = Tail(
             self.path, self.place, self.descriptor(), held.key,
@@ -222,7 +220,7 @@ class Backlog:
             yield tail.splitter.rest()
 
     def part(self, start: int, stop: int) -> bytes:
-        """Bytes `start` to `stop` as they are now, at most `RECORD_BYTES`. Raises `OSError`."""
+        """Bytes `start` to `stop`, at most `RECORD_BYTES` of them. Raises `OSError`."""
         size = max(min(stop - start, RECORD_BYTES), 0)
         return self._disk.pread(self.descriptor(), size, start)
 
@@ -233,28 +231,28 @@ class Backlog:
         return self.tail.position()
 
     def rest(self) -> None:
-        """Close the descriptor until it is needed: there may be more files than descriptors."""
+        """Close the descriptor until the next read: there may be more files than descriptors.
+
+        A file without its name stays open, since it could not be opened again.
+        """
         if self.has_name:
             self.tail.close()
 
     def descriptor(self) -> int:
-        """The open file. Raises `OSError`."""
-        try:
-            if self.tail.reopen(self.place):
-                return self.tail.open_descriptor()
-        except InputError as error:
-            raise OSError(errno.EINVAL, error.what, self.path) from error
+        """The descriptor, opened again after `rest`. Raises `OSError`."""
+        if self.tail.reopen(self.place):
+            return self.tail.open_descriptor()
         raise FileNotFoundError(errno.ENOENT, "another file has its name", self.path)
 
     def _read(self, tail: Tail, stop: int, now: float) -> Iterator[Chunk]:
-        tail.see(self._status, now)
+        tail.see(self._status)
         while tail.due and tail.splitter.position < stop:
             before = tail.splitter.position
-            self.descriptor()  # between two slices it may be at rest
+            self.descriptor()  # the caller of this iterator may have called `rest`
             found = tail.read(now, stop)
             yield from found
             if not found and tail.splitter.position == before:
-                return  # truncated meanwhile: the file is shorter than its size at the start
+                return  # truncated meanwhile: `_status` has the size before that
 
     def _head(self) -> bytes:
         descriptor = self.tail.open_descriptor()

@@ -1,7 +1,7 @@
 """Companions: files that belong to a followed log because the same launch writes them.
 
 Some trainers write exact values to `saved/{run}/training_log.jsonl` and rounded ones to
-their log. Logs go to one folder and `saved` lies beside it; the log contains the run's
+their log. The folder `saved` lies beside the folder of the logs. The log contains the run's
 working directory, whose last part is the run's name.
 """
 
@@ -18,15 +18,18 @@ from ldlm_monitor.source.file_system import DIRECT, Disk, FileKind
 PATTERNS = ("training_log.jsonl", "health_rank*.jsonl")
 """The trainer's exact values, and the callback's files (contract section 6)."""
 NCCL_SUFFIXES = frozenset({"", ".log", ".txt", ".out"})
-"""NCCL_DEBUG_FILE is text from a log: it must not make the monitor read other files."""
+"""The suffixes of logs. NCCL_DEBUG_FILE is untrusted text from a log, which must not make the
+monitor read other kinds of files."""
+
+LISTED = 4  # folders that a message names: a choice, so that it stays one line of a log
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
     """Facts about a launch, from its log.
 
-    `working_directory`, `nccl_debug_file`: as printed, on the machine that trained.
-    `run_names`: the run's own names.
+    `working_directory`, `nccl_debug_file`: paths on the machine that trained, as printed.
+    `run_names`: the names that the log gives the run.
     """
 
     working_directory: str | None = None
@@ -57,7 +60,7 @@ class Surroundings:
         self._found: dict[Path, list[Path]] = {}
 
     def of(self, folder: Path) -> list[Path]:
-        """The folders near a log in `folder`. Raises `TimeoutError` as `companions` does."""
+        """The folders with companions near a log in `folder`. Raises as `companions` does."""
         if folder not in self._found:
             self._found[folder] = list(_candidates(folder, self.disk))
         return self._found[folder]
@@ -66,7 +69,7 @@ class Surroundings:
 def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Companion]:
     """The existing files of the same launch as `log`, sorted by path.
 
-    Raises `TimeoutError` if a server that may hold some does not answer.
+    Raises `TimeoutError` if a server that may have such files does not answer.
     """
     disk = around.disk
     folder, reason = _choose(log, facts, around)
@@ -79,14 +82,14 @@ def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Comp
 def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None:
     """Why none of several folders was chosen; None if there was nothing to choose.
 
-    Raises `TimeoutError` as `companions` does.
+    Raises as `companions` does.
     """
     folder, reason = _choose(log, facts, around)
     return reason if folder is None and reason else None
 
 
 def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path | None, str]:
-    """The folder of the launch's files and why; or None and why not."""
+    """The folder of the launch's files and the reason; otherwise None and the reason."""
     folders = around.of(log.parent)
     if not folders and facts.working_directory is None:
         return None, ""
@@ -103,8 +106,8 @@ def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path |
         return possible[0], "it is the only one near the log"
     if not possible:
         return None, ""
-    listed = ", ".join(str(folder) for folder in possible[:4])
-    more = f" and {len(possible) - 4} more" if len(possible) > 4 else ""
+    listed = ", ".join(str(folder) for folder in possible[:LISTED])
+    more = f" and {len(possible) - LISTED} more" if len(possible) > LISTED else ""
     return None, (
         f"{listed}{more} may belong to {log}, which does not name its folder; "
         "name the file together with the log to follow it"
@@ -140,11 +143,7 @@ def _held(folder: Path, disk: Disk) -> Iterator[Path]:
         raise
     except (OSError, ValueError):  # not accessible; ValueError: a NUL byte in the name
         return
-    yield from (path for path in _listed(folder, changed, disk) if _is_file(path, disk))
-
-
-def _is_file(path: Path, disk: Disk) -> bool:
-    return stat.S_ISREG(disk.mode(path))
+    yield from (path for path in _listed(folder, changed, disk) if stat.S_ISREG(disk.mode(path)))
 
 
 def _names(folder: Path, disk: Disk) -> list[tuple[str, FileKind]]:
@@ -156,9 +155,9 @@ def _names(folder: Path, disk: Disk) -> list[tuple[str, FileKind]]:
         return []
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # folders: a choice, more than the runs of one watched `saved`
 def _listed(folder: Path, changed: int, disk: Disk) -> tuple[Path, ...]:
-    """`changed` (the folder's mtime in ns) is part of the cache key."""
+    """The names that match; `changed` (mtime in ns) makes a changed folder be listed again."""
     del changed
     names = [name for name, _ in _names(folder, disk)]
     return tuple(
@@ -170,7 +169,7 @@ def _listed(folder: Path, changed: int, disk: Disk) -> tuple[Path, ...]:
 
 
 def _nccl(log: Path, facts: LaunchFacts, disk: Disk) -> list[Path]:
-    """The files that NCCL_DEBUG_FILE names; NCCL replaces `%h` and `%p` by host and pid."""
+    """The files that NCCL_DEBUG_FILE names; NCCL replaces `%h` by the host, `%p` by the pid."""
     if not facts.nccl_debug_file:
         return []
     template = Path(facts.nccl_debug_file)
@@ -180,7 +179,7 @@ def _nccl(log: Path, facts: LaunchFacts, disk: Disk) -> list[Path]:
     near = (template.parent, log.parent, log.parent.parent)
     for folder in near if template.is_absolute() else near[1:]:
         names = (name for name, _ in _names(folder, disk) if fnmatch.fnmatchcase(name, pattern))
-        found = [folder / name for name in names if _is_file(folder / name, disk)]
+        found = [folder / name for name in names if stat.S_ISREG(disk.mode(folder / name))]
         if found:
             return found
     return []

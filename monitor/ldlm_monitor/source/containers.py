@@ -1,9 +1,9 @@
-r"""What container engines write around each line of a log, turned into lines of CRI.
+r"""Logs of container engines, decoded to whole lines in the form of Kubernetes' CRI.
 
-Docker's json-file driver (daemon/logger/jsonfilelog): an object a line, with `log`, `stream`
-and `time`. containerd and CRI-O (Kubernetes' CRI): `TIME STREAM TAG TEXT`. Both cut what a
-program writes after 16 KiB: Docker's text has no `\n` at its end then, CRI's tag is `P`
-instead of `F`. Parts are put together here, by stream, under the time of the first.
+Docker's json-file driver (daemon/logger/jsonfilelog) writes one JSON object per line, with
+`log`, `stream` and `time`. containerd and CRI-O write CRI's `TIME STREAM TAG TEXT`. Both split
+lines of a program after 16 KiB: Docker's text then has no `\n` at its end, and CRI's tag is `P`
+instead of `F`. The parts of a line are joined by stream, with the time of the first part.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import re
 from collections.abc import Iterator
 
 LINE_BYTES = 1024 * 1024
-"""An unfinished line is passed on at this length, as a record is (`split.RECORD_BYTES`)."""
+"""An unfinished line is returned at this length, which bounds memory; `split.RECORD_BYTES`,
+which cannot be imported here, cuts records at the same length."""
 
 
 class _Lines:
-    """Decodes whole lines; the last one waits until it is whole, or can be read as it is."""
+    """Decodes whole lines; the last line waits until it is whole, or `_opened` returns it.
+
+    The interface is that of `bz2.BZ2Decompressor`.
+    """
 
     eof = False
     needs_input = True
@@ -26,11 +30,11 @@ class _Lines:
     def __init__(self) -> None:
         self._rest = b""
         self._parts: dict[bytes, tuple[bytes, bytes]] = {}
-        self._is_open = False  # the last line was passed on before its end came
+        self._is_open = False  # the last line was returned before its end came
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """The lines that `data` completes, as the decompressors do."""
-        del max_length  # a line becomes shorter, but for the prefixes of its bars
+        """The lines that `data` completes."""
+        del max_length  # the result is as short as `data`, except for prefixes after `\r`
         passed = b""
         if self._is_open:
             line, newline, data = data.partition(b"\n")
@@ -46,24 +50,24 @@ class _Lines:
         return passed + opened
 
     def _decoded(self, whole: bytes) -> bytes:
-        lines = whole.removesuffix(b"\n").split(b"\n")  # `splitlines` would cut bars apart
+        lines = whole.removesuffix(b"\n").split(b"\n")  # `splitlines` would also split at `\r`
         return b"".join(part for line in lines for part in self._line(line + b"\n"))
 
     def _line(self, line: bytes) -> Iterator[bytes]:
         raise NotImplementedError
 
     def _opened(self, rest: bytes) -> bytes:
-        """What a last line without its end holds for certain; empty if it must wait."""
+        """A last line without its end, if its text cannot change; otherwise empty."""
         raise NotImplementedError
 
     def _continued(self, rest: bytes) -> bytes:
-        """What follows of a line that was passed on."""
+        """The rest of a line whose beginning `_opened` returned."""
         raise NotImplementedError
 
     def _joined(self, head: bytes, stream: bytes, text: bytes, *, ends: bool) -> Iterator[bytes]:
-        """What is known of a stream's line after its next part.
+        """A stream's line after its next part: the whole line, or what ends with `\\r`.
 
-        A bar that a `\\r` repaints is passed on at once: its line may last for hours.
+        A progress bar is repainted with `\\r`, and its line may last for hours.
         """
         head, before = self._parts.pop(stream, (head, b""))
         text = before + text
@@ -82,34 +86,33 @@ class DockerLines(_Lines):
     HEAD = re.compile(rb'\{"log":"')
 
     def _line(self, line: bytes) -> Iterator[bytes]:
-        try:
-            row = json.loads(line)
-            text, stream, time = row["log"], row["stream"], row["time"]
-            head = f"{time} {stream} F ".encode("utf-8", "replace")
-            body = text.encode("utf-8", "replace")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            yield line  # the engine was killed while it wrote, or it is another program's
+        row = _docker_row(line)
+        if row is None:
+            yield line  # the engine was killed while it wrote, or another program wrote the line
             return
-        yield from self._joined(head, stream.encode(), body, ends=body.endswith(b"\n"))
+        head, stream, text = row
+        yield from self._joined(head, stream, text, ends=text.endswith(b"\n"))
 
     def _opened(self, rest: bytes) -> bytes:
-        is_whole = rest.endswith(b"}") and _is_json(rest)
+        is_whole = rest.endswith(b"}") and _docker_row(rest) is not None
         return b"".join(self._line(rest)) if is_whole else b""
 
     def _continued(self, rest: bytes) -> bytes:
         return b"" if rest.isspace() else rest
 
 
-def _is_json(line: bytes) -> bool:
+def _docker_row(line: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """The prefix in CRI's form, the stream and the text; None if the line is no whole object."""
     try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
+        row = json.loads(line)
+        head = f"{row['time']} {row['stream']} F ".encode("utf-8", "replace")
+        return head, row["stream"].encode(), row["log"].encode("utf-8", "replace")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 class CriLines(_Lines):
-    """Lines of CRI. Pieces with neither parts of a line nor bars are passed on as they are."""
+    """Lines of CRI. Data without parts of lines and without `\\r` is returned unchanged."""
 
     HEAD = re.compile(
         rb"(?P<head>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?P<stream>stdout|stderr) )"

@@ -1,17 +1,18 @@
 """Compressed and converted files, read as the text that they hold.
 
-These are the system's calls on files (`file_system.Disk` has them), where a descriptor of such
-a file gives decoded bytes and their number as its size. So every reader of a file gets text, and
-positions count decoded bytes. A file is recognised by its first bytes, whatever its name.
+The functions `..._decoded` replace the system's calls on files (in `file_system.Disk`). For such
+a file, they give decoded bytes, and the number of decoded bytes as the size. So every reader of
+a file gets text, and positions count decoded bytes. A file is recognised by its first bytes.
 
-A file is decoded forwards; what lies further back than `KEPT_BYTES` is decoded from the start
-again. A file that is being written is read as far as it can be decoded now.
+A file is decoded forwards; a read further back than `KEPT_BYTES` decodes the file from the
+start again. A file that is being written is read as far as it can be decoded at present.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,23 +20,27 @@ from ldlm_monitor.source.decoders import HEAD_BYTES, Form, form_of, is_begun
 from ldlm_monitor.text.format import byte_size
 
 PIECE_BYTES = 16 * 1024
-"""Read at once. What a damaged piece holds before the damage is lost; it is so much at most."""
+"""Undecoded bytes of one step. A choice: a damaged step is lost whole, shorter ones are slower."""
 OUT_BYTES = 64 * 1024
-"""Decoded at once: a few KiB can decode to a GiB."""
+"""The most decoded bytes of one step, which bounds memory: a few KiB can decode to a GiB."""
 KEPT_BYTES = 64 * 1024
-"""Decoded bytes that stay for who reads back a little, such as a fingerprint."""
+"""Decoded bytes that are kept behind the reading position: a fingerprint reads the last KiB."""
 DECODED_BYTES = 16 * 1024**3
-"""No more is decoded of a file: a minute's work, and far more than a log that is one."""
+"""The most bytes that are decoded of a file, against files made to exhaust time. A choice: it
+takes about a minute, and is far more than a log has."""
 WINDOW_BYTES = 1024
-"""Of the undecoded file, so much of its start and before the reading position is compared."""
+"""How much of the undecoded file is compared, at its start and before the reading position, to
+detect that it was rewritten: as in `file_identity`."""
 REMEMBERED_SIZES = 4096
+"""Files whose decoded size is kept, to decode each once at a start: a choice, about a MiB."""
 
 
 class _Stream:
-    """Decodes a file from its start; `trouble`: why nothing more can be decoded.
+    """Decodes a file from its start.
 
-    `read(size, offset)` gives undecoded bytes, after those that are `held`. `at`: how many of
-    them were read; `first` and `last`: their ends.
+    The undecoded bytes are `held`, then those of `read(size, offset)`. `at`: how many bytes were
+    read with `read`; `first` and `last`: the first and last KiB of them. `trouble`: why nothing
+    more can be decoded; empty if nothing is wrong.
     """
 
     def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
@@ -54,7 +59,7 @@ class _Stream:
         return self._form.ends and self.at > 0 and not (self._decoder.eof or self.trouble)
 
     def more(self) -> bytes:
-        """The next decoded bytes; none: there are no more for now."""
+        """The next decoded bytes; empty if the file has no more at present."""
         while not self.trouble:
             if self._decoder.eof and not self._next_member():
                 break
@@ -70,7 +75,7 @@ class _Stream:
             found = self._decoder.decompress(raw, OUT_BYTES)
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - each library has its own, bzip2 even OSError
+        except Exception as error:  # noqa: BLE001 - each library raises its own errors
             self.trouble = f"damaged {self._form.name} near byte {self.at} ({error})"
             return b""
         self._left -= len(found)
@@ -91,9 +96,9 @@ class _Stream:
         return raw
 
     def _next_member(self) -> bool:
-        """Begin what follows the end of a stream: writers append, and compress in parallel."""
+        """Begin the file's next compressed stream, if it has one: some writers append streams."""
         raw = self._decoder.unused_data
-        while not (raw := raw.lstrip(b"\0")) or len(raw) < HEAD_BYTES:  # NULs fill tapes' blocks
+        while not (raw := raw.lstrip(b"\0")) or len(raw) < HEAD_BYTES:  # NULs pad tape blocks
             piece = self._take()
             if not piece:
                 break
@@ -102,7 +107,7 @@ class _Stream:
             return False
         form = form_of(raw)
         if form is None or form.name != self._form.name:
-            self.trouble = f"what follows the {self._form.name} before byte {self.at} is none"
+            self.trouble = f"what follows the {self._form.name} before byte {self.at} is other data"
             return False
         self._decoder = form.decoder()
         self._held = raw
@@ -110,7 +115,7 @@ class _Stream:
 
 
 class _Text:
-    """What a file holds: a compressed one may hold containers' lines, or UTF-16."""
+    """Decodes a file twice if needed: a compressed one may hold containers' lines, or UTF-16."""
 
     def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
         self.file = _Stream(form, read, held)
@@ -118,7 +123,6 @@ class _Text:
         self._is_known = not form.ends
 
     def more(self) -> bytes:
-        """As `_Stream.more`."""
         if self._inner is not None:
             return self._inner.more()
         found = self.file.more()
@@ -168,7 +172,7 @@ class _DecodedFile:
         return bytes(window[at : at + size])
 
     def is_same(self) -> bool:
-        """Whether the file still has the bytes that were decoded, where it has changed."""
+        """Whether the file still has the bytes that were decoded; compared if it has changed."""
         status, seen = os.fstat(self._descriptor), self._text.file
         version = status.st_size, status.st_mtime_ns
         if version == self._version:
@@ -178,13 +182,12 @@ class _DecodedFile:
         return window == seen.last and self._raw(len(seen.first), 0) == seen.first
 
     def size(self) -> int:
-        """How many bytes it holds now, which decodes all of it; `trouble` says why not more."""
+        """The number of decoded bytes; decodes the whole file. Sets `trouble`."""
         status = os.fstat(self._descriptor)
         key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         if key not in _sizes:
-            text, size = _Text(self._form, self._raw), 0
-            while piece := text.more():
-                size += len(piece)
+            text = _Text(self._form, self._raw)
+            size = sum(map(len, iter(text.more, b"")))
             trouble = text.file.trouble
             if text.file.is_cut:
                 trouble = f"its end is missing: the {self._form.name} is cut at byte {text.file.at}"
@@ -197,7 +200,7 @@ class _DecodedFile:
 
 _sizes: dict[tuple[int, int, int, int], tuple[int, str]] = {}
 _files: dict[int, _DecodedFile] = {}
-"""By descriptor. A descriptor is used by one thread at a time."""
+"""By descriptor. Needs no lock: a descriptor is used by one thread at a time."""
 
 
 def open_decoded(path: Path, flags: int) -> int:
@@ -210,7 +213,7 @@ def open_decoded(path: Path, flags: int) -> int:
         if error.errno == errno.ENOTSUP:
             os.close(descriptor)
             raise
-        # A folder or a pipe: the caller says so.
+        # A folder or a pipe, which the caller detects with fstat(2).
     return descriptor
 
 
@@ -238,7 +241,7 @@ def fstat_decoded(descriptor: int) -> os.stat_result:
     if file is None:
         return status
     fields = list(status)
-    fields[6] = file.size()
+    fields[stat.ST_SIZE] = file.size()
     times = {name: getattr(status, name) for name in ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")}
     return os.stat_result(fields, times | {"st_mtime": status.st_mtime})
 
@@ -251,24 +254,22 @@ def seek_decoded(descriptor: int, offset: int, how: int) -> int:
 
 
 def is_decoded(descriptor: int) -> bool:
-    """Whether its bytes are not those of the file."""
+    """Whether the descriptor gives decoded bytes."""
     return descriptor in _files
 
 
 def trouble(descriptor: int) -> str:
-    """Why a file held no more when its size was asked for; empty if it was whole."""
+    """Why a file was not decoded to its end when its size was read; empty if it was."""
     file = _files.get(descriptor)
     return "" if file is None else file.trouble
 
 
 def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
-    """The decoded bytes of a stream that `read(size)` reads, as they come."""
+    """The decoded bytes of a stream, of which `read(size)` gives the next bytes."""
     head = read(size)
     form = form_of(head)
     if form is not None:
-        text = _Text(form, lambda _size, _at: read(size), head)
-        while piece := text.more():
-            yield piece
+        yield from iter(_Text(form, lambda _size, _at: read(size), head).more, b"")
         return
     while head:
         yield head
@@ -276,7 +277,7 @@ def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
 
 
 def _current(descriptor: int) -> _DecodedFile | None:
-    """The decoder of a file, unless the file was rewritten, perhaps in another form."""
+    """The decoder of a file; None if it has none, or was rewritten, perhaps in another form."""
     file = _files.get(descriptor)
     if file is not None and not file.is_same():
         del _files[descriptor]

@@ -16,39 +16,20 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol
+from typing import TypeAlias
 
 from ldlm_monitor.source.containers import CriLines, DockerLines
 
 DICTIONARY_BYTES = 128 * 1024 * 1024
-"""What a decoder may need: `xz -9` takes 65 MiB, `zstd --long` 128 MiB. A file that asks for
-more is damaged, or made to exhaust memory."""
-_BZIP2_BYTES = 10
+"""Memory that a decoder may need: `xz -9` takes 65 MiB, `zstd --long` 128 MiB. A file that
+asks for more is damaged, or made to exhaust memory."""
+_BZIP2_BYTES = 10  # bzip2's stream header, and the magic number of the first block
 HEAD_BYTES = 64
-"""The form is known by so many bytes: a container's time and stream take the most."""
-
-
-class Decoder(Protocol):
-    """The interface of the standard library's incremental decompressors."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the compressed stream has ended."""
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether nothing more can be decoded without further bytes."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """What stands behind the end of the stream."""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """The next decoded bytes, at most `max_length` where the form compresses."""
+"""Bytes by which every form is recognised: a CRI line's time and stream take the most."""
 
 
 class _Gzip:
-    """zlib's decompressor with the interface of the other ones."""
+    """zlib's decompressor with the interface of `bz2.BZ2Decompressor`."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)
@@ -83,13 +64,22 @@ class _Utf16:
         self._inner = codecs.getincrementaldecoder("utf-16")("replace")
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        del max_length  # UTF-8 has at most half as many bytes again
+        del max_length  # the UTF-8 text is at most half as long again as `data`
         return self._inner.decode(data).encode("utf-8", "replace")
+
+
+Decoder: TypeAlias = (
+    bz2.BZ2Decompressor | lzma.LZMADecompressor | _Gzip | _Utf16 | DockerLines | CriLines
+)
+"""The interface is that of `bz2.BZ2Decompressor`; Zstandard's decoder has it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of files. `ends`: a whole file has an end, so that a cut one can be recognised."""
+    """A form of files. `head` matches the first bytes of such a file.
+
+    `ends`: the form marks the end of a file, so that a cut file can be recognised.
+    """
 
     name: str
     head: re.Pattern[bytes]
@@ -98,7 +88,7 @@ class Form:
 
 
 def _new_zstd() -> Decoder:
-    """From Python's own module from 3.14 on, else from its backport."""
+    """Python has the module from version 3.14 on; its backport is used before."""
     module = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     try:
         decoder: Decoder = import_module(module).ZstdDecompressor()
@@ -116,7 +106,7 @@ _COMPRESSED = (
     Form("gzip", re.compile(rb"\x1f\x8b\x08"), _Gzip),
     Form("xz", re.compile(rb"\xfd7zXZ\0"), _new_xz),
     Form("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
-    # The second is a frame to be skipped, with which parallel compressors begin.
+    # The second alternative is a skippable frame (RFC 8878), with which pzstd begins.
     Form("zstd", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _new_zstd),
 )
 _CONVERTED = (
@@ -125,17 +115,20 @@ _CONVERTED = (
     Form("CRI", CriLines.HEAD, CriLines, ends=False),
 )
 _FIRST_BYTES = frozenset(b"\x1f\xfdB\x28\xff\xfe{0123456789" + bytes(range(0x50, 0x60)))
-"""How a file of one of the forms begins: most logs are known not to be one by a byte."""
+"""The first bytes of all forms: one look-up excludes most logs, at each read of each file."""
 
 
 def remedy(error: OSError) -> str:
-    """How a file that cannot be read may be made readable."""
+    """What a user may do about a file that cannot be read."""
     missing = error.errno == errno.ENOTSUP
     return "pip install backports.zstd" if missing else "check its permissions"
 
 
 def form_of(head: bytes, *, compressed: bool = True) -> Form | None:
-    """The form of a file that begins with `head`; None: it is what it holds."""
+    """The form of a file that begins with `head`; None if the file is read as it is.
+
+    `compressed`: whether `head` may be compressed; if false, it is decompressed data.
+    """
     if not head or head[0] not in _FIRST_BYTES:
         return None
     forms = (*_COMPRESSED, *_CONVERTED) if compressed else _CONVERTED
@@ -143,7 +136,7 @@ def form_of(head: bytes, *, compressed: bool = True) -> Form | None:
 
 
 def is_begun(head: bytes) -> bool:
-    """Whether a file that has no more than this so far may become one of a form."""
+    """Whether a file that has only `head` so far may turn out to be compressed or UTF-16."""
     starts = (b"\x1f\x8b\x08", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
     is_bzip2 = head.startswith(b"BZh") and len(head) < _BZIP2_BYTES
     return is_bzip2 or any(start.startswith(head) and head < start for start in starts)

@@ -3,9 +3,9 @@
 Training logs begin alike, so the first KiB alone proves nothing: the KiB before the
 reading position must match too.
 
-Whether a path is known is asked before anything of it is read. A rotation renames a log,
-which is then the same file, or copies it and truncates it: then the copy has what was read,
-under a name that differs by a number or a date.
+`KnownContents` compares a new path with the known files before it is read. A rotation either
+renames a log, which is then the same file, or copies and truncates it: then the copy has the
+bytes that were read, under a name that differs by a number or a date.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ if TYPE_CHECKING:
     from ldlm_monitor.source.tail import Tail
 
 WINDOW_BYTES = 1024
-"""Compared at every read of every file: more would cost a second page of each file, and a
-KiB of a training log holds several lines with times or losses, which no other log repeats."""
-BLOCK_BYTES = 256 * 1024
-COPY_BYTES = 1024
-"""A content of which less was read is too short to be recognised (`WINDOW_BYTES`)."""
+"""So much of a file's start and end is compared at every read: more would cost a second page,
+and a KiB of a training log has several lines with times or losses, which no other log repeats."""
+COPY_BYTES = WINDOW_BYTES
+"""A copy is recognised only if at least so much of its original was read: shorter files may be
+equal by chance."""
 _ADDED = re.compile(r"[-._]?\d[\d\-._:TZ]*|[-._](?:old|bak|prev)\b|~")
-"""What logrotate, loguru and Python's handlers put into a name, with digits beside it."""
-_SEPARATORS = "-._~"
+"""What logrotate, loguru and Python's logging handlers add to a name, with digits beside it."""
+_SEPARATORS = "-._~"  # where such an addition may begin
 REST_BYTES = 8 * 1024 * 1024
-"""A file of which more is unread is not compared with a copy: both would be read whole."""
+"""A file with more unread bytes is not compared with a copy, since both would be read whole in
+one turn. A choice, as much as a turn reads (`follow.TURN_BYTES`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """CRC-32 of bytes `start` to `stop` of a file: equal ends alone do not make a copy.
+    """CRC-32 of bytes `start` to `stop` of a file.
 
-    Two logs of one program may differ in their middle only. A CRC costs a tenth of reading
-    and goes on after a restart, which no digest of the standard library can.
+    Two logs of one program may differ only between their first and last KiB, so a copy must
+    have this checksum too. A CRC costs a tenth of reading, and can be continued after a
+    restart; the standard library's digests cannot.
     """
 
     start: int = 0
@@ -54,40 +56,29 @@ class Checksum:
     value: int = 0
 
     def more(self, data: bytes, position: int) -> Checksum:
-        """With `data` at `position`, of which some may be covered already."""
+        """The checksum extended by `data` at `position`; covered bytes of it are ignored."""
         fresh = memoryview(data)[max(self.stop - position, 0) :]
         return Checksum(self.start, self.stop + len(fresh), crc32(fresh, self.value))
 
     def fits(self, disk: Disk, descriptor: int) -> bool:
-        """Whether a file has these bytes."""
+        """Whether a file has bytes with this checksum at these offsets."""
         value, at = 0, self.start
-        while at < self.stop:
-            data = disk.pread(descriptor, min(BLOCK_BYTES, self.stop - at), at)
-            if not data:
-                return False
+        for data in disk.blocks(descriptor, self.start, self.stop):
             value, at = crc32(data, value), at + len(data)
-        return value == self.value
+        return value == self.value and at >= self.stop
 
 
+@dataclass(slots=True)
 class Fingerprint:
-    """The first KiB of a file, and the KiB before `position`, up to which it was read.
+    """The first KiB of a file, and the KiB before `position`, up to which the file was read.
 
-    `checksum` is of what was read; None: nobody will ask for it.
+    `checksum` is of the bytes that were read; None if copies need not be recognised.
     """
 
-    __slots__ = ("checksum", "head", "position", "window")
-
-    def __init__(
-        self,
-        head: bytes = b"",
-        window: bytes = b"",
-        position: int = 0,
-        checksum: Checksum | None = None,
-    ) -> None:
-        self.head = head
-        self.window = window
-        self.position = position
-        self.checksum = checksum
+    head: bytes = b""
+    window: bytes = b""
+    position: int = 0
+    checksum: Checksum | None = None
 
     @classmethod
     def of(cls, disk: Disk, descriptor: int, position: int) -> Fingerprint | None:
@@ -107,7 +98,7 @@ class Fingerprint:
         self.position += len(data)
 
     def skip(self, count: int) -> None:
-        """Append `count` NUL bytes; the checksum begins anew behind them."""
+        """Append `count` NUL bytes; the checksum begins again after them."""
         checksum, self.checksum = self.checksum, None
         self.add(bytes(min(count, WINDOW_BYTES)))
         self.position += max(0, count - WINDOW_BYTES)
@@ -134,12 +125,12 @@ Count: TypeAlias = Annotated[int, Field(ge=0)]
 class FilePosition:
     """The reading position in one generation of one file, with its fingerprint.
 
-    `path` is the followed name, `place` the resolved path. Chunks covered everything
-    before `offset`; `line` (1-based, counts `\\n`) is the line at `offset`. `read` is
-    `offset` plus the bytes that were read of an unfinished record. `head` and `window` are
-    SHA-256 of the first KiB and of the KiB before `read`, or of less if less was read.
-    `nameless`: the followed name no longer led to this file. `shown`: an unfinished record
-    was emitted as a peek up to this byte. `checksum` is of what was read, or of its end.
+    `path`: the followed name. `place`: the resolved path. All before `offset` was returned in
+    chunks; `line` (1-based, counts `\\n`) is the line at `offset`. `read`: `offset` plus the
+    bytes that were read of an unfinished record. `head` and `window`: SHA-256 of the first KiB
+    and of the KiB before `read`, or of less if less was read. `nameless`: the followed name does
+    not lead to this file any more. `shown`: an unfinished record was emitted as a peek up to
+    this byte. `checksum`: of the bytes that were read, or of their end.
     """
 
     path: str
@@ -164,12 +155,12 @@ class FilePosition:
 
     @property
     def key(self) -> Key:
-        """Names the file."""
+        """Device and inode, which name the file."""
         return self.device, self.inode
 
     @property
     def file(self) -> FileId:
-        """Names the content."""
+        """Device, inode and generation, which name the content."""
         return self.device, self.inode, self.generation
 
     def verify(self, disk: Disk, descriptor: int) -> Fingerprint | None:
@@ -185,7 +176,7 @@ class FilePosition:
 
 
 class Known(NamedTuple):
-    """Content that was read, and how far; `gone` if its file has other content by now."""
+    """Content that was read, and how far; `gone`: its file is closed or has new content."""
 
     position: FilePosition
     gone: bool = False
@@ -194,8 +185,9 @@ class Known(NamedTuple):
 class Found(NamedTuple):
     """What a path leads to.
 
-    `name`: the followed name of the same file or the same content, "" if it is new. `offset`:
-    so much of it was read; None: it is that file. `is_doubtful`: it may still become a copy.
+    `name`: the followed name of the same file or the same content; empty if the content is new.
+    `offset`: how many bytes of a copy were read; None if the path leads to the same file.
+    `is_doubtful`: the path may be a copy that is still being written.
     """
 
     name: str = ""
@@ -207,7 +199,7 @@ NEW = Found()
 
 
 def originals(name: str) -> set[str]:
-    """The file names that a rotation may have made into this one."""
+    """The file names that a rotation may have changed to `name`."""
     found = {uncompressed(name)} - {name}
     name = uncompressed(name)
     for added in _ADDED.finditer(name):
@@ -218,7 +210,7 @@ def originals(name: str) -> set[str]:
 
 
 class KnownContents:
-    """The contents that are read, or were, by file and by name."""
+    """The contents that are or were read, by file and by name."""
 
     def __init__(self, known: Iterable[Known], disk: Disk) -> None:
         self._disk = disk
@@ -231,7 +223,7 @@ class KnownContents:
                 self._by_name.setdefault(each.position.path, []).append(each)
 
     def find(self, path: Path) -> Found:
-        """What `path` is of them. Raises `OSError`."""
+        """Which of the contents `path` leads to. Raises `OSError`."""
         rotated = [
             each
             for name in originals(path.name)
@@ -259,17 +251,17 @@ class KnownContents:
         if gone:
             last = max(gone, key=lambda position: position.offset)
             return Found(last.path, last.offset)
-        if copied:  # what it has beyond is in its original too, until that is truncated
+        if copied:  # the original, not truncated yet, has all of the copy's bytes
             size = self._disk.fstat(descriptor).st_size
             return Found(copied[0].position.path, size, is_doubtful=not is_decoded(descriptor))
         return Found(is_doubtful=bool(rotated))
 
 
 def is_copied_by(tail: Tail, descriptor: int) -> bool:
-    """Whether the file behind `descriptor` is a copy that replaced this one, as rsync does.
+    """Whether the file behind `descriptor` is a copy that replaced the file of `tail`.
 
-    It has the whole content of this file, and this file is deleted: after a rotation
-    it would have another name. Short files may be equal by chance.
+    rsync replaces files so. The copy has the whole content of the file, which is deleted; after
+    a rotation the file would have another name.
     """
     disk, offset, size, names = tail.disk, tail.splitter.offset, tail.size, 0
     if tail.descriptor is not None:

@@ -6,6 +6,7 @@ finds the file system of a path without such a call; `Disk` bundles the calls, s
 """
 
 import contextlib
+import errno
 import os
 import queue
 import re
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source import decode
 
 _NETWORK_TYPES = (
@@ -25,20 +25,26 @@ _NETWORK_TYPES = (
     " orangefs panfs pvfs2 smb3 smbfs virtiofs wekafs"
 )
 NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_TYPES.split())
-"""File system types whose files other machines write: inotify does not report their
-writes, and a call blocks while the server is down. From the types in mount(8) and the
-documentation of the vendors."""
+"""File system types whose files other machines write: inotify does not report such writes,
+and a call blocks while the server is down. The names are those of mount(8) and of the vendors'
+documentation."""
 MOUNT_SECONDS = 5.0
-"""How often the mount table is read again. It costs one small file of /proc; a mount that
-appears is used at most so late."""
+"""How often the mount table is read again: a small file of /proc. A longer time would leave
+the files of a new network mount to the pump's own thread for longer."""
 MAX_LINKS = 40
 """The system follows at most so many symbolic links in one path, path_resolution(7)."""
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes, proc(5)
+BLOCK_BYTES = 256 * 1024
+"""Bytes of one read where much of a file is read: larger ones are hardly faster, and each
+read of a network file has `timed_disk.CALL_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted file system. `device` is `major:minor`, the same at all its mount points."""
+    """A mounted file system; an empty `kind` means an unknown one, which counts as local.
+
+    `device` is `major:minor`, the same at all mount points of the file system.
+    """
 
     device: str = ""
     point: str = "/"
@@ -74,8 +80,8 @@ class MountTable:
     def of(self, path: Path) -> Mount:
         """The mount that `path` leads to; an empty `Mount` if the table does not have it.
 
-        Symbolic links are resolved here, one by one, only up to the first network mount:
-        `os.path.realpath` would go on and block on a server that is down.
+        Symbolic links are resolved one by one, only up to the first network mount:
+        `os.path.realpath` would go further, and block on a server that is down.
         """
         real, mount = self._root()
         pending = _parts(os.path.join(_working_folder(), path))
@@ -117,7 +123,6 @@ def read_mounts() -> MountTable:
 
 
 def _parts(path: str | Path) -> list[str]:
-    """The parts of a path, the last one first."""
     return [part for part in reversed(os.fspath(path).split("/")) if part not in ("", ".")]
 
 
@@ -139,7 +144,7 @@ Key: TypeAlias = tuple[int, int]
 """(device, inode)"""
 FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 
-# O_NONBLOCK: a named pipe without a writer must not hold up the other files.
+# O_NONBLOCK: opening a named pipe without a writer would block the reading of all files.
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
@@ -158,12 +163,12 @@ def _kind(entry: "os.DirEntry[str]") -> FileKind:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The calls that inspect, open and read files; others can be put in their place.
+    """The calls that inspect, open and read files; `timed_disk` and tests replace them.
 
-    All raise `OSError`; `TimeoutError` if a server did not answer, so that nothing is
-    known. Descriptors of compressed and converted files give decoded bytes. `listing`
-    gives the names in a folder and their
-    kinds, `realpath` follows all symbolic links, `lseek` is lseek(2).
+    All raise `OSError`; `TimeoutError` if a server did not answer, so that a missing file
+    must not be assumed. Descriptors of compressed and converted files give decoded bytes
+    (`decode`). `listing`: the names in a folder and their kinds. `realpath` follows all
+    symbolic links. The others are the system's calls of these names.
     """
 
     stat: Callable[[Path], os.stat_result] = os.stat
@@ -193,15 +198,22 @@ class Disk:
         finally:
             self.close(descriptor)
 
+    def blocks(self, descriptor: int, start: int, stop: int) -> Iterator[bytes]:
+        """Bytes `start` to `stop` in order, `BLOCK_BYTES` at a time; ends where the file ends."""
+        while start < stop:
+            data = self.pread(descriptor, min(BLOCK_BYTES, stop - start), start)
+            if not data:
+                return
+            yield data
+            start += len(data)
+
     def open_regular(self, path: Path) -> tuple[int, Key]:
-        """Open for reading. Raises `OSError`, or `InputError` for pipes and folders."""
+        """Open for reading. Raises `OSError`, also for pipes and folders."""
         descriptor = self.open(path, OPEN_FLAGS)
         status = self.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             self.close(descriptor)
-            raise InputError(
-                "not a regular file", where=str(path), remedy="feed pipes to standard input (`-`)"
-            )
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         return descriptor, key_of(status)
 
 
@@ -220,8 +232,8 @@ T = TypeVar("T")
 def likely_places(place: Path, inode: int, *, read: int) -> Iterator[Path]:
     """Where a file that was at `place` may be: there, or renamed in the same folder.
 
-    If nothing was read (`read`) whose content could prove it, the new name must begin with
-    the old one.
+    `read`: how many of its bytes were read. If none were, no content can prove that a file with
+    the same inode is the same file, so its name must begin with the old one.
     """
     yield place
     with contextlib.suppress(OSError), os.scandir(place.parent) as beside:

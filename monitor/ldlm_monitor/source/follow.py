@@ -13,7 +13,14 @@ from typing import BinaryIO
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.decode import pieces
 from ldlm_monitor.source.file_identity import FilePosition, Known
-from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
+from ldlm_monitor.source.file_system import (
+    DIRECT,
+    MOUNT_SECONDS,
+    Disk,
+    Mount,
+    MountTable,
+    read_mounts,
+)
 from ldlm_monitor.source.input_patterns import STANDARD_INPUT
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.mount_reader import MountReader
@@ -21,35 +28,34 @@ from ldlm_monitor.source.open_files import FollowedName, affordable_files
 from ldlm_monitor.source.split import Splitter
 
 TURN_BYTES = 8 * 1024 * 1024
-"""Bytes read in one turn: less than a second of parsing, so that timers and alerts are not
-late while a backlog is read."""
+"""Bytes read in one turn. A choice: parsing them takes less than a second, so that timers and
+alerts are not late while a backlog is read."""
 PATIENCE_SECONDS = 0.1
-"""How long a turn waits for all network file systems together: below what a user notices,
-and long enough for a healthy server to answer in the same turn."""
+"""How long a turn waits for all network file systems together, and the end for each of them:
+below what a user notices, and long enough for a healthy server to answer in the same turn."""
 
 
 class Follower:
     """Reads what is appended to many files, exactly once, in chunks of whole records.
 
     Local files are read in the thread that calls `read`. Each network file system has a
-    thread of its own, which `read` waits for briefly; a later `read` returns what comes
-    later. `open_files` bounds the descriptors that the files of one file system hold; None: as
-    many as the process can afford.
-    `journal` counts what went wrong. `disk`, `mounts` and `clock` (monotonic seconds) are
-    the system's, or replacements.
+    thread, for which `read` waits briefly; chunks that come later are returned by a later
+    `read`. `open_files`: how many files of one file system may stay open; None: as many as
+    the process can afford. `journal` has the notices. Tests replace `disk`, `mounts` and
+    `clock` (monotonic seconds).
     """
 
     def __init__(
         self,
         *,
         open_files: int | None = None,
-        disk: Disk | None = None,
+        disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.journal = Journal()
         self._open_files = affordable_files() if open_files is None else open_files
-        self._disk = Disk() if disk is None else disk
+        self._disk = disk
         self._read_mounts = mounts
         self._clock = clock
         self._table = mounts()
@@ -74,9 +80,9 @@ class Follower:
         """Follow a name, whether or not it exists yet. Does nothing if it is followed.
 
         Bytes before `offset` of the present file count as read; `line` is the line at
-        `offset`, and is counted if not given. `resume`: this name's `positions` from before
-        a restart, which override `offset`. Add all resumed names before the first `read`:
-        one of their files may now have another's name.
+        `offset`, and is counted if it is None. `resume`: this name's `positions` from before
+        a restart, which override `offset`. Add all resumed names before the first `read`,
+        since the file of one name may now have the name of another.
         """
         if path not in self._readers:
             reader = self._readers[path] = self._reader_of(path)
@@ -88,7 +94,7 @@ class Follower:
         """New chunks of `paths` (None: all), read at `now` (Unix seconds).
 
         Files with a backlog are read too. Files take turns of one slice until `budget`
-        bytes are read; the next call continues with the files whose turn did not come.
+        bytes are read; the next call continues with the files that had no turn.
         """
         self._route(paths, now)
         threaded = [reader for reader in self._all() if reader.threaded]
@@ -117,14 +123,13 @@ class Follower:
     def positions(self) -> list[FilePosition]:
         """The reading position of each file.
 
-        Call it when `read` is exhausted: then exactly the chunks that `read` returned lie
-        before these positions. Several positions of one `path`: older files that lost
-        this name.
+        Call this after the last chunk of a `read`: then exactly the returned chunks lie before
+        the positions. A `path` has several positions if older files lost this name.
         """
         return [position for reader in self._all() for position in reader.positions()]
 
     def contents(self) -> list[Known]:
-        """What is read, or was, for asking whether a path is new."""
+        """The contents that are or were read, by which `KnownContents` knows new paths."""
         return [known for reader in self._all() for known in reader.contents()]
 
     def finish(self) -> Iterator[Chunk]:
@@ -154,7 +159,10 @@ class Follower:
     def _share(
         self, reader: MountReader, paths: Collection[Path] | None
     ) -> Collection[Path] | None:
-        """The `paths` that `reader` reads; an unknown path may be the place of a local file."""
+        """The `paths` that `reader` reads; the local reader gets paths that are no followed name.
+
+        Such a path may be the resolved path of a local file.
+        """
         if paths is None or not self._remote:
             return paths
         return [path for path in paths if self._readers.get(path, self._local) is reader]
@@ -174,16 +182,17 @@ class Follower:
                 self._readers[path] = reader
 
 
-PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 64 * 1024  # the usual capacity of a pipe, pipe(7)
 QUEUED_PIECES = 64
-"""The writer of the pipe blocks when 4 MiB are unread; that bounds the memory."""
+"""With 4 MiB in the queue the thread stops reading, and the pipe's writer blocks. A choice that
+bounds the memory."""
 
 
 class StdinSource:
-    """Reads a pipe in a thread of its own, so that waiting for input blocks nothing else.
+    """Reads a pipe in a thread, so that waiting for input blocks nothing else.
 
-    `ring` is called from that thread whenever there is something to read. `journal`
-    counts records that were cut.
+    The thread calls `ring` with `path` (`-`) whenever there is something to read. `journal`
+    gets notices of records that were cut. `ended`: the last chunk was returned.
     """
 
     def __init__(
@@ -201,7 +210,7 @@ class StdinSource:
         self.thread.start()
 
     def read(self, now: float) -> Iterator[Chunk]:
-        """The chunks that arrived; the last one of the stream is `final`."""
+        """The chunks that arrived by `now` (Unix seconds); the stream's last one is `final`."""
         cut = self._splitter.cut_records
         while not self.ended:
             try:
@@ -219,7 +228,7 @@ class StdinSource:
             yield self._splitter.peek()
 
     def next_peek(self) -> float | None:
-        """When (Unix seconds) the unfinished record is due as a peek."""
+        """When (Unix seconds) the unfinished record is due as a peek; None if there is none."""
         return self._splitter.peek_at()
 
     def _pump(self, stream: BinaryIO) -> None:
@@ -227,7 +236,7 @@ class StdinSource:
             for piece in pieces(lambda size: os.read(stream.fileno(), size), PIECE_BYTES):
                 self._pieces.put(piece)
                 self._ring(self.path)
-        except (OSError, ValueError) as error:  # another thread closed it: end of input
+        except (OSError, ValueError) as error:  # another thread closed the pipe: end of input
             if getattr(error, "errno", 0) == errno.ENOTSUP:
                 self._journal.note("unreadable", STANDARD_INPUT, str(error))
         self._pieces.put(b"")

@@ -13,27 +13,27 @@ from ldlm_monitor.model.chunk import uncompressed
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
-STANDARD_INPUT = "-"
+STANDARD_INPUT = "-"  # the argument, and the path in its chunks
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
-EVENT_FILE = ".tfevents."
-"""Part of the names of TensorBoard's files."""
-TRANSACTIONS = ".wandb"
-"""The suffix of W&B's files."""
+"""The suffixes of the logs in a folder argument: those of loggers, Slurm and redirections."""
+EVENT_FILE = ".tfevents."  # in the name of each TensorBoard file
+TRANSACTIONS = ".wandb"  # the suffix of W&B's transaction logs
 FOLDER_LEVELS = 4
-"""Deep enough for `DIR/{run id}/attempt_0/3/stderr.log`, the layout of torchrun's `--log-dir`."""
-_WANDB_FOLDER = "wandb"
+"""Levels of folders that are searched below a folder argument: deep enough for torchrun's
+`--log-dir`, `DIR/{run id}/attempt_0/3/stderr.log`."""
+_WANDB_FOLDER = "wandb"  # where W&B stores runs, below the working directory
 SKIPPED_FOLDERS = frozenset({_WANDB_FOLDER, "__pycache__", "node_modules", "site-packages"})
-"""Folders below a folder argument that are not searched: wandb's has copies of the console."""
+"""Folders below a folder argument that are not searched: W&B's has copies of the console log,
+the others hold code."""
 
-_MAGIC = re.compile(r"[*?\[]")
+_MAGIC = re.compile(r"[*?\[]")  # the wildcards of glob(7)
 
 
 def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "InputPatterns":
     """The inputs that `arguments` stand for; relative ones lie under `base`.
 
-    With `base` `Path()`, paths keep their spelling. Files of a server that does not answer
-    (`TimeoutError` of `disk`) count as missing. Raises `InputError` for an argument that
-    cannot be a file name.
+    If `base` is `Path()`, paths keep their spelling. Files of a server that does not answer
+    count as missing. Raises `InputError` for an argument that cannot be a file name.
     """
     sources = []
     for argument in arguments:
@@ -48,14 +48,13 @@ def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "In
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One argument: a file, a folder or a glob; which one is decided at each call."""
+    """One argument; each call decides anew whether it is a file, a folder or a glob."""
 
     argument: str
     path: Path
     disk: Disk
 
     def matches(self) -> Iterator[Path]:
-        """The files that match now."""
         mode = mode_of(self.path, self.disk)
         if stat.S_ISDIR(mode):
             yield from _logs_under(self.path, self.disk)
@@ -76,20 +75,17 @@ class _Source:
         elif mode or not _MAGIC.search(self.argument):
             yield _nearest(self.path.parent, self.disk)
         else:
-            yield from self._folders_of_glob()
+            root, parts = self._split()
+            yield _nearest(root, self.disk)
+            for depth in range(1, len(parts)):
+                matches = _glob(root, parts[:depth], self.disk)
+                yield from (path for path in matches if _is_dir(path, self.disk))
 
     def _split(self) -> tuple[Path, tuple[str, ...]]:
         """The path before the first wildcard, and the parts from there on."""
         parts = self.path.parts
         first = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
         return Path(*parts[:first]), parts[first:]
-
-    def _folders_of_glob(self) -> Iterator[Path]:
-        root, parts = self._split()
-        yield _nearest(root, self.disk)
-        for depth in range(1, len(parts)):
-            matches = _glob(root, parts[:depth], self.disk)
-            yield from (path for path in matches if _is_dir(path, self.disk))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,7 @@ class InputPatterns:
         return [path for path in found if not _is_copy(path, found)]
 
     def copies(self) -> list[Path]:
-        """Compressed files beside what they were made of: zstd and `gzip -k` keep it."""
+        """Compressed files beside their original, which zstd and `gzip -k` keep."""
         found = self._existing()
         return [path for path in found if _is_copy(path, found)]
 
@@ -119,7 +115,7 @@ class InputPatterns:
         for path in sorted(path for source in self.sources for path in source.matches()):
             try:
                 status = self.disk.stat(path)
-            except OSError:  # deleted or not accessible: it may come later
+            except OSError:  # deleted or not accessible: a later call may find it
                 continue
             if not stat.S_ISREG(status.st_mode):
                 continue
@@ -133,7 +129,7 @@ class InputPatterns:
         return [source.path for source in self.sources if source.path.is_fifo()]
 
     def present(self) -> list[Path]:
-        """The files. Raises `InputError` for an argument that matches none."""
+        """As `files`. Raises `InputError` for an argument that matches no file."""
         if missing := self.missing():
             raise InputError(
                 "no such file, or no match",
@@ -171,7 +167,7 @@ def _is_copy(path: Path, found: Sequence[Path]) -> bool:
 
 
 def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
-    """The logs below a folder; the files of trackers only if there are no logs.
+    """The logs below a folder; if there are none, the files of experiment trackers.
 
     A tracker's files repeat the values of the log, and would count as another run.
     """

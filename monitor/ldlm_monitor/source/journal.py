@@ -1,34 +1,24 @@
 """Notices of what happened to the followed files."""
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 from ldlm_monitor.source.file_system import Mount
 from ldlm_monitor.text.format import duration
 
-NoticeKind: TypeAlias = Literal[
-    "truncated",
-    "rewritten",
-    "replaced",
-    "vanished",
-    "returned",
-    "unreadable",
-    "readable",
-    "copied",
-    "gone",
-    "record_cut",
-    "stalled",
-    "answering",
-    "watching",
-    "exhausted",
-]
+STALL_SECONDS = 5.0
+"""A mount that has not answered for so long is reported: a busy NFS server answers within a
+second or two, and a user should see a dead one before the first alert fires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line for the user. `path` is empty if it concerns no single file."""
+    """One line for the user.
 
-    kind: NoticeKind
+    `kind`: a word for programs, such as `unreadable`; each method of `Journal` writes its own.
+    `path` is empty if the line concerns no single file.
+    """
+
+    kind: str
     path: str
     message: str
 
@@ -38,77 +28,73 @@ class Notice:
 
 @dataclass(slots=True)
 class Journal:
-    """Notices since the last `drain`; `silent`: file systems that do not answer at present.
+    """Notices since the last `drain`, and counts.
 
-    `lost_bytes` were in a file's size and disappeared before they were read, or read again
-    after a restart. Bytes written and truncated between two checks cannot be counted.
+    `lost_bytes`: bytes of a file that disappeared before they were read. Bytes that were
+    written and truncated between two checks cannot be counted. `silent`: the mounts that do
+    not answer at present, each with the readers that wait for it.
     """
 
     notices: list[Notice] = field(default_factory=list)
     lost_bytes: int = 0
-    silent: set[Mount] = field(default_factory=set)
+    silent: dict[Mount, set[object]] = field(default_factory=dict)
     is_exhausted: bool = False
 
-    def note(self, kind: NoticeKind, path: str, message: str) -> None:
+    def note(self, kind: str, path: str, message: str) -> None:
         """Keep a notice until it is drained."""
         self.notices.append(Notice(kind, path, message))
 
     def cut(self, path: str, count: int) -> None:
-        """`count` records of `path` were longer than 1 MiB."""
+        """Note that `count` records of `path` were longer than 1 MiB (`split.RECORD_BYTES`)."""
         if count:
             self.note("record_cut", path, "a record longer than 1 MiB was cut; the next are whole")
 
     def rewritten(self, path: str, read: int, *, shrunk: bool) -> None:
-        """The file holds new content, after `read` bytes of the old were read."""
-        self.note(
-            "truncated" if shrunk else "rewritten",
-            path,
-            f"was {'truncated' if shrunk else 'rewritten in place'} after byte {read} had been "
-            "read; reading it from the start",
-        )
+        """Note that the file has new content; `read`: how many bytes of the old were read."""
+        how = "truncated" if shrunk else "rewritten in place"
+        text = f"was {how} after byte {read} had been read; reading it from the start"
+        self.note("truncated" if shrunk else "rewritten", path, text)
 
     def replaced(self, path: str, *, copied: bool) -> None:
-        """The name `path` leads to another file."""
+        """Note that the name `path` leads to another file; `copied`: a copy of the old one."""
         if copied:
             self.note("copied", path, "was replaced by a copy of itself; reading continues")
         else:
             self.note("replaced", path, "is another file now; the old one is read to its end first")
 
     def lost_file(self, path: str, read: int) -> None:
-        """The file that was read under the name `path` before a restart cannot be found."""
-        self.note(
-            "gone", path, f"the file read before is gone; everything after byte {read} is lost"
-        )
+        """Note that a file cannot be found whose first `read` bytes were read before a restart."""
+        text = f"the file read before is gone; everything after byte {read} is lost"
+        self.note("gone", path, text)
 
-    def stalled(self, path: str, mount: Mount, seconds: float) -> None:
-        """A read of `path` on `mount` has not returned for `seconds`.
+    def stalled(self, path: str, mount: Mount, seconds: float, reader: object) -> None:
+        """Note that a call of `reader` for `path` has not returned for `seconds`.
 
-        Reported once until the mount has `answered`, whichever reader finds it first.
+        One notice is given for all readers of the mount, after `STALL_SECONDS`.
         """
-        if mount in self.silent:
+        if seconds < STALL_SECONDS:
             return
-        self.silent.add(mount)
-        self.note(
-            "stalled",
-            path,
-            f"no answer from {mount} for {duration(seconds)}; other files are still read",
-        )
+        if mount not in self.silent:
+            text = f"no answer from {mount} for {duration(seconds)}; other files are still read"
+            self.note("stalled", path, text)
+        self.silent.setdefault(mount, set()).add(reader)
 
-    def answered(self, mount: Mount) -> None:
-        """A mount that had stalled answers again."""
-        if mount in self.silent:
-            self.silent.remove(mount)
+    def answered(self, mount: Mount, reader: object) -> None:
+        """Note that a mount answers again, once all readers that had stalled have an answer."""
+        readers = self.silent.get(mount, set())
+        readers.discard(reader)
+        if mount in self.silent and not readers:
+            del self.silent[mount]
             self.note("answering", "", f"{mount} answers again")
 
     def exhausted(self) -> None:
-        """The process may open no more files; said once."""
+        """Note, once, that the process may open no more files."""
         if not self.is_exhausted:
             self.is_exhausted = True
-            self.note(
-                "exhausted",
-                "",
-                "no more files can be opened (see `ulimit -n`); some logs wait until one is closed",
+            text = (
+                "no more files can be opened (see `ulimit -n`); some logs wait until one is closed"
             )
+            self.note("exhausted", "", text)
 
     def absorb(self, other: "Journal") -> None:
         """Move the notices of another journal into this one."""

@@ -1,10 +1,8 @@
 r"""Parts of a big log: those to read first, and those that a screen shows.
 
-`excerpt` chooses what to read of a log of, say, 100 GB: its start (configuration, world
-size) and its end decide the verdict.
-
-`LogReader` reads only the part that a screen shows, whatever the file's size. Records end at
-`\n`, `\r\n` or a bare `\r`, as in `split`.
+`excerpt` chooses the parts to read of a log of, say, 100 GB: its start (configuration, world
+size) and its end decide the verdict. `LogReader` reads only the part that a screen shows.
+Records end at `\n`, `\r\n` or a bare `\r`, as in `split`.
 """
 
 from __future__ import annotations
@@ -17,19 +15,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ldlm_monitor.source.file_system import DIRECT, Disk
+from ldlm_monitor.source.file_system import BLOCK_BYTES, DIRECT, Disk
+from ldlm_monitor.source.split import RECORD_BYTES, after_first_end
 from ldlm_monitor.text.format import byte_size
 
 START_BYTES = 1024 * 1024
-"""A launch prints its configuration and world size well within the first MiB."""
-BLOCK_BYTES = 1024 * 1024
+"""How much of a big log's start is read: a launch prints its configuration and world size well
+within the first MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByteSpan:
     """Bytes `start` to `end` of a file; both lie between records.
 
-    `line` (1-based, counts `\\n`) is that of `start`; behind a gap it is an estimate.
+    `line` (1-based, counts `\\n`) is the line at `start`; after skipped bytes, an estimate.
     """
 
     start: int
@@ -38,16 +37,16 @@ class ByteSpan:
 
     @property
     def size(self) -> int:
-        """Bytes in it."""
+        """The number of bytes."""
         return self.end - self.start
 
 
 def excerpt(descriptor: int, size: int, *, budget: int, disk: Disk = DIRECT) -> list[ByteSpan]:
     """The parts to read of a file of `size` bytes: all of it, or its start and its end.
 
-    They have at most `budget` bytes and the rest of the record at the end of the first. A
-    file is not cut if it fits the budget, or if there is no end of a record where it would
-    be cut. Reads about `START_BYTES`. Raises `OSError`.
+    The parts have at most `budget` bytes; the first one is extended to the end of its last
+    record. A file that fits the budget is not cut, nor one without the end of a record where
+    it would be cut. Reads about `START_BYTES`. Raises `OSError`.
     """
     whole = [ByteSpan(0, size, 1)]
     if size <= budget:
@@ -58,16 +57,13 @@ def excerpt(descriptor: int, size: int, *, budget: int, disk: Disk = DIRECT) -> 
     begin = None if end is None else _record_end(disk, descriptor, max(tail, end), size)
     if end is None or begin is None or begin <= end:
         return whole
-    blocks = range(0, end, BLOCK_BYTES)
-    newlines = sum(
-        disk.pread(descriptor, min(BLOCK_BYTES, end - at), at).count(b"\n") for at in blocks
-    )
+    newlines = sum(data.count(b"\n") for data in disk.blocks(descriptor, 0, end))
     line = 1 + newlines + round((begin - end) * newlines / end)
     return [ByteSpan(0, end, 1), ByteSpan(begin, size, line)]
 
 
 def skipped_note(spans: Sequence[ByteSpan]) -> str:
-    """What of a file is left out, for the user; empty if nothing is."""
+    """A note for the user about the bytes that are skipped; empty if there are none."""
     for before, after in pairwise(spans):
         if before.end < after.start:
             last = spans[-1].end - after.start
@@ -86,17 +82,14 @@ def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | Non
         data = disk.pread(descriptor, min(BLOCK_BYTES, stop - at), at)
         if not data:
             return None
-        newline, carriage = data.find(b"\n"), data.find(b"\r")
-        if newline < 0 and carriage < 0:
-            at += len(data)
-            if data.count(0) == len(data):
-                at = _after_hole(disk, descriptor, at)
-            continue
-        found = newline if carriage < 0 else carriage if newline < 0 else min(newline, carriage)
-        found = at + found
-        if disk.pread(descriptor, 2, found) == b"\r\n":
-            found += 1
-        return found + 1 if found + 1 < stop else None
+        found = after_first_end(data)
+        if found:
+            end = at + found
+            end += disk.pread(descriptor, 2, end - 1) == b"\r\n"
+            return end if end < stop else None
+        at += len(data)
+        if data.count(0) == len(data):
+            at = _after_hole(disk, descriptor, at)
     return None
 
 
@@ -107,23 +100,20 @@ def _after_hole(disk: Disk, descriptor: int, at: int) -> int:
     return disk.fstat(descriptor).st_size
 
 
-BLOCK = 256 * 1024
 SEARCHED_BYTES = 64 * 1024 * 1024
-"""One call reads at most so much; it bounds how long a key press can take."""
+"""The most bytes that one call reads. A choice: it bounds how long a key press can take."""
 NUMBERED_BYTES = 32 * 1024 * 1024
-"""Line numbers are counted from the start of the file up to here; beyond, counting would
-delay each screen."""
+"""Lines beyond so many bytes have no number, since counting would delay each screen: a choice."""
 SHOWN_BYTES = 64 * 1024
-"""A record is cut there: more does not fit on a screen."""
-ENDLESS = 1024 * 1024
-"""So many bytes without a terminator count as a record; the reader's limit (`RECORD_BYTES`)."""
+"""The most bytes of a record that are returned: a choice, more does not fit on a screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    r"""One record's bytes without its end; `newlines` is 1 where that end is a `\n`.
+    r"""Bytes `offset` to `end` of a file: a record, whose `text` has no terminator.
 
-    A terminal overwrites a record that ends with a bare `\r`. `is_open`: it has no end yet.
+    `newlines`: 1 if the terminator has a `\n`, otherwise 0. `overwritten`: it is a bare `\r`, so
+    a terminal overwrites the record. `is_open`: there is no terminator yet.
     """
 
     offset: int
@@ -135,23 +125,23 @@ class RawLine:
 
 
 class LogReader:
-    """An open file to be browsed up to byte `limit`. Raises `OSError`."""
+    """An open file, of which the first `limit` bytes can be shown. Raises `OSError`."""
 
     def __init__(self, path: str, limit: float = math.inf) -> None:
         self._descriptor = DIRECT.open(Path(path), os.O_RDONLY | os.O_CLOEXEC)
         self.size = int(min(DIRECT.fstat(self._descriptor).st_size, limit))
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         DIRECT.close(self._descriptor)
 
     def after(self, at: int) -> Iterator[RawLine]:
         """The records from byte `at` on."""
         rest, offset = b"", at
-        for block_at in range(at, min(self.size, at + SEARCHED_BYTES), BLOCK):
-            size = min(BLOCK, self.size - block_at)
+        for block_at in range(at, min(self.size, at + SEARCHED_BYTES), BLOCK_BYTES):
+            size = min(BLOCK_BYTES, self.size - block_at)
             data = rest + DIRECT.pread(self._descriptor, size, block_at)
-            final = block_at + BLOCK >= self.size
+            final = block_at + BLOCK_BYTES >= self.size
             pieces, rest = _split(data, final=final)
             for piece in pieces:
                 yield _raw(offset, piece)
@@ -161,7 +151,7 @@ class LogReader:
         """The records before byte `at`, the last one first."""
         end, rest, lowest = at, b"", max(at - SEARCHED_BYTES, 0)
         while end > lowest:
-            start = max(end - BLOCK, lowest)
+            start = max(end - BLOCK_BYTES, lowest)
             data = DIRECT.pread(self._descriptor, end - start, start) + rest
             pieces = data.splitlines(keepends=True)
             held = pieces[0] if start > 0 and pieces else b""
@@ -170,7 +160,7 @@ class LogReader:
                 offset -= len(piece)
                 yield _raw(offset, piece)
             rest, end = held, start
-            if len(rest) > ENDLESS:
+            if len(rest) > RECORD_BYTES:
                 yield _raw(end, rest)
                 rest = b""
         if rest and end > 0:
@@ -180,28 +170,26 @@ class LogReader:
         """The number of the line that contains byte `at`; None beyond `NUMBERED_BYTES`."""
         if at > NUMBERED_BYTES:
             return None
-        count = 0
-        for start in range(0, at, BLOCK):
-            size = min(BLOCK, at - start)
-            count += DIRECT.pread(self._descriptor, size, start).count(b"\n")
-        return count + 1
+        return 1 + sum(data.count(b"\n") for data in DIRECT.blocks(self._descriptor, 0, at))
 
     def offset_of(self, line: int) -> int:
         """Where a line (1-based) begins; the end of the file if it has fewer lines."""
-        left = line - 1
-        for start in range(0, self.size, BLOCK):
-            data = DIRECT.pread(self._descriptor, BLOCK, start)
+        left, start = line - 1, 0
+        for data in DIRECT.blocks(self._descriptor, 0, self.size):
             count = data.count(b"\n")
             if count >= left:
                 place = 0
                 for _ in range(left):
                     place = data.index(b"\n", place) + 1
                 return start + place
-            left -= count
+            left, start = left - count, start + len(data)
         return self.size
 
     def find(self, text: str, at: int, *, backwards: bool) -> tuple[int | None, int]:
-        """Where the next record that contains `text` begins, and how far was searched."""
+        """Offset of the next record with `text`, in any case of letters, and of the search's end.
+
+        The first is None if no record was found.
+        """
         wanted = text.encode("utf-8", "surrogateescape").lower()
         searched = at
         for line in self.before(at) if backwards else self.after(at):
@@ -214,7 +202,7 @@ class LogReader:
 def first_matching(
     lines: Iterator[RawLine], count: int, wanted: Callable[[RawLine], bool]
 ) -> tuple[list[RawLine], RawLine | None]:
-    """The first `count` records that are wanted, and the last one that was examined."""
+    """The first `count` wanted records, and the last record that was examined."""
     kept: list[RawLine] = []
     last: RawLine | None = None
     while len(kept) < count and (line := next(lines, None)) is not None:
@@ -229,7 +217,7 @@ def _split(data: bytes, *, final: bool) -> tuple[list[bytes], bytes]:
     pieces = data.splitlines(keepends=True)
     if final or not pieces:
         return pieces, b""
-    if not pieces[-1].endswith(b"\n") and len(pieces[-1]) < ENDLESS:
+    if not pieces[-1].endswith(b"\n") and len(pieces[-1]) < RECORD_BYTES:
         return pieces[:-1], pieces[-1]
     return pieces, b""
 

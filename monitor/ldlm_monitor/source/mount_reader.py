@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
-from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.journal import Journal
@@ -18,25 +16,22 @@ from ldlm_monitor.source.open_files import FollowedName
 from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
 
-Pending: TypeAlias = "Future[list[Chunk]]"
-
-STALL_SECONDS = 5.0
-"""A file system that has not answered for so long is reported. A busy NFS server answers
-within a second or two; a user should see a dead one before the first alert fires."""
 UNSETTLED_SECONDS = 1.0
-"""How often a name is checked whose file is gone, unreadable or replaced: no event need come."""
+"""How often names are checked whose file is gone, unreadable or replaced, because no event
+reports when it can be read: a choice, one `stat` per name against a delay of a second."""
 SLOW_SECONDS = 2.0
-"""A local file system that once took so long is read in a thread from then on: a FUSE mount
-under an unlisted type, or a dying disk. A slice is 256 KiB, which any healthy disk reads in
-milliseconds."""
+"""If one slice (256 KiB) of a local file took longer, local files are read in a thread from
+then on: the cause is a FUSE mount of an unlisted type, or a dying disk, since a healthy disk
+needs milliseconds."""
 
 
 class MountReader:
     """Reads the files of one file system in turns of one slice each.
 
-    It does so in the caller's thread or in one of its own. With a thread, `submit` starts a
-    read and `collect` returns its chunks. In between, the thread owns the files; changes
-    wait in a queue that the next `submit` applies.
+    Local files are read in the caller's thread, by `read`. Those of a network file system are
+    read in a thread: `submit` starts a read and `collect` returns its chunks. In between, the
+    thread owns the files, and changes wait in a queue that the next `submit` applies. Times
+    are in Unix seconds. `overdue`: the last `collect` did not get the submitted read's chunks.
     """
 
     def __init__(self, mount: Mount, journal: Journal, disk: Disk, open_files: int) -> None:
@@ -44,7 +39,7 @@ class MountReader:
         self.overdue = False
         self._journal = journal
         self._named_files = NamedFiles(Journal(), disk, open_files)
-        self._at = Path()
+        self._at = Path()  # the name that is read; a notice of a stall names it
         self._unfinished: dict[Tail, None] = {}
         self._backlog: dict[FollowedName, None] = {}
         self._unsettled: dict[FollowedName, None] = {}
@@ -53,11 +48,10 @@ class MountReader:
         self._positions: list[FilePosition] = []
         self._joining: list[FollowedName] = []
         self._submitted_at = 0.0
-        self._stall_reported = False
-        self._pending: Pending | None = None
+        self._pending: Future[list[Chunk]] | None = None
         self._worker: Worker | None = None
         if mount.remote:
-            self._start()
+            self._start_thread()
 
     @property
     def threaded(self) -> bool:
@@ -75,13 +69,16 @@ class MountReader:
         self._changes.append(lambda: self._add(entry))
 
     def leave(self, path: Path) -> None:
-        """The name leads to another file system now."""
+        """Retire the files of a name that leads to another file system now."""
         self._changes.append(lambda: self._leave(path))
 
     def read(
         self, paths: Collection[Path] | None, now: float, budget: int, clock: Callable[[], float]
     ) -> Iterator[Chunk]:
-        """Read in the caller's thread; after a slow read, start a thread for the next ones."""
+        """Read `paths` (None: all) in the caller's thread, about `budget` bytes.
+
+        After a slow read, a thread is started for the next ones. `clock`: monotonic seconds.
+        """
         self._apply()
         chunks = self._read(paths, now, budget)
         chunk: Chunk | None
@@ -93,14 +90,16 @@ class MountReader:
             if chunk is not None:
                 yield chunk
             if slow and not self.threaded:
-                self._start()
+                self._start_thread()
             if chunk is None:
                 return
 
     def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
-        """Start a read in the thread, unless it is reading or has nothing to do."""
-        assert self._worker is not None  # the follower reads in its own thread otherwise
-        if self.idle and (paths is None or paths or self._changes or self._has_work(now)):
+        """Start a read in the thread, unless the thread is reading or has nothing to do."""
+        assert self._worker is not None  # without a thread, the follower calls `read`
+        if not self.idle:
+            return
+        if paths is None or paths or self._changes or self._backlog or self._due_peeks(now):
             self._apply()
             self._positions = self._named_files.positions()
             self._submitted_at = now
@@ -114,31 +113,29 @@ class MountReader:
             chunks = self._pending.result(0 if self.overdue else patience)
         except LateError:
             self.overdue = True
-            waited = now - self._submitted_at
-            if waited >= STALL_SECONDS and not self._stall_reported:
-                self._stall_reported = True
-                self._journal.stalled(str(self._at), self.mount, waited)
+            self._journal.stalled(str(self._at), self.mount, now - self._submitted_at, self)
             return []
         self._pending = None
         self.overdue = False
-        if self._stall_reported:
-            self._stall_reported = False
-            self._journal.answered(self.mount)
+        self._journal.answered(self.mount, self)
         self._journal.absorb(self._named_files.journal)
         return chunks
 
     @property
     def has_backlog(self) -> bool:
-        """As `Follower.has_backlog`; False while the thread reads."""
+        """Whether the last read left something for the next one; False while the thread reads."""
         return self.idle and bool(self._backlog)
 
     def behind(self) -> int:
-        """As `Follower.behind`."""
+        """Bytes known to be written and not read."""
         return sum(tail.unread for _, tail in list(self._named_files.live.values()))
 
     def next_peek(self) -> float | None:
-        """As `Follower.next_peek`; None while the thread reads."""
-        return self._peek_at() if self.idle else None
+        """When the next unfinished record is due as a peek; None while the thread reads."""
+        if not self.idle:
+            return None
+        times = (tail.splitter.peek_at() for tail in self._unfinished)
+        return min((time for time in times if time is not None), default=None)
 
     def positions(self) -> list[FilePosition]:
         """The positions after the last chunk that was returned."""
@@ -149,7 +146,7 @@ class MountReader:
         return self._named_files.positions()
 
     def contents(self) -> list[Known]:
-        """As `Follower.contents`; while the thread reads, what was known before."""
+        """The contents that are or were read; while the thread reads, those before the read."""
         return self._named_files.contents() if self.idle else [*map(Known, self._positions)]
 
     def finish(self, patience: float) -> list[Chunk]:
@@ -164,7 +161,7 @@ class MountReader:
         return self.collect(self._submitted_at, patience)
 
     def close(self, patience: float) -> None:
-        """Close the files; waits `patience` seconds for the thread, not at all if it is overdue."""
+        """Close the files; wait `patience` seconds for the thread, but not if it is overdue."""
         worker, self._worker = self._worker, None
         if worker is None:
             self._named_files.close()
@@ -178,18 +175,17 @@ class MountReader:
         self._changes.clear()
         self._joining.clear()
 
-    def _start(self) -> None:
+    def _start_thread(self) -> None:
         self._worker = Worker(f"read {self.mount.point}")
 
     def _add(self, entry: FollowedName) -> None:
-        """Follow a name, also one that led to another file system for a while."""
+        """Follow a name, perhaps again after it led to another file system for a while."""
         self._named_files.add(entry)
         known = self._named_files.entries[entry.path]
         known.elsewhere = False
         self._backlog[known] = None
 
     def _leave(self, path: Path) -> None:
-        """The name leads to another file system: its files here are retired."""
         self._named_files.entries[path].elsewhere = True
 
     def _read(self, paths: Collection[Path] | None, now: float, budget: int) -> Iterator[Chunk]:
@@ -217,14 +213,10 @@ class MountReader:
             yield from self._drain()
         yield from self._peeks(now)
 
-    def _has_work(self, now: float) -> bool:
-        """Whether a read would do something without a new event."""
-        peek = self._peek_at()
-        return bool(self._backlog) or (peek is not None and peek <= now)
-
-    def _peek_at(self) -> float | None:
-        times = (tail.splitter.peek_at() for tail in self._unfinished if not tail.finished)
-        return min((time for time in times if time is not None), default=None)
+    def _due_peeks(self, now: float) -> list[Tail]:
+        """The files whose unfinished record is due as a peek."""
+        times = ((tail, tail.splitter.peek_at()) for tail in self._unfinished)
+        return [tail for tail, time in times if time is not None and time <= now]
 
     def _finish(self) -> list[Chunk]:
         self._named_files.finish()
@@ -242,14 +234,13 @@ class MountReader:
             entry = entries.get(path) or places.get(path)
             if entry is not None:
                 chosen[entry] = None
-        for tail in self._unfinished:
-            at = tail.splitter.peek_at()
-            if at is not None and at <= now and tail.key in self._named_files.live:
+        for tail in self._due_peeks(now):
+            if tail.key in self._named_files.live:
                 chosen[self._named_files.live[tail.key][0]] = None
         return chosen
 
     def _serve(self, entry: FollowedName, now: float) -> int:
-        """Read one slice of the name's first file that has one; how many bytes it counts for."""
+        """Read one slice of the first file that has unread bytes; return the bytes to budget."""
         for tail in entry.due():
             before, generation = tail.splitter.position, tail.generation
             self._read_slice(entry, tail, now)
@@ -264,7 +255,7 @@ class MountReader:
             if not tail.reopen(entry.path):
                 return
             self._named_files.ready.extend(tail.read(now))
-        except (OSError, InputError) as error:
+        except OSError as error:
             tail.close()
             self._named_files.held.forget(tail)
             entry.report(self._named_files.journal, error)
@@ -277,11 +268,9 @@ class MountReader:
             self._unfinished.pop(tail, None)
 
     def _peeks(self, now: float) -> Iterator[Chunk]:
-        for tail in list(self._unfinished):
-            at = tail.splitter.peek_at()
-            if tail.finished:
-                del self._unfinished[tail]
-            elif at is not None and at <= now and not tail.unread:
+        self._unfinished = {tail: None for tail in self._unfinished if not tail.finished}
+        for tail in self._due_peeks(now):
+            if not tail.unread:
                 yield tail.splitter.peek()
 
     def _drain(self) -> Iterator[Chunk]:

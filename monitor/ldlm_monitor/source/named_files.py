@@ -3,10 +3,10 @@
 A name is checked with one `stat` per turn. Its file is read through a descriptor that
 stays open, so that bytes written after the name was taken away are read too. A file that
 loses its name is *retired*: it is read to its end before the name's next file, then
-checked until it has not grown for `RETIRED_SECONDS`, which also ends an unfinished last
-record. One that has another name stays open for longer, and is read on if it grows.
-A file that appears under another followed name, or comes back, continues where it was.
-None of this depends on file system events.
+checked until it has not grown for `RETIRED_SECONDS`; then an unfinished last record counts as
+whole. A retired file that has another name stays open for longer, and is read on if it grows.
+A file that appears under another followed name, or comes back, continues at its position.
+No file system event is needed for any of this.
 """
 
 import contextlib
@@ -16,30 +16,34 @@ from collections import deque
 from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.backlog import Recall, find_again
 from ldlm_monitor.source.file_identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName, lingers
+from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
-"""Writers keep a rotated file open until they reopen their log: logrotate's `postrotate`
-signal takes seconds, a trainer with a buffered stream writes at least at each log interval."""
+"""How long a file without its name must not grow until it is ended. Its writer still has it
+open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals."""
+LINGER_SECONDS = 3600.0
+"""How long a renamed file stays open without growth: longer than a usual evaluation, during
+which a trainer prints nothing."""
+LINGERING_FILES = 64
+"""The most files that stay open so: a choice, by which the daily rotation of 64 logs fits."""
 RECALL_SECONDS = 1.0
-"""How often files from before a restart that are missing are searched for; the search lists
-their folders, which is slow on a network file system."""
+"""How often missing files from before a restart are searched for: the search lists their
+folders, which is slow on a network file system."""
 REMEMBERED_FILES = 4096
-"""Ended files whose position is kept in case they come back; about 3 KiB each."""
+"""Ended files whose position is kept in case they come back: a choice, 12 MiB at 3 KiB each."""
 
 
 class NamedFiles:
     """The followed names and their files.
 
-    `places`: names by the resolved path of their file. `live`: the files being read, with
-    their names. `ready`: chunks to be returned by the next read. `open_files` bounds their
-    descriptors.
+    `entries`: the names. `places`: the names by the resolved path of their file. `live`: the
+    open or reopenable files, with their names. `ready`: chunks to be returned by the next read.
+    `held`: the files with a descriptor, at most `open_files`. Times are in Unix seconds.
     """
 
     def __init__(self, journal: Journal, disk: Disk, open_files: int) -> None:
@@ -55,7 +59,7 @@ class NamedFiles:
         self._lingering: set[Tail] = set()
 
     def recall(self, now: float) -> None:
-        """Resume the files from before a restart, all of them before a new file is begun."""
+        """Resume the files from before a restart; call it before `check` begins new files."""
         for entry, (first, last) in list(self._recalled.items()):
             if now - last < RECALL_SECONDS:
                 continue
@@ -67,7 +71,7 @@ class NamedFiles:
 
     def add(self, entry: FollowedName) -> None:
         """Follow a name that is not followed yet."""
-        # A file that lost its name may have lost its inode to another: named files come first.
+        # Another file may have the inode of a nameless one: the files with names are found first.
         entry.kept.sort(key=lambda position: position.nameless)
         if self.entries.setdefault(entry.path, entry) is entry and entry.kept:
             self._recalled[entry] = (math.inf, -math.inf)
@@ -93,7 +97,6 @@ class NamedFiles:
         """Close all files."""
         for _, tail in self.live.values():
             tail.close()
-        self.held.clear()
 
     def positions(self) -> list[FilePosition]:
         """The position of every file; for a file not resumed yet, its position from before."""
@@ -102,9 +105,8 @@ class NamedFiles:
         return [*waiting, *(tail.position() for tail in tails)]
 
     def contents(self) -> list[Known]:
-        """What is read, or was: of files that have another content by now, the one before."""
-        tails = [tail for _, tail in list(self.live.values())]
-        before = [tail.before for tail in tails if tail.before is not None]
+        """The contents that are read, and those that were read before their files changed."""
+        before = [tail.before for _, tail in list(self.live.values()) if tail.before is not None]
         return [
             *(Known(position) for position in self.positions()),
             *(Known(position, gone=True) for position in before),
@@ -128,7 +130,7 @@ class NamedFiles:
                 else:
                     waiting.append(position)
                 continue
-            except (OSError, InputError) as error:
+            except OSError as error:
                 waiting.append(position)
                 entry.report(self.journal, error)
                 continue
@@ -161,12 +163,12 @@ class NamedFiles:
             if entry.tail is None or entry.tail.key != key_of(status):
                 self._switch_to(entry, key_of(status), now)
             if entry.tail is not None and entry.tail.key == key_of(status):
-                entry.tail.see(status, now)
+                entry.tail.see(status)
                 if entry.tail.descriptor is not None:
                     entry.recover(self.journal)
 
     def _switch_to(self, entry: FollowedName, key: Key, now: float) -> None:
-        """The name leads to another file than before, or to its first one."""
+        """Begin or adopt the file with `key`, to which the name leads now; retire the old one."""
         path, old, copied = str(entry.path), entry.tail, False
         if old is not None:
             self._retire(entry, old, now)
@@ -189,11 +191,11 @@ class NamedFiles:
         """Open the file that the name leads to. Returns whether it is a copy of `old`."""
         try:
             descriptor, key = self.disk.open_regular(entry.path)
-        except (OSError, InputError) as error:
+        except OSError as error:
             entry.report(self.journal, error)
             return False
         if key in self.live:  # the name changed again since the stat: handled next turn
-            os.close(descriptor)
+            self.disk.close(descriptor)
             return False
         try:
             tail, copied = self._begun(entry, old, descriptor, key)
@@ -209,9 +211,9 @@ class NamedFiles:
         return copied
 
     def _waiting_for(self, key: Key, descriptor: int) -> FilePosition | None:
-        """How far this file was read before a restart, if it was not found until now.
+        """The position of this file from before a restart, if any name still waits for the file.
 
-        The position waits no longer: the file is here, under whichever name.
+        The position is removed from that name: the file was found, perhaps under another name.
         """
         for entry in self._recalled:
             for position in entry.kept:
@@ -224,31 +226,25 @@ class NamedFiles:
         self, entry: FollowedName, old: Tail | None, descriptor: int, key: Key
     ) -> tuple[Tail, bool]:
         """The reader of a new file, where reading begins, and whether it is a copy of `old`."""
-        waiting = self._waiting_for(key, descriptor)
+        waiting, before = self._waiting_for(key, descriptor), self._ended.get(key)
+        name, generation = str(entry.path), 0 if before is None else before.generation + 1
         if waiting is not None:
-            tail = self._new(waiting.path, entry, descriptor, key, waiting.generation)
-            tail.continue_at(waiting)
-            return tail, False
-        before = self._ended.get(key)
-        generation = 0 if before is None else before.generation + 1
-        tail = self._new(str(entry.path), entry, descriptor, key, generation)
-        if old is not None and is_copied_by(old, descriptor):
-            tail.continue_from(old)
-            leave_rest(old)
-            return tail, True
-        if before is not None and before.same_content(descriptor):
-            tail.continue_from(before)
-        elif entry.start:
-            tail.start_at(entry.start, entry.line)
-        return tail, False
-
-    def _new(
-        self, name: str, entry: FollowedName, descriptor: int, key: Key, generation: int
-    ) -> Tail:
-        return Tail(
+            name, generation = waiting.path, waiting.generation
+        tail = Tail(
             name, Path(os.path.realpath(entry.path)), descriptor, key,
             generation=generation, journal=self.journal, disk=self.disk,
         )  # fmt: skip
+        if waiting is not None:
+            tail.continue_at(waiting)
+        elif old is not None and is_copied_by(old, descriptor):
+            tail.continue_at(old.position())
+            leave_rest(old)
+            return tail, True
+        elif before is not None and before.same_content(descriptor):
+            tail.continue_at(before.position())
+        elif entry.start:
+            tail.start_at(entry.start, entry.line)
+        return tail, False
 
     def _assign(self, entry: FollowedName, tail: Tail) -> None:
         entry.tail = tail
@@ -265,13 +261,13 @@ class NamedFiles:
         entry.retired.append(tail)
 
     def _check_retired(self, entry: FollowedName, tail: Tail, now: float) -> None:
-        """End a file that does not grow; it stays open for a while, in case its writer goes on."""
+        """End a file that has not grown for a while; read it on if it has."""
         names = 0
         if tail.descriptor is not None and tail.retired_at is not None:
-            with contextlib.suppress(OSError):  # a stale handle keeps its size until it times out
+            with contextlib.suppress(OSError):  # a stale NFS handle: as without growth
                 status = os.fstat(tail.descriptor)
                 names = status.st_nlink
-                tail.see(status, now)
+                tail.see(status)
             if tail.unread and tail.finished:
                 tail.go_on(now)
             quiet = now - max(tail.retired_at, tail.splitter.grown)
@@ -282,7 +278,9 @@ class NamedFiles:
                 self.ready.append(tail.finish())
                 self._lingering.add(tail)
             finished = sum(each.finished for each in self._lingering)
-            if not is_one_too_many and lingers(names, quiet, finished - 1):
+            # A deleted file does not linger: the system frees its space when it is closed.
+            lingers = names > 0 and quiet < LINGER_SECONDS and finished <= LINGERING_FILES
+            if lingers and not is_one_too_many:
                 return
         entry.retired.remove(tail)
         self._end(tail)

@@ -5,33 +5,28 @@ import resource
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.tail import Tail
 
 OPEN_FILES = 4096
+"""The most files that stay open, whatever the process's limit: they cost the system a few MiB."""
 OPEN_SHARE = 4
-"""Files get a quarter of the descriptors that the process may have, and no more than
-`OPEN_FILES`, which cost the system a few MiB. The rest is for HTTP, the databases, the
-watches of folders, and files that lost their names."""
-LINGER_SECONDS = 3600.0
-"""How long a renamed file stays open without growth: longer than a usual evaluation, during
-which a trainer prints nothing."""
-LINGERING_FILES = 64
-"""Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
+"""Files get a quarter of the descriptors that the process may have: a choice. The rest is for
+HTTP, the databases, the watches of folders, and files that lost their names."""
 RETIRED_FILES = 8
-"""Of one name; older ones that are read to their end are closed at once. A name that leads to
-its ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
+"""The most files without their name that a followed name keeps open. A name that leads to its
+ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
 
 
 @dataclass(slots=True, eq=False)
 class FollowedName:
     """A followed name, the file that it leads to, and the files that it led to before.
 
-    `start` and `line`: where to begin in the first file. `kept`: positions from before a
-    restart. `elsewhere`: the name leads to another file system, whose reader serves it.
-    `lost`: the missing name was reported. `trouble`: the last reported error.
+    `start` (bytes) and `line`: where to begin in the first file. `kept`: positions from before
+    a restart whose files were not found yet. `tail`: the present file. `retired`: the files
+    before, which are still checked. `elsewhere`: the name leads to another file system, whose
+    reader serves it. `lost`: the missing name was reported. `trouble`: the last reported error.
     """
 
     path: Path
@@ -46,7 +41,7 @@ class FollowedName:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it leads to one file that can be read; a name that is gone may stay so."""
+        """Whether only an event can change its state: its file is readable, or reported lost."""
         found = self.lost or self.elsewhere or self.tail is not None
         return found and not (self.retired or self.trouble or self.kept)
 
@@ -55,12 +50,12 @@ class FollowedName:
         tails = self.retired if self.tail is None else [*self.retired, self.tail]
         return [tail for tail in tails if tail.due]
 
-    def report(self, journal: Journal, error: OSError | InputError) -> None:
-        """Note an error of a name, once until it changes."""
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+    def report(self, journal: Journal, error: OSError) -> None:
+        """Note an error of the name; the same error is noted once."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
             journal.exhausted()
             return
-        reason = (error.strerror if isinstance(error, OSError) else str(error.what)) or str(error)
+        reason = error.strerror or str(error)
         if reason != self.trouble:
             self.trouble = reason
             journal.note("unreadable", str(self.path), f"cannot be read ({reason}); trying again")
@@ -82,14 +77,6 @@ class FollowedName:
         if self.lost and self.tail is not None:
             self.lost = False
             journal.note("returned", str(self.path), "is back")
-
-
-def lingers(names: int, quiet: float, others: int) -> bool:
-    """Whether a file that has other `names` stays open after `quiet` seconds without growth.
-
-    A deleted file does not: the system frees its space when it is closed.
-    """
-    return names > 0 and quiet < LINGER_SECONDS and others < LINGERING_FILES
 
 
 def affordable_files() -> int:
@@ -115,8 +102,8 @@ class Descriptors:
     def use(self, tail: Tail) -> None:
         """Mark `tail` as just used; over the limit, close the least recently used named file.
 
-        One that is read to its end comes first: of another, what is unread is lost if the
-        file is deleted before it is opened again.
+        Files that are read to their end are closed first: if a closed file is deleted before
+        it is opened again, its unread bytes are lost.
         """
         self._tails.pop(tail, None)
         if len(self._tails) >= self._limit:
@@ -131,7 +118,3 @@ class Descriptors:
     def forget(self, tail: Tail) -> None:
         """Remove `tail` without closing it."""
         self._tails.pop(tail, None)
-
-    def clear(self) -> None:
-        """Remove all without closing them."""
-        self._tails.clear()

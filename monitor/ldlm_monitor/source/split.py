@@ -8,7 +8,8 @@ from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frame_by
 from ldlm_monitor.source.decode import pieces
 
 CHUNK_BYTES = 256 * 1024
-"""One slice of a turn. Smaller slices scan slower, larger ones delay the other files."""
+"""Bytes of one slice of a turn: smaller slices are parsed slower, larger ones delay the other
+files. A choice."""
 RECORD_BYTES = 1024 * 1024
 """A longer record is cut: its first MiB and its terminator are kept. This bounds the memory
 per file; a printed configuration, the longest useful line, is far shorter."""
@@ -20,24 +21,19 @@ last bar without a terminator; a writer in the middle of a line finishes it much
 class Splitter:
     """Cuts the consecutive bytes of one file at the ends of records.
 
-    A record ends with `\\n`, `\\r\\n` or `\\r`. A `\\r` at the end of the data ends one too; a
-    `\\n` that follows later makes an empty record, so that lines, counted by `\\n`, stay
-    right. `position` is the file offset of the next byte to feed; `offset` and `line` are
-    those of the first byte that is in no chunk yet. At most `RECORD_BYTES` of an unfinished
-    record are kept. `shown` is the `position` of the last peek, 0 before the first.
+    A record ends with `\\n`, `\\r\\n` or `\\r`. A `\\r` at the end of the data ends a record too; a
+    `\\n` that follows later makes an empty record, so that lines are still counted by `\\n`.
+    `position` is the file offset of the next byte to feed; `offset` and `line` are those of
+    the first byte that is in no chunk yet. `grown`: the time of the last `feed`. At most
+    `RECORD_BYTES` of an unfinished record are kept; `cut_records` counts the longer ones.
+    `shown` is the `position` of the last peek, 0 before the first.
 
-    A file of frames, recognised by its first bytes, is cut at the ends of frames (`framed`
-    is their form); a frame longer than `RECORD_BYTES` is skipped. None: not yet recognised.
+    A file of frames (`model.frames`) is recognised by its first bytes and cut at the ends of
+    frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form; None until known.
     """
 
     def __init__(
-        self,
-        path: str,
-        file: FileId,
-        *,
-        offset: int = 0,
-        line: int = 1,
-        framed: Form | None = None,
+        self, path: str, file: FileId, *, offset: int = 0, line: int = 1, framed: Form | None = None
     ) -> None:
         self.path = path
         self.file = file
@@ -57,7 +53,10 @@ class Splitter:
         return len(self._rest)
 
     def feed(self, data: bytes, now: float) -> list[Chunk]:
-        """The records that `data`, the file's next `CHUNK_BYTES` or fewer, completes."""
+        """The records that `data` completes: the next bytes, at most `CHUNK_BYTES`.
+
+        `now`: Unix seconds.
+        """
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
@@ -71,7 +70,7 @@ class Splitter:
         chunks = []
         start = 0
         if len(self._rest) >= CHUNK_BYTES:
-            start = _after_first_end(data)
+            start = after_first_end(data)
             chunks.append(self._long_record(data[:start], held + start))
         if start < end:
             chunks.append(self._chunk(b"".join((self._rest, memoryview(data)[start:end]))))
@@ -84,7 +83,7 @@ class Splitter:
         self.offset = self.position
 
     def peek_at(self) -> float | None:
-        """When the unfinished record is due as a peek; None if there is none, or it was emitted."""
+        """When the unfinished record is due as a peek; None without one, or if it was emitted."""
         was_shown = self.shown >= self.position
         shows = self._rest and not was_shown and not self.framed
         return self.grown + PEEK_SECONDS if shows else None
@@ -163,7 +162,7 @@ class Splitter:
         self._cut = self._cut or len(data) > room
 
     def _long_record(self, ending: bytes, length: int) -> Chunk:
-        """A long record alone in its chunk: offsets after a cut would be wrong."""
+        """A chunk of one long record: after a cut record, offsets of others would be wrong."""
         self._hold(ending[:-1])
         self.cut_records += self._cut
         data = bytes(self._rest) + ending[-1:]
@@ -172,7 +171,7 @@ class Splitter:
 
 
 def split(stream: BinaryIO, splitter: Splitter) -> Iterator[Chunk]:
-    """What a stream holds until it ends, in chunks of whole records; the last is `final`."""
+    """A stream's chunks of whole records; the last is `final`. `stream` may be compressed."""
     for data in pieces(stream.read, CHUNK_BYTES):
         yield from splitter.feed(data, 0.0)
     yield splitter.finish()
@@ -184,7 +183,8 @@ def after_last_end(data: bytes) -> int:
     return max(newline, data.rfind(b"\r", newline) + 1)
 
 
-def _after_first_end(data: bytes) -> int:
+def after_first_end(data: bytes) -> int:
+    """The index after the first byte that ends a record; 0 if none does."""
     newline = data.find(b"\n") + 1
     carriage = data.find(b"\r", 0, newline or None) + 1
     return carriage or newline

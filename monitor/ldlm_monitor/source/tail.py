@@ -5,11 +5,11 @@ What can happen to the file, and how it is detected:
 - It grows: reading continues at `position`.
 - It is emptied, or emptied and rewritten past `position` (copytruncate): its size is
   smaller, or its fingerprint differs. A new generation begins at 0.
-- It begins with a hole of NUL bytes, because a writer without O_APPEND was truncated: NULs
-  between records are skipped. NULs at the end are not data yet: a network file system
-  shows them before the data. In a file of frames NULs are data, unless the file ends with
-  them inside a record.
-- Its name is taken away: the descriptor still leads to it, see `registry.py`.
+- It begins with a hole of NUL bytes, because it was truncated while a writer without
+  O_APPEND had it open: NULs between records are skipped. NULs at the end are not data yet: a
+  network file system shows them before the data. In a file of frames (`model.frames`) NULs
+  are data, unless the file ends with them inside a record.
+- Its name is taken away: the open descriptor still reads the file, see `named_files`.
 
 Bytes that are written and truncated between two checks are not detected.
 """
@@ -20,7 +20,6 @@ import os
 from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
 from ldlm_monitor.source.decode import is_decoded
 from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprint
@@ -29,20 +28,21 @@ from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 BOM = b"\xef\xbb\xbf"
-"""The mark of UTF-8 at a file's start, as PowerShell and some editors write it: no text."""
+"""UTF-8's byte order mark (RFC 3629, section 6), which PowerShell writes first: not text."""
 SETTLED_SECONDS = 2.0
-"""A file that changed so recently may change again with the same size and mtime: FAT stores
-mtimes with a resolution of two seconds, ext3 with one."""
+"""A file is read again for so long after its mtime, since a write in that time may leave size
+and mtime the same: FAT stores mtimes with a resolution of two seconds, ext3 with one."""
 
 
 class Tail:
     """Reads what is appended to one file, and detects when its content is replaced.
 
-    `name` is the path in its chunks, wherever the file is moved. `size` is the last known
-    size. `retired_at` (Unix seconds) is when its name was taken away; `finished`: its last
-    chunk was returned. `before` is how far the content was read that a truncation removed
-    last. `is_followed`: it will be asked which files are copies of it. `fingerprint` is of
-    what was read.
+    `name`: the path in its chunks, wherever the file is moved. `place`: the resolved path.
+    `size`: the last known size in bytes. `retired_at` (Unix seconds): when its name was taken
+    away; None while it has the name. `finished`: the last chunk was returned. `before`: how far
+    the previous content was read, if the file was truncated or rewritten. `is_followed`: the
+    file is followed, so a checksum is kept by which copies of it are recognised. `fingerprint`:
+    of the bytes that were read.
     """
 
     def __init__(
@@ -97,16 +97,12 @@ class Tail:
         return Fingerprint(checksum=Checksum() if self._is_followed else None)
 
     def start_at(
-        self,
-        offset: int,
-        line: int | None = None,
-        shown: int = 0,
-        checksum: Checksum | None = None,
+        self, offset: int, line: int | None = None, shown: int = 0, checksum: Checksum | None = None
     ) -> None:
-        """Begin at `offset`, if the file is that long, as if everything before were read.
+        """Begin at `offset`, as if all before were read; do nothing if the file is shorter.
 
-        `line` is the line at `offset`; None: count the lines before it, which reads them.
-        `shown` and `checksum` are as in `FilePosition`.
+        `line` is the line at `offset`; if it is None, the lines before `offset` are read and
+        counted. `shown` and `checksum` are as in `FilePosition`.
         """
         descriptor = self.open_descriptor()
         found = Fingerprint.of(self.disk, descriptor, offset) if offset > 0 else None
@@ -126,7 +122,7 @@ class Tail:
         self.splitter.shown = shown
 
     def begin_at(self, offset: int, line: int) -> None:
-        """Forget what was read behind `offset`, where line `line` begins."""
+        """Read on from `offset`, where line `line` begins, whatever was read before."""
         self.splitter = Splitter(self.name, self.splitter.file)
         self.fingerprint = self._nothing_read()
         self.start_at(offset, line)
@@ -135,8 +131,7 @@ class Tail:
         """`offset`, or the start of the frame that contains it, and its line."""
         counter = Splitter(self.name, self.splitter.file)
         line = 1
-        for at in range(0, offset, CHUNK_BYTES):
-            data = self.disk.pread(descriptor, min(CHUNK_BYTES, offset - at), at)
+        for data in self.disk.blocks(descriptor, 0, offset):
             if framed:
                 counter.feed(data, 0.0)
             else:
@@ -144,13 +139,8 @@ class Tail:
         return (counter.offset, counter.line) if framed else (offset, line)
 
     def continue_at(self, position: FilePosition) -> None:
-        """Begin where this content was read to before a restart."""
+        """Begin after the last record that was read of the same content, perhaps elsewhere."""
         self.start_at(position.offset, position.line, position.shown, position.checksum)
-
-    def continue_from(self, other: "Tail") -> None:
-        """Begin after the last record of `other`, which read the same content."""
-        before = other.splitter
-        self.start_at(before.offset, before.line, before.shown, other.fingerprint.checksum)
 
     def position(self) -> FilePosition:
         """The reading position, to be saved for a restart."""
@@ -170,10 +160,10 @@ class Tail:
         descriptor = self.open_descriptor() if descriptor is None else descriptor
         return self.fingerprint.fits(self.disk, descriptor)
 
-    def see(self, status: os.stat_result, now: float) -> None:
-        """Store the file's size and mtime; count what a smaller size cut off as lost."""
+    def see(self, status: os.stat_result) -> None:
+        """Store the file's size and mtime; if it shrank, count its unread bytes as lost."""
         size, modified = status.st_size, status.st_mtime_ns
-        if self._is_decoded:  # reading finds how much it holds
+        if self._is_decoded:  # the size is of undecoded bytes: only reading finds the end
             self._dirty = self._dirty or (size, modified) != self._decoded_at
             self._decoded_at = size, modified
         elif size != self.size or modified != self._modified:
@@ -186,9 +176,10 @@ class Tail:
             self._dirty = True
 
     def read(self, now: float, stop: int | None = None) -> list[Chunk]:
-        """The chunks of the next slice, or the last chunk of a generation. Raises `OSError`.
+        """The chunks of the next slice, read at `now` (Unix seconds). Raises `OSError`.
 
-        Bytes from `stop` on are left for later.
+        If the content was replaced, the last chunk of the old content. Bytes from `stop` on are
+        left for later.
         """
         descriptor = self.open_descriptor()
         position = self.splitter.position
@@ -197,7 +188,7 @@ class Tail:
             wanted = min(wanted, stop - position)
         data = self.disk.pread(descriptor, wanted, position)
         self._is_decoded = is_decoded(descriptor)
-        # Checked after the read: if it holds now, it held during the read.
+        # Checked after the read: content that is the same now was the same during the read.
         if not self.same_content(descriptor):
             return [self._begin_again()]
         at_end = len(data) < wanted or position + len(data) == self.size
@@ -234,14 +225,14 @@ class Tail:
         return chunk
 
     def go_on(self, now: float) -> None:
-        """Read on after the last chunk, as another generation: its writer has woken."""
-        before = self.splitter
+        """Read on after the last chunk, as another generation, because the file has grown."""
+        before = self.position()
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self.start_at(before.offset, before.line, before.shown, self.fingerprint.checksum)
+        self.continue_at(before)
         self.finished, self.retired_at = False, now
 
     def reopen(self, path: Path) -> bool:
-        """Open again if `path` leads to the same file. Raises `OSError`, `InputError`."""
+        """Open a closed file by `path`; False if it leads to another file. Raises `OSError`."""
         if self.descriptor is None:
             descriptor, key = self.disk.open_regular(path)
             if key != self.key:
@@ -251,20 +242,20 @@ class Tail:
         return True
 
     def close(self) -> None:
-        """Close the descriptor; the position stays."""
+        """Close the descriptor and keep the position."""
         if self.descriptor is not None:
-            with contextlib.suppress(OSError):  # a stale handle; the system has released it
+            with contextlib.suppress(OSError):  # a stale NFS handle: Linux has freed the number
                 self.disk.close(self.descriptor)
             self.descriptor = None
 
     def open_descriptor(self) -> int:
-        """The descriptor. Raises `InputError` if it is closed."""
+        """The descriptor. Raises `OSError` if it is closed."""
         if self.descriptor is None:
-            raise InputError("closed", where=self.name)
+            raise OSError(errno.EBADF, "closed", self.name)
         return self.descriptor
 
     def _skip_blank(self, descriptor: int, data: bytes) -> bytes:
-        """`data` without leading NULs or a BOM; a whole hole is skipped with one seek."""
+        """`data` without leading NULs or a BOM; one seek skips the rest of a hole."""
         if self.splitter.position == 0 and data.startswith(BOM):
             self.splitter.skip(len(BOM))
             self.fingerprint.add(BOM)
@@ -277,11 +268,11 @@ class Tail:
             position = self.splitter.position
             try:
                 start = self.disk.lseek(descriptor, position + skipped, os.SEEK_DATA)
-            except OSError as error:  # else SEEK_DATA is not supported
-                if error.errno == errno.ENXIO:  # nothing was written behind it yet
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # no data behind the hole yet: lseek(2)
                     self._blank = max(0, self.size - position)
                     return b""
-            else:
+            else:  # without SEEK_DATA, only the NULs of this slice are skipped
                 skipped = start - position
         self.splitter.skip(skipped)
         self.fingerprint.skip(skipped)

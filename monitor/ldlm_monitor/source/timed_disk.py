@@ -1,8 +1,9 @@
 """File system calls with a time limit of a second, for files whose server may be dead.
 
 A thread per network file system makes the calls. A call that is not answered in time
-raises `TimeoutError`, and so does every later one, at once, until the answer has come.
-The pump's thread calls network file systems only through this.
+raises `TimeoutError`; until its answer has come, every later call raises it at once.
+The pump's thread calls network file systems only through `TimedDisk`. The files there are
+read by `mount_reader`, in a second thread: a read may take longer than the pump can wait.
 """
 
 import errno
@@ -10,8 +11,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from ldlm_monitor.source.file_system import (
     DIRECT,
@@ -23,24 +25,23 @@ from ldlm_monitor.source.file_system import (
     read_mounts,
 )
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.mount_reader import STALL_SECONDS
 
 CALL_SECONDS = 1.0
-"""How long a call may take: healthy servers answer in milliseconds, and the pump waits for
-it. A later answer is discarded, and the caller tries again."""
+"""How long a call may take: healthy servers answer in milliseconds, and a longer time would
+delay the pump, which waits. A later answer is discarded, and the pump calls again."""
 JOIN_SECONDS = 0.1
-"""How long `close` waits for a thread that no call blocks."""
+"""How long `close` waits for a thread that no call blocks: enough to close its files, and
+below what a user notices at the end."""
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class TimedDisk:
-    """Makes the calls of a `Disk` with a time limit; its attribute `disk` is for one thread.
+    """Makes the calls of a `Disk` with a time limit.
 
-    `journal` gets a notice of a file system that does not answer. `seconds`: how long a
-    call may take. `mounts` and `clock` (monotonic seconds) are the system's, or
-    replacements.
+    The attribute `disk` has the timed calls; only one thread may use it. `journal` gets a
+    notice of a file system that does not answer. `seconds`: how long a call may take.
+    Tests replace `mounts` and `clock` (monotonic seconds).
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class TimedDisk:
         )
 
     def close(self) -> None:
-        """End the threads; one that is blocked in a call is not waited for."""
+        """End the threads, without waiting for those that are blocked in a call."""
         for caller in self._callers.values():
             caller.close()
 
@@ -97,14 +98,12 @@ class TimedDisk:
 
         return timed
 
-    def _of_descriptor(
-        self, call: Callable[Concatenate[int, P], T]
-    ) -> Callable[Concatenate[int, P], T]:
-        def timed(descriptor: int, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def _of_descriptor(self, call: Callable[..., T]) -> Callable[..., T]:
+        def timed(descriptor: int, *args: int) -> T:
             caller = self._descriptors.get(descriptor)
             if caller is None:
-                return call(descriptor, *args, **kwargs)
-            return caller.call(lambda: call(descriptor, *args, **kwargs))
+                return call(descriptor, *args)
+            return caller.call(lambda: call(descriptor, *args))
 
         return timed
 
@@ -119,7 +118,7 @@ class TimedDisk:
         return descriptor
 
     def _close(self, descriptor: int) -> None:
-        """Closing can block on a server too; it is not waited for."""
+        """Close without waiting, because closing can block on a server too."""
         caller = self._descriptors.pop(descriptor, None)
         if caller is None:
             self._real.close(descriptor)
@@ -127,25 +126,23 @@ class TimedDisk:
             caller.worker.submit(lambda: self._real.close(descriptor))
 
 
+@dataclass(eq=False)
 class _Caller:
     """Makes the calls to one file system one after the other, in a thread."""
 
-    def __init__(
-        self, mount: Mount, journal: Journal, seconds: float, clock: Callable[[], float]
-    ) -> None:
-        self._mount = mount
-        self._journal = journal
-        self._seconds = seconds
-        self._clock = clock
-        self._pending: Future[Any] | None = None
-        self._place = ""
-        self._since = 0.0
-        self._stall_reported = False
-        self.worker = Worker(f"call {mount.point}")
+    _mount: Mount
+    _journal: Journal
+    _seconds: float
+    _clock: Callable[[], float]
+    _pending: Future[Any] | None = None
+    _place: str = ""
+    _since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.worker = Worker(f"call {self._mount.point}")
 
     @property
     def blocked(self) -> bool:
-        """Whether a call is unanswered."""
         return self._pending is not None and not self._pending.done()
 
     def call(
@@ -155,17 +152,16 @@ class _Caller:
         *,
         discard: Callable[[T], None] | None = None,
     ) -> T:
-        """The result or exception of `work`. Raises `TimeoutError` if it takes too long.
+        """The result or exception of `work`. Raises `TimeoutError` if `work` takes too long.
 
-        The thread then passes a late result to `discard`.
+        `path`: the file of the call; None: of the call before. The thread passes a result that
+        comes too late to `discard`.
         """
         self._place = self._place if path is None else str(path)
         if self.blocked:
-            self._report_stall()
+            self._journal.stalled(self._place, self._mount, self._clock() - self._since, self)
             raise _no_answer(self._place)
-        if self._stall_reported:
-            self._stall_reported = False
-            self._journal.answered(self._mount)
+        self._journal.answered(self._mount, self)
         self._since = self._clock()
         self._pending = pending = self.worker.submit(work)
         try:
@@ -178,14 +174,7 @@ class _Caller:
             raise _no_answer(self._place) from error
 
     def close(self) -> None:
-        """End the thread after the submitted work."""
         self.worker.close(0.0 if self.blocked else JOIN_SECONDS)
-
-    def _report_stall(self) -> None:
-        waited = self._clock() - self._since
-        if waited >= STALL_SECONDS and not self._stall_reported:
-            self._stall_reported = True
-            self._journal.stalled(self._place, self._mount, waited)
 
     def _discard(self, late: "Future[T]", discard: Callable[[T], None]) -> None:
         if late.exception() is None:

@@ -1,9 +1,10 @@
 """When to check the files again.
 
-An event of watchdog says which path to check first, never what happened. Every file is
-checked without events too: each second, or in turn where thousands are watched (`Rota`).
+An event of watchdog only names a path to check; the check finds what happened. Every file is
+checked without events too: each second, or in turn if thousands are watched (`Rota`).
 """
 
+import contextlib
 import errno
 import os
 import queue
@@ -11,14 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from watchdog.events import (
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
@@ -27,33 +21,34 @@ from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.text.format import duration
 
 POLL_SECONDS = 0.25
-"""Latency of files that only polling sees, against one `stat` per file in this time."""
+"""The delay of files without events. A choice: polling costs one `stat` per file and poll."""
 GATHER_SECONDS = 0.02
-"""Events so close to the first are handled in one turn: however many files grow, they cost
-at most 50 turns a second."""
+"""Events that come so soon after the first are handled in one turn, so that many growing files
+cost at most 50 turns a second. A choice: longer delays every record."""
 WATCHED_FOLDERS = 64
-"""watchdog starts a thread for each folder; beyond that, polling is cheaper."""
+"""The most folders that are watched, since watchdog starts a thread for each: a choice."""
 CHECKED_FILES = 500
 """So many files in watched folders are checked in a turn without an event: half a percent of a
 core each second. A change without an event (of a memory map, or beyond the system's queue of
 16,384 events) is seen within 20 s in one of 10,000 files."""
 QUEUED_EVENTS = 10_000
-"""Bounds the memory while the pump is busy; dropped events delay a file by one poll."""
+"""Further events are dropped while the pump is busy, which delays a file by one poll. A choice
+that bounds the memory to about a MiB."""
 
-EVENTS: list[type[FileSystemEvent]] = [
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
+EVENTS = [
+    events.FileCreatedEvent,
+    events.FileDeletedEvent,
+    events.FileModifiedEvent,
+    events.FileMovedEvent,
 ]
 """Not `opened` and `closed`: the monitor's own reads would cause events."""
 
 
-class Waker:
+class Waker(events.FileSystemEventHandler):
     """Wakes when the operating system reports a change in a watched folder.
 
-    If some folder cannot be watched (on a network, or beyond the system's limits), it
-    polls as well; `journal` gets a notice of each reason.
+    If some folder cannot be watched (on a network, or beyond the system's limits), waits end
+    after `interval` seconds (polling); `journal` gets a notice of each reason.
     """
 
     def __init__(
@@ -66,7 +61,7 @@ class Waker:
         self._journal = journal
         self._mounts = mounts
         self._interval = interval
-        self._events = _EventQueue()
+        self._paths: queue.SimpleQueue[bytes | str] = queue.SimpleQueue()
         self._watches: dict[Path, ObservedWatch] = {}
         self._polled: set[Path] = set()
         self._reported: set[str] = set()
@@ -79,17 +74,35 @@ class Waker:
         return self._observer is None or bool(self._polled)
 
     def wait(self, timeout: float) -> set[Path]:
-        """The paths with events of the system or of `ring`; if polling, empty after `interval`."""
+        """The paths with events of the system or of `ring`; empty after `timeout` seconds.
+
+        If polling, empty after `interval`.
+        """
         if self.polling:
             timeout = min(timeout, self._interval)
-        return self._events.wait(timeout, GATHER_SECONDS)
+        try:
+            paths = {self._paths.get(timeout=max(0.0, timeout))}
+        except queue.Empty:
+            return set()
+        until = time.monotonic() + GATHER_SECONDS
+        with contextlib.suppress(queue.Empty):
+            while (left := until - time.monotonic()) > 0:
+                paths.add(self._paths.get(timeout=left))
+        return {Path(os.fsdecode(path)) for path in paths}
+
+    def dispatch(self, event: events.FileSystemEvent) -> None:
+        """Called by the observer's threads; an exception would end all watching silently."""
+        if self._paths.qsize() < QUEUED_EVENTS:
+            self._paths.put(event.src_path)
+            if event.dest_path:
+                self._paths.put(event.dest_path)
 
     def watches(self, folder: Path) -> bool:
-        """Whether a change in this folder ends the wait."""
+        """Whether this folder is watched, so that a change in it ends the wait."""
         return self._observer is not None and folder in self._watches
 
     def watch(self, folders: Collection[Path]) -> None:
-        """Watch exactly these folders; a folder that was deleted and came back is added again."""
+        """Watch exactly these folders, also those that were deleted and came back."""
         wanted = set(folders)
         self._polled &= wanted
         for folder in [*self._watches]:
@@ -99,8 +112,8 @@ class Waker:
             self._schedule(folder)
 
     def ring(self, path: Path) -> None:
-        """End the wait."""
-        self._events.ring(path)
+        """End the wait, which then returns `path` too."""
+        self._paths.put(str(path))
 
     def close(self) -> None:
         """End the observer and wait for its threads."""
@@ -137,7 +150,7 @@ class Waker:
         else:
             try:
                 self._watches[folder] = self._observer.schedule(
-                    self._events, str(folder), event_filter=EVENTS
+                    self, str(folder), event_filter=EVENTS
                 )
             except OSError as error:
                 self._poll(folder, _reason(f"{folder} cannot be watched", error))
@@ -154,9 +167,8 @@ class Waker:
     def _report(self, reason: str) -> None:
         if reason not in self._reported:
             self._reported.add(reason)
-            self._journal.note(
-                "watching", "", f"{reason}; polling every {duration(self._interval)}"
-            )
+            every = duration(self._interval)
+            self._journal.note("watching", "", f"{reason}; polling every {every}")
 
 
 class Rota:
@@ -183,37 +195,6 @@ class Rota:
         part = self._left[-CHECKED_FILES:]
         del self._left[-CHECKED_FILES:]
         return self._always.union(part)
-
-
-class _EventQueue(FileSystemEventHandler):
-    """A queue of changed paths. An exception in `dispatch` would end all watching silently."""
-
-    def __init__(self) -> None:
-        self._paths: queue.SimpleQueue[bytes | str] = queue.SimpleQueue()
-
-    def dispatch(self, event: FileSystemEvent) -> None:
-        """Called by the observer's thread; must not raise."""
-        if self._paths.qsize() < QUEUED_EVENTS:
-            self._paths.put(event.src_path)
-            if event.dest_path:
-                self._paths.put(event.dest_path)
-
-    def ring(self, path: Path) -> None:
-        self._paths.put(str(path))
-
-    def wait(self, timeout: float, gather: float) -> set[Path]:
-        """The paths queued within `timeout`, and within `gather` seconds of the first."""
-        try:
-            paths = {self._paths.get(timeout=max(0.0, timeout))}
-        except queue.Empty:
-            return set()
-        until = time.monotonic() + gather
-        while (left := until - time.monotonic()) > 0:
-            try:
-                paths.add(self._paths.get(timeout=left))
-            except queue.Empty:
-                break
-        return {Path(os.fsdecode(path)) for path in paths}
 
 
 def _reason(what: str, error: OSError) -> str:
