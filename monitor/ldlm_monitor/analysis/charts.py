@@ -5,8 +5,6 @@ percent, so that letters keep their shape. All text is escaped. matplotlib would
 but of one fixed width and with colours that do not follow a dark page.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

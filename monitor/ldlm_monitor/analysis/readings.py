@@ -4,8 +4,6 @@ The monitor keeps only what it needs to judge the present. This module keeps eac
 step and time, from the same parser.
 """
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections import Counter

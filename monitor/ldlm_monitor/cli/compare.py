@@ -1,7 +1,5 @@
 """`ldlm-monitor compare BASELINE CANDIDATE...`: what changed, and how sure that is."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ldlm-monitor rules check|test|list`: checks, tests and lists rule files."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Types of setting values: the values that each accepts, and their form in a variable."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import os

@@ -3,8 +3,6 @@
 An unusable value is one line of error with the source, the key as spelled there, and a remedy.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import tomllib

@@ -4,8 +4,6 @@ Each receiver has its own. Routing trees, inhibition and named time intervals ar
 Alertmanager has them (https://prometheus.io/docs/alerting/latest/configuration/).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A secret's file contains one line, and other users must not be able to read it.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

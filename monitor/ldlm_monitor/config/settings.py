@@ -3,8 +3,6 @@
 The reason of a default is a comment above it; the text below it is part of the documentation.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 Urgent facts are a run's errors, critical events and non-finite values, and the end of a stall.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

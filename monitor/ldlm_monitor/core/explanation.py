@@ -1,7 +1,5 @@
 """The explanation of an alert: the log line that made it fire, its incident, the root cause."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Bytes and time in, alert transitions out. This file alone wires the rooms together."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import deque

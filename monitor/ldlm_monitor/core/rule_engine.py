@@ -1,7 +1,5 @@
 """Evaluates the rules over the exported points, and keeps the state of their alerts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache

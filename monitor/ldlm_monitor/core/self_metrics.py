@@ -1,7 +1,5 @@
 """The monitor's counters of its own work, and their metrics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Judges the bytes that files already hold: at the first start, after a restart, in new files."""
 
-from __future__ import annotations
-
 import logging
 import math
 import stat

@@ -1,7 +1,5 @@
 """The clock of judging: it never falls, also where the wall clock is set back."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

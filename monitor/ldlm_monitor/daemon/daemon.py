@@ -1,7 +1,5 @@
 """Starts the daemon: builds its parts, starts their threads, and runs the pump's loop."""
 
-from __future__ import annotations
-
 import logging
 import resource
 import sys

@@ -1,7 +1,5 @@
 """Discovers the files to follow: those that match the user's patterns, and their companions."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """Files that were found and wait for what they hold to be judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path

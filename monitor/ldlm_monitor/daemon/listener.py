@@ -1,7 +1,5 @@
 """The daemon's address: the port it serves on, its URL, its file of service discovery."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import socket

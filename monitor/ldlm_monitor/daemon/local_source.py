@@ -1,7 +1,5 @@
 """Answers the queries of views from this process: its snapshot, logs and silences."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The pump: each turn reads new bytes, judges them, and queues their alerts for sending."""
 
-from __future__ import annotations
-
 import logging
 import math
 import sys

@@ -1,7 +1,5 @@
 """What a restart reads again: the files that were followed, and their bytes' arrival times."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Handlers are set first of all at a start, so this module imports nothing that takes time.
 """
 
-from __future__ import annotations
-
 import os
 import queue
 import signal

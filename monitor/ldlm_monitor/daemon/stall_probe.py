@@ -5,8 +5,6 @@ reason; if a step comes after all, the findings are dropped. The inspection has 
 own, because a system call on a dead mount may never return.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The detectors of memory and checkpoints; all detectors of one run, and of all runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """The gradient norm, and what mixed precision does: loss scale, overflows, skipped steps."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator

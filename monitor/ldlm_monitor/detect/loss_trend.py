@@ -1,7 +1,5 @@
 """The loss against its own past: a spike that passes, a rise that stays, a trend, a plateau."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import combinations, groupby, pairwise

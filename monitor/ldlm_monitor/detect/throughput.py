@@ -1,7 +1,5 @@
 """The pace of a run and of its ranks: throughput, change points, stragglers."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Iterator, Mapping

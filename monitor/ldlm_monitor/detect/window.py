@@ -1,7 +1,5 @@
 """The last values of a quantity, and robust statistics of them."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Iterator, Sequence

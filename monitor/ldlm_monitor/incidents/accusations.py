@@ -1,7 +1,5 @@
 """Accused ranks (tier 3): other lines report them as missing, or as making a different call."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ of a process, a serious alert or the end of the run makes it show; if steps foll
 that, it is dropped.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable

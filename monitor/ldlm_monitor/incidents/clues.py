@@ -5,8 +5,6 @@ for a collective reports a hang that began before its line; a rank that accuses 
 no cause.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final

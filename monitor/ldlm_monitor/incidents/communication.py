@@ -6,8 +6,6 @@ timeout has the group (from torch 2.3 on). `[Rank r]` in a message is the rank w
 logged earlier in the job, or its neighbours' lines are in one file (taxonomy, section 4.4).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

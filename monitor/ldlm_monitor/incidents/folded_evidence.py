@@ -4,8 +4,6 @@ Its size grows with kinds and ranks, not with lines, and it does not depend on t
 files.
 """
 
-from __future__ import annotations
-
 import signal
 from bisect import insort
 from collections.abc import Iterator, Mapping

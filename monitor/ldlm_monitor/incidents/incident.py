@@ -1,7 +1,5 @@
 """One incident: the events and alerts that open one, its evidence, its states and its view."""
 
-from __future__ import annotations
-
 from typing import Final, Literal
 
 from ldlm_monitor.incidents import shown

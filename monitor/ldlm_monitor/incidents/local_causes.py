@@ -1,7 +1,5 @@
 """A process's own failure (tier 2): an error of the program, CUDA or a data loader, or a signal."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import replace
 from typing import Final

@@ -1,8 +1,6 @@
 """Causes reported from outside of a process: who stopped the job (tier 0), which machine failed
 (tier 1), and with which exit codes processes ended (tier 2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Final
 

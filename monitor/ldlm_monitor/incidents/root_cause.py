@@ -1,7 +1,5 @@
 """Chooses the root cause: the best tier that has one decides (taxonomy, section 4.4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

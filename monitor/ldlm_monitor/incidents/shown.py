@@ -1,7 +1,5 @@
 """The parts of an incident that views show: title, cause, symptoms, excerpt of lines, advice."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

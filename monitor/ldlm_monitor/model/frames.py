@@ -13,8 +13,6 @@ short for a header is padding (wandb's core/pkg/leveldb; LevelDB's doc/log_forma
 from the checksum). Blocks are counted from the file's start, so reading needs the offset.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What the screen asks a monitor for: one protocol for the own process and for a remote daemon."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

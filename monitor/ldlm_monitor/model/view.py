@@ -1,7 +1,5 @@
 """The monitor's state for its readers: a frozen `Snapshot`, whose JSON the HTTP API serves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self

@@ -6,8 +6,6 @@ number, and other output can follow it directly, so an item of the postfix is re
 `,` or `]` of the bar ends it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 

@@ -11,8 +11,6 @@ output of several ranks is separated. If two ranks write without a prefix, a row
 oldest block that has not got this row yet.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

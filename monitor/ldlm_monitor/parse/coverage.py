@@ -4,8 +4,6 @@
 the examples of a definition file, which are its tests.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import Counter

@@ -7,8 +7,6 @@ and so does the `[Rank N]` that a trainer itself prints. Three others are not re
 log is local to a process group. pdsh, Kubernetes, Ray and syslog name the node.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ldlm_monitor.model.queries import Level

@@ -7,8 +7,6 @@ and JAX write a tensor without dimensions (tensor.proto). The wire format of the
 is decoded here, as packages that do it install all of TensorFlow, TensorBoard or W&B.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath

@@ -8,8 +8,6 @@ only from a line with few other words between them.
 which values are missed, with a line to write a definition for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

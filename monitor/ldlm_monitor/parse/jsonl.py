@@ -4,8 +4,6 @@ Rows are decoded by Python's `json`, which accepts the bare `NaN` and `Infinity`
 `dumps` writes. The callback's rows have a `type` (docs/callback.md).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Line rules: read the numbers of a line that a format definition describes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

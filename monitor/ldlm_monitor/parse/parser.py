@@ -1,7 +1,5 @@
 """The parser of log files: `Parser` (chunks in, records out), and the light `clock_marks`."""
 
-from __future__ import annotations
-
 import logging
 import math
 import traceback

@@ -7,8 +7,6 @@ pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, and
 integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The reader of JSON-lines files: similar rows are read as columns, others one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import accumulate, count
 from operator import add

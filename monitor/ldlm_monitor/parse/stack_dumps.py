@@ -10,8 +10,6 @@ that begin with `[{index}]:` (torch/distributed/elastic/multiprocessing/errors).
 wide as the longest line.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from ldlm_monitor.model.records import FieldValue, Record, Scalar

@@ -4,8 +4,6 @@ These are of CSV tables with a header, MLflow's file store and W&B's log; JSON l
 TensorBoard's files have their own modules. A file is recognised by its name or first bytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

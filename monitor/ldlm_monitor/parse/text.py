@@ -1,7 +1,5 @@
 """Reads text logs: parses the lines with triggers as bars, samples, events and blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Python tracebacks: one event for each, with its whole chain of exceptions."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from ldlm_monitor.model.records import FieldValue, Record

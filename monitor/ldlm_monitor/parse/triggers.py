@@ -10,8 +10,6 @@ shorter literal slows the search for all others. So triggers with a byte that fe
 (`MARKS`) are in databases of their own, which scan only the chunks that contain the byte.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 The keys are data (`data/vocabulary.yml`); the rules here cover keys that follow a pattern.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Facts that are read from a file's bytes: its launch, its form, and the times in it."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@
 calls it in a thread of its own, because the screen has to answer keys meanwhile.
 """
 
-from __future__ import annotations
-
 import math
 import queue
 import threading

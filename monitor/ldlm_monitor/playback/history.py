@@ -4,8 +4,6 @@ This module judges nothing: it gives bytes their times (`run/timeline.py`) and m
 so that rank 63 is not judged after rank 0's whole history.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence

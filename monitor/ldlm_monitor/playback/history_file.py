@@ -1,7 +1,5 @@
 """One file of a history: its bytes with the times at which they were read before, or written."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The input of a playback: pieces in the order of their times, and the monitor that judges them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Judges finished logs on a virtual clock, for `replay`, `report` and `--once`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

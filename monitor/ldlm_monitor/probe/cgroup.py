@@ -5,8 +5,6 @@ Version 2: `memory.events` (oom_kill, which includes the groups below), `memory.
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ rather than the first rank as in torch's own analysis. Ranks without a dump are 
 skipped, because the missing dump is most often that of the rank at fault.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

@@ -8,8 +8,6 @@ Anyone may have written such a file, so nothing in it is trusted: its size is bo
 plain data only, and values of an unexpected form are ignored.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Finds the rank that the others wait for, from the ranks' heartbeats and stacks."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Format: `ldlm_monitor/callback/rank.py`. Anyone who may write into the folder ma
 file, so its claims about a process are used only after a check with the kernel (`is_process`).
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterable, Iterator

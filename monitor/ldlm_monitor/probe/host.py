@@ -5,8 +5,6 @@ compared with those at the last progress. Ranks with the callback have heartbeat
 for their stacks (`hang`).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

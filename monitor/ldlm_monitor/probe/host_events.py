@@ -1,7 +1,5 @@
 """Makes events of the findings on a host; their kinds are those of log events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

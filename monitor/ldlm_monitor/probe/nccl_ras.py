@@ -7,8 +7,6 @@ is requested, which changes nothing in the job. An answer without suspects is no
 health, because RAS' threads keep running in a process whose collectives hang.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import time

@@ -7,8 +7,6 @@ anyone may have written can be read safely. The usual way, an overridden `find_c
 still allow memory and hash bombs.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from typing import Any, ClassVar

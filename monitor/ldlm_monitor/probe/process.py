@@ -4,8 +4,6 @@ They are found by open files, never by name: the writers of the followed log, th
 pipe that such a writer (`tee`) reads, and their children.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -10,8 +10,6 @@ form of a dump file. The server is PyTorch's own and runs in C++ (`_WorkerServer
 `fr_trace_json`, seen with 2.13), so it answers while the GIL is held.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import re

@@ -4,8 +4,6 @@ Pure: the same samples, expression and time give the same vector. Each node beco
 when its expression is first asked: walking the tree at each evaluation took twice as long.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias

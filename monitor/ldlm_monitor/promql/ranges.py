@@ -4,8 +4,6 @@ Each function has a `RangeWindow` of at least one sample and scalars as argument
 None if the window has too few samples. Semantics: Prometheus 3 `promql/functions.go`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The sections of a run's report, as blocks that text, Markdown and HTML render each in its way."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

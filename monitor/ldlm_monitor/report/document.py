@@ -1,7 +1,5 @@
 """The health report as data, from which text, page, Markdown and JSON are made."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -4,8 +4,6 @@ Goodput is the share of the run's time that went into steps that were kept (Goog
 Productivity Goodput").
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence

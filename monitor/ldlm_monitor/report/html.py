@@ -1,7 +1,5 @@
 """The report as one self-contained HTML page: no script, no network, every text escaped."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence

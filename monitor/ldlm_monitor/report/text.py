@@ -1,7 +1,5 @@
 """The report as text, 80 columns wide, and as Markdown (CommonMark with tables)."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The curve of one quantity over a whole run, for charts, in a bounded number of buckets."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """How a run may have ended: by which event, and when that is certain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.names import ENDED_STATES

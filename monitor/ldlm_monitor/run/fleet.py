@@ -1,7 +1,5 @@
 """All runs together: which run a record belongs to, what is due, what is exported."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush

@@ -1,7 +1,5 @@
 """Where a run stands: starting, running, evaluating, stalled, finished, crashed or killed."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What is normal for a run: the gaps between its steps, and how long a pause may last."""
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left, insort
 from collections import deque

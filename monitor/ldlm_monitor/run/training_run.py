@@ -1,7 +1,5 @@
 """One run as a whole: its numbers, events and states, and the series that it exports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES

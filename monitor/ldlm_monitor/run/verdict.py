@@ -6,8 +6,6 @@ or do not run. NCCL's RAS (its status service) is used against ranks only: a ran
 not report may hang all the same.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

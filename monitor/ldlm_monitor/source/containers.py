@@ -6,8 +6,6 @@ lines of a program after 16 KiB: Docker's text then has no `\n` at its end, and 
 instead of `F`. The parts of a line are joined by stream, with the time of the first part.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

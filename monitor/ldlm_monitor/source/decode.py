@@ -8,8 +8,6 @@ A file is decoded forwards; a read further back than `KEPT_BYTES` decodes the fi
 start again. A file that is being written is read as far as it can be decoded at present.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

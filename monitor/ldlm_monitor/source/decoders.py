@@ -4,8 +4,6 @@ gzip (RFC 1952), xz (its .xz file format), bzip2, Zstandard (RFC 8878), the UTF-
 PowerShell's `>` writes, and what container engines write around each line: `containers`.
 """
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import errno

@@ -5,8 +5,6 @@ size) and its end decide the verdict. `LogReader` reads only the part that a scr
 Records end at `\n`, `\r\n` or a bare `\r`, as in `split`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -5,8 +5,6 @@ their bytes are stored here; with them a restart computes the same stalls and pa
 that are in no log (the findings of `probe`) are stored whole.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

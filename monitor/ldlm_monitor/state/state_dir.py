@@ -1,7 +1,5 @@
 """The folder of files that survive a restart: one per set of inputs, one daemon at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

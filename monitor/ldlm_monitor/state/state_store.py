@@ -1,7 +1,5 @@
 """What a restart needs and no log contains: positions in files, active alerts, counters."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sqlite3

@@ -1,7 +1,5 @@
 """The one human-readable format for each of numbers, byte sizes, durations, times and ranks."""
 
-from __future__ import annotations
-
 import math
 import signal
 from collections.abc import Iterable

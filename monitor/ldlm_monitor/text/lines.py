@@ -1,7 +1,5 @@
 """Status and alerts on stdout: text lines for people, JSON objects for programs."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

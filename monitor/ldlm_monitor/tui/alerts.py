@@ -1,7 +1,5 @@
 """The page of alerts: firing, pending, ended; details of the selected one; and the bell."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime

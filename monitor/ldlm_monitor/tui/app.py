@@ -1,7 +1,5 @@
 """The screen: five pages of one source, whose snapshot is read four times a second."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable

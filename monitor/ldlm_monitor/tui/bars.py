@@ -1,7 +1,5 @@
 """The lines above the pages: the page bar with the source's status, and a playback's state."""
 
-from __future__ import annotations
-
 from rich.cells import cell_len
 
 from ldlm_monitor.model.queries import Played

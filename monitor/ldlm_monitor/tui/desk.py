@@ -1,7 +1,5 @@
 """What all pages share: the last snapshot, values of its runs and alerts, messages to the app."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

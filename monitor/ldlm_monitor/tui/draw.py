@@ -6,8 +6,6 @@ glyphs have the same information, so that nothing is lost without colour. Text f
 through `safe` and is never parsed.
 """
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

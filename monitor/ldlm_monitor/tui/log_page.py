@@ -1,7 +1,5 @@
 """The page of logs: only the records around the cursor are read, whatever the file's size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar

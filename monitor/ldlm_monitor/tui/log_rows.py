@@ -1,7 +1,5 @@
 """Records of logs as the screen shows them: their rows, their order in several files, titles."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

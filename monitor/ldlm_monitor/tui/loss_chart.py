@@ -1,7 +1,5 @@
 """The loss of a run over its steps: a chart with a cursor, a window, and marks of events."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar

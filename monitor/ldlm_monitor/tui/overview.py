@@ -1,7 +1,5 @@
 """The overview: one row for each run, in as many columns as fit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Dialogs: a text to search for, and the list of all keys."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.app import ComposeResult

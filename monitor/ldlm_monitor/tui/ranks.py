@@ -1,7 +1,5 @@
 """The ranks of a run as a grid: which are behind, silent, or failed first."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ldlm_monitor.model.view import RankView, RunView

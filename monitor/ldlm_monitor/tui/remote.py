@@ -1,7 +1,5 @@
 """`queries.Source` over HTTP: lets the screen show a daemon that runs elsewhere."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

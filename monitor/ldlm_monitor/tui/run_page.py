@@ -1,7 +1,5 @@
 """The page of one run: state, loss, other values, ranks, alerts."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 from typing import ClassVar

@@ -3,8 +3,6 @@
 An incident stands before the event that caused it; its symptoms are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """One benchmark from command to record, and the records as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median

@@ -1,7 +1,5 @@
 """Records of benchmarks: a folder for each name, with `record.json` and the command's output."""
 
-from __future__ import annotations
-
 import os
 import re
 from array import array

@@ -1,7 +1,5 @@
 """The processes that a command started: how much memory they use, and how they are ended."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """The comparison of several runs with the first of them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

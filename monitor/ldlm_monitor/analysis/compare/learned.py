@@ -1,7 +1,5 @@
 """Losses and accuracies of several runs at the same step, and after the same time."""
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_left, bisect_right

@@ -1,7 +1,5 @@
 """A comparison as text, a line for each run under each quantity, and as charts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

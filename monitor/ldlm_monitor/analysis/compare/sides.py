@@ -1,7 +1,5 @@
 """The runs of a comparison: what a user names, its values, and which steps are warm-up."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from bisect import bisect_left

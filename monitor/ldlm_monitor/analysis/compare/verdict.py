@@ -1,7 +1,5 @@
 """The quantities that are compared, the words for their differences, and the targets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
