@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from ldlm_monitor.config import Settings, load
 from ldlm_monitor.config.policy import Policy, QuietHours, StreamPolicy, parse_quiet_hours
-from ldlm_monitor.model.matchers import parse_matcher
+from ldlm_monitor.model.alert import parse_matcher
 
 CRASH = {"severity": "critical", "run": "a", "rank": "3"}
 

@@ -7,8 +7,7 @@ import pytest
 from tfevents import VERSION, scalar
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.frames import Form
+from ldlm_monitor.model.chunk import Chunk, Form
 from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.columns import RowShape

@@ -16,7 +16,7 @@ from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfevents import VERSION, frame, scalar
 
-from ldlm_monitor.model.frames import frames
+from ldlm_monitor.model.chunk import frames
 from ldlm_monitor.model.records import Record, Sample
 from ldlm_monitor.source.split import RECORD_BYTES
 

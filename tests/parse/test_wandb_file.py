@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wandblog import BLOCK_BYTES, HEADER, ended, field, log_of, row
 
-from ldlm_monitor.model.frames import frames
+from ldlm_monitor.model.chunk import frames
 from ldlm_monitor.model.records import Event, Sample
 from ldlm_monitor.source.split import RECORD_BYTES
 

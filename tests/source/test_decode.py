@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source import decode, decoders
+from ldlm_monitor.source import decoded_files, decoders
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_identity import KnownContents
 from ldlm_monitor.source.file_system import DIRECT
 from ldlm_monitor.source.input_patterns import resolve
-from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.log_parts import LogReader
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.split import Splitter, split
 
 TEXT = b"".join(b"step %d loss %.4f\n" % (n, random.Random(n).random()) for n in range(60_000))
@@ -209,14 +209,14 @@ def test_a_bomb_is_read_in_bounded_memory(log: Path, unit: bytes) -> None:
     found = Backlog.new(log, Journal())
     assert found.size == 16 * 1024 * 1024
     held = max((len(chunk.data) for chunk in found.chunks(0.0)), default=0)
-    file = decode._files[found.tail.open_descriptor()]
+    file = decoded_files._files[found.tail.open_descriptor()]
     assert held <= 256 * 1024
     assert len(file._window) <= 512 * 1024
     found.tail.close()
 
 
 def test_no_more_is_decoded_than_a_log_can_hold(log: Path, monkeypatch) -> None:
-    monkeypatch.setattr(decode, "DECODED_BYTES", 100_000)
+    monkeypatch.setattr(decoded_files, "DECODED_BYTES", 100_000)
     log.write_bytes(gzip.compress(TEXT))
     chunks, found = backlog(log)
     assert 0 < sum(len(chunk.data) for chunk in chunks) <= 100_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tfevents import frame
 
-from ldlm_monitor.model.frames import frames
+from ldlm_monitor.model.chunk import frames
 
 FILES = Path(__file__).resolve().parents[1] / "event_files"
 DATA = (FILES / "torch.tfevents.1").read_bytes()

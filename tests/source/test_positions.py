@@ -225,7 +225,7 @@ FINDS = """
 import os, sys
 from pathlib import Path
 from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 
 log = Path(sys.argv[1])
 listed = []

@@ -11,7 +11,7 @@ import pytest
 from ldlm_monitor.source import wake as wake_module
 from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.source.follow import Follower
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker
 
 LONG = 30.0
@@ -109,7 +109,7 @@ def test_a_network_file_system_is_polled_and_it_is_said_once(journal, tmp_path):
 LIMITED = """
 import sys
 from pathlib import Path
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker
 journal = Journal()
 waker = Waker(journal)

@@ -48,7 +48,7 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set, and in `health` the rules that failed last, by index."""
+    """All active alerts of a rule set. `health`: by rule index, errors of the last evaluation."""
 
     def __init__(self, rules: RuleSet[E]) -> None:
         self._rules = rules

@@ -112,7 +112,7 @@ def event_row(kind: str, severity: str, message: str, **more: Any) -> Row:
 
 
 def spelled(number: float) -> float | str:
-    """The number in JSON: NaN and infinities by name, whole numbers beyond `LARGEST` as those."""
+    """The number in JSON: NaN and infinities by name, beyond ±`LARGEST` as infinities."""
     if isinstance(number, int):
         if -LARGEST <= number <= LARGEST:
             return number

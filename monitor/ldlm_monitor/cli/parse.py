@@ -102,7 +102,7 @@ def _records(parser: Parser, place: str, origin: Origin) -> Iterator[Record]:
 def _chunks(place: str) -> Iterator[Chunk]:
     from ldlm_monitor.source.backlog import Backlog
     from ldlm_monitor.source.decoders import remedy
-    from ldlm_monitor.source.journal import Journal
+    from ldlm_monitor.source.notices import Journal
     from ldlm_monitor.source.split import Splitter, split
 
     try:

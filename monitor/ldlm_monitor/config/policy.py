@@ -22,7 +22,7 @@ from ldlm_monitor.config.fields import (
     from_text,
     split_commas,
 )
-from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
+from ldlm_monitor.model.alert import LabelMatcher, parse_matcher
 
 DIGESTS_A_REPEAT: Final = 24
 """Intervals of a digest after which it is repeated: by default a day, as an info is not urgent."""

@@ -1,4 +1,4 @@
-"""Bytes and time in, alert transitions out. This file alone wires the rooms together."""
+"""Bytes and time in, alert transitions out. It wires the rooms that judge."""
 
 import math
 from bisect import bisect_left

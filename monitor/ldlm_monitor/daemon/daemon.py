@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
-from ldlm_monitor.daemon.clock import JudgingClock
 from ldlm_monitor.daemon.dispatcher import (
     Dispatcher,
     couriers,
@@ -20,6 +19,7 @@ from ldlm_monitor.daemon.dispatcher import (
     receivers_of,
     senders,
 )
+from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
@@ -31,12 +31,12 @@ from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.notify.slack_api import HOW_TO_CONFIGURE
+from ldlm_monitor.notify.slack_webhook import HOW_TO_CONFIGURE
 from ldlm_monitor.notify.states import AlertmanagerSender, HeartbeatSender
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore

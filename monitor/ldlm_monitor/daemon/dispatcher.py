@@ -19,8 +19,8 @@ from ldlm_monitor.notify.loss_picture import picture_of
 from ldlm_monitor.notify.message import from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.notify.slack_api import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
+from ldlm_monitor.notify.slack_webhook import SlackWebhook
 from ldlm_monitor.notify.states import (
     AlertmanagerClient,
     AlertmanagerSender,

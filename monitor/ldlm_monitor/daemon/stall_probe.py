@@ -132,7 +132,7 @@ class Probing:
                     recorder.observed(found.events, at)
                 transitions += monitor.observe(found.events, at)
                 verdict = monitor.runs.verdict(found.run)
-                if verdict is not None and verdict != before:  # too late for the alert's own line
+                if verdict is not None and verdict != before:  # not in an earlier alert
                     log.warning("%s: %s", plain(found.run), plain(verdict))
         except Exception:  # whatever is wrong with us, the logs go on being watched
             monitor.count_dropped("internal_error")

@@ -39,7 +39,7 @@ class Accusation:
 def accused(
     evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
 ) -> RootCause | None:
-    """The rank that the most direct source accuses; a second source confirms it.
+    """The cause that the most direct source names, or None; a source that agrees confirms it.
 
     `silent`: the ranks that did not report the collective; empty if unknown.
     """

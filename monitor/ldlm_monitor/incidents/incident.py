@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from ldlm_monitor.incidents import shown
+from ldlm_monitor.incidents import incident_view
 from ldlm_monitor.incidents.clues import FAILING, MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.root_cause import Judgement, judge
@@ -147,7 +147,7 @@ class Incident:
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
         if verdict.tier is Tier.UNATTRIBUTED or (alone and len(self.alerts) < 2):
             return None
-        return f"{shown.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
+        return f"{incident_view.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
 
     def view(self, run: RunFacts, at: float) -> IncidentView:
         """The incident for people and programs, built again only if something in it changed."""
@@ -167,20 +167,20 @@ class Incident:
             run=self.run,
             state=state,
             ended_reason=reason,
-            title=shown.title(judgement, evidence, self.step),
+            title=incident_view.title(judgement, evidence, self.step),
             confidence=verdict.confidence,
             opened_at=self.opened,
             updated_at=self.updated,
             ended_at=ended,
-            root=shown.root_view(verdict, evidence),
-            collective=shown.collective_view(judgement.collective, judgement.silent)
+            root=incident_view.root_view(verdict, evidence),
+            collective=incident_view.collective_view(judgement.collective, judgement.silent)
             if judgement.collective is not None
             else None,
-            symptoms=shown.symptoms(evidence),
+            symptoms=incident_view.symptoms(evidence),
             events=evidence.records,
             claims=judgement.claims,
-            excerpt=shown.excerpt(verdict, evidence),
-            action=shown.action(verdict),
+            excerpt=incident_view.excerpt(verdict, evidence),
+            action=incident_view.action(verdict),
             last_step=self.step,
             alerts=tuple(self.alerts),
         )

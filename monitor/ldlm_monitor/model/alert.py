@@ -1,11 +1,102 @@
-"""Alerts and their transitions: what rules produce, and what views and receivers are given."""
+"""Alerts and their transitions: what rules produce, and what views and receivers are given.
 
+And matchers of their labels, with Alertmanager's semantics and notation.
+"""
+
+from __future__ import annotations
+
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
+
+MAX_VALUE = 1024
+"""Characters of a matcher's value: a choice; silences are kept, so a client must not fill disks."""
+MAX_NAME = 128
+"""Characters of a label's name or of a person's, bounded for the same reason."""
+
+_PATTERN_MEMORY = 1 << 20
+"""Bytes that one compiled pattern may take: RE2's default is 8 MiB, and `_compiled` keeps 1024."""
+_WRITTEN = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+
+LabelName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+Value = Annotated[str, Field(max_length=MAX_VALUE)]
+
+
+class LabelMatcher(BaseModel):
+    """A condition on one label's value; a missing label has the value ""."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+    name: LabelName
+    value: Value
+    is_regex: bool = Field(False, alias="isRegex")
+    is_equal: bool = Field(True, alias="isEqual")
+
+    @model_validator(mode="after")
+    def _compiles(self) -> LabelMatcher:
+        if self.is_regex:
+            check_pattern(self.value)
+        return self
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether the label's value equals ours, or matches it whole; negated unless `is_equal`."""
+        value = labels.get(self.name, "")
+        if self.is_regex:
+            found = _compiled(self.value).fullmatch(value.encode("utf-8", "replace")) is not None
+        else:
+            found = value == self.value
+        return found is self.is_equal
+
+
+def parse_matcher(text: str) -> LabelMatcher:
+    r"""Parses `severity="critical"`, `alertname=~"Nccl.*"`, `run!=a` or `run!~"a|b"`.
+
+    In quotes, `\"`, `\\` and `\n` are escapes; other backslashes stay. Raises ValueError.
+    """
+    written = _WRITTEN.fullmatch(text)
+    if written is None:
+        raise ValueError('should be a matcher such as severity="critical"')
+    name, operator, value = written.groups()
+    if quoted := _QUOTED.fullmatch(value):
+        # Other escapes stay as they are: they belong to the regular expression.
+        value = _ESCAPED.sub(lambda escape: _ESCAPES.get(escape[1], escape[0]), quoted[1])
+    elif '"' in value or "," in value or "{" in value:
+        raise ValueError('should have its value in quotes, such as severity="critical"')
+    return LabelMatcher(name=name, value=value, isRegex="~" in operator, isEqual=operator[0] != "!")
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises ValueError if `pattern` is no regular expression that RE2 accepts."""
+    import re2
+
+    try:
+        _compiled(pattern)
+    except re2.error as error:
+        reason = error.args[0]
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        raise ValueError(f"is no regular expression of RE2: {said}") from None
+
+
+@lru_cache(maxsize=1024)  # a choice: more patterns than the silences and rules of a fleet have
+def _compiled(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_MEMORY
+    options.dot_nl = True
+    return re2.compile(pattern.encode("utf-8", "replace"), options)
+
 
 State: TypeAlias = Literal["pending", "firing", "resolved", "ended", "unknown"]
 """The state after a transition. A firing alert ends because its condition is false (`resolved`),

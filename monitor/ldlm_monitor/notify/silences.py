@@ -22,9 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from ldlm_monitor.model.alert import alert_key
+from ldlm_monitor.model.alert import MAX_NAME, LabelMatcher, Value, alert_key
 from ldlm_monitor.model.errors import UsageError, first_problem
-from ldlm_monitor.model.matchers import MAX_NAME, LabelMatcher, Value
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
 from ldlm_monitor.state.database import Database

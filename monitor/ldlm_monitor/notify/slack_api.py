@@ -1,40 +1,30 @@
-"""Slack's two ways in: an incoming webhook, and the Web API that a bot calls.
+"""Slack's Web API, which a bot calls.
 
-A webhook cannot edit what it has sent. The error codes below are those of
+The error codes below are those of
 https://docs.slack.dev/reference/methods/chat.postMessage#errors and of the other methods that a
 bot calls.
 """
 
 import json
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.http_client import (
     SHOWN,
     HttpAnswer,
-    check_accepted,
-    checked_url,
     post,
 )
-from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.slack_message import as_code, drawn
 from ldlm_monitor.text.sanitize import plain
 
-HOW_TO_CONFIGURE: Final = (  # the log line for a user who has configured no receiver
-    "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
-    " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
-)
-_HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
 _GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})  # deleted
-_OF_THE_MESSAGE = frozenset(  # Slack does not accept the blocks; the text alone it may still accept
+REFUSED_FORMS = frozenset(  # Slack does not accept the blocks; the text alone it may still accept
     {
         *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
         *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
@@ -43,40 +33,6 @@ _OF_THE_MESSAGE = frozenset(  # Slack does not accept the blocks; the text alone
 _OF_THE_SERVER = frozenset(  # failures of Slack itself
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
-
-
-class SlackWebhook:
-    """Sends to one incoming webhook. The URL is a secret: it is never logged or shown.
-
-    Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses).
-    """
-
-    name = "slack"
-
-    def __init__(self, url: str) -> None:
-        self._url = checked_url(
-            url,
-            "Slack webhook",
-            "copy it from your Slack app's page, under Incoming Webhooks",
-        )
-
-    def send(self, message: Message) -> Receipt:
-        """Post what is new in a group. Raises DeliveryError unless Slack accepted it."""
-        text, blocks = drawn(news_of(message))
-        answer = self._send({"text": text, "blocks": blocks})
-        if answer.status == 400 and answer.body.strip() in _OF_THE_MESSAGE:
-            answer = self._send({"text": as_code(text)})  # better a plain line than nothing
-        if answer.status == 200 and answer.body.lstrip().startswith("<"):
-            raise DeliveryError(
-                "slack did not answer: received an HTML page, probably from a proxy"
-            )
-        check_accepted(answer, "slack ")
-        return Receipt()
-
-    def _send(self, content: dict[str, object]) -> HttpAnswer:
-        body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()
-        request = Request(self._url, body, _HEADERS, method="POST")
-        return post(request, "slack ", unsure=True)
 
 
 class GoneError(Exception):
@@ -128,7 +84,7 @@ def _meaning(answer: HttpAnswer, code: str) -> Exception:
         return DeliveryError("slack limits the rate", retry_after=wait)
     if code in _GONE:
         return GoneError(code)
-    if code in _OF_THE_MESSAGE:
+    if code in REFUSED_FORMS:
         return RefusedError(f"slack refused it: {code}")
     if not code or code in _OF_THE_SERVER or answer.status >= 500:
         what = f": {code}" if code else ""

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.frames import frames
+from ldlm_monitor.model.chunk import Chunk, Origin, frames
 from ldlm_monitor.model.records import MAX_COUNT, Record
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import unix_time

@@ -191,7 +191,7 @@ class Pattern:
 
 
 def certain(text: bytes, *, closed: bool) -> int:
-    """The length of `text` without its last word, which may be cut if the line is not `closed`."""
+    """The length that is surely whole: all of a `closed` line, otherwise all but the last word."""
     return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import re2
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark
-from ldlm_monitor.model.frames import form_of as frames_of
+from ldlm_monitor.model.chunk import form_of as frames_of
 from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.run_names import RunNames

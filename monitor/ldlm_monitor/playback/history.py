@@ -18,7 +18,7 @@ from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT, Disk
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.open_files import affordable_files
 from ldlm_monitor.source.split import Splitter, split
 

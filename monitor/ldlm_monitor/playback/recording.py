@@ -19,9 +19,8 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
-from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk, FileId, Form
 from ldlm_monitor.model.errors import InputError, UsageError
-from ldlm_monitor.model.frames import Form
 from ldlm_monitor.model.records import Record, from_json, to_json
 from ldlm_monitor.text.sanitize import encodable, plain
 

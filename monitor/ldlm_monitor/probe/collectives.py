@@ -72,7 +72,7 @@ class Finding:
 
 
 def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Finding]:
-    """The hanging collectives: those that name a rank at fault first, then by time."""
+    """The hanging collectives, sorted: first those in which dumps accuse a rank, then by time."""
     groups = {name for dump in dumps for name in (*dump.status, *dump.descriptions)}
     found = (_ProcessGroup(name, dumps, world_size).finding() for name in sorted(groups))
     return sorted(filter(None, found), key=lambda each: (not each.names_somebody, each.since))

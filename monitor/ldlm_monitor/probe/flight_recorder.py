@@ -38,7 +38,7 @@ MAX_LISTED = 50_000  # names that are read of one folder: /tmp of a busy host ha
 MAX_ENTRIES = 20_000  # entries read of a dump: ten times torch's default ring of 2,000
 _MAX_TEXT = 200
 """Characters of a text field, because anyone may have written the file; names are shorter."""
-_MAX_TENSORS = 8  # per collective: enough to see that shapes differ
+_MAX_TENSORS = 8  # tensors of a collective, sizes of a tensor: enough to see a difference
 _MAX_FRAMES = 64  # per stack; the training's own frame is within the first ones
 # Parts of file names in stacks that are not the training's code.
 _LIBRARIES = ("site-packages/", "dist-packages/", "/torch/distributed/", "threading.py")

@@ -81,7 +81,10 @@ class Evaluator:
     def value(
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
-        """The value at `at`, with metric names; `start` and `end` are the ends that `@` names."""
+        """The value at `at` (Unix seconds): a float for a scalar, or a vector with metric names.
+
+        `start`, `end`: the times of `@ start()` and `@ end()`, by default `at`. Raises RuleError.
+        """
         at = float(at)
         compute = self._compiled.get(expr.text)
         if compute is None:

@@ -27,7 +27,7 @@ def exact(time: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Reads the selectors of one query, of which `@` may name the `start` and the `end`."""
+    """Reads the selectors of one query; `start` and `end`: the times of `@ start()`, `@ end()`."""
 
     storage: Storage
     start: float

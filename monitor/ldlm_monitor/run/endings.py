@@ -78,7 +78,7 @@ def is_abort(event: Event) -> bool:
 
 
 def is_fatal(event: Event) -> bool:
-    """Whether this is an uncaught exception: a root cause, or evidence of one, with a traceback."""
+    """Whether this is an uncaught exception: it has a traceback, or the callback says `failed`."""
     return (
         event.fields.get("role") in ("root", "evidence")
         and event.severity in ("error", "critical")

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.frames import form_of
-from ldlm_monitor.source.decode import trouble
+from ldlm_monitor.model.chunk import Chunk, FileId, form_of
+from ldlm_monitor.source.decoded_files import trouble
 from ldlm_monitor.source.file_identity import COPY_BYTES, FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import BOM, Tail
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from ldlm_monitor.source import decode
+from ldlm_monitor.source import decoded_files
 
 _NETWORK_TYPES = (
     "9p afs autofs beegfs ceph cifs davfs fhgfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2"
@@ -172,12 +172,12 @@ class Disk:
     """
 
     stat: Callable[[Path], os.stat_result] = os.stat
-    open: Callable[[Path, int], int] = decode.open_decoded
-    pread: Callable[[int, int, int], bytes] = decode.read_decoded
+    open: Callable[[Path, int], int] = decoded_files.open_decoded
+    pread: Callable[[int, int, int], bytes] = decoded_files.read_decoded
     lstat: Callable[[Path], os.stat_result] = os.lstat
-    fstat: Callable[[int], os.stat_result] = decode.fstat_decoded
-    lseek: Callable[[int, int, int], int] = decode.seek_decoded
-    close: Callable[[int], None] = decode.close_decoded
+    fstat: Callable[[int], os.stat_result] = decoded_files.fstat_decoded
+    lseek: Callable[[int, int, int], int] = decoded_files.seek_decoded
+    close: Callable[[int], None] = decoded_files.close_decoded
     listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
     realpath: Callable[[Path], Path] = Path.resolve
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source.decode import pieces
+from ldlm_monitor.source.decoded_files import pieces
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import (
     DIRECT,
@@ -21,9 +21,9 @@ from ldlm_monitor.source.file_system import (
     MountTable,
     read_mounts,
 )
+from ldlm_monitor.source.file_system_reader import MountReader
 from ldlm_monitor.source.input_patterns import STANDARD_INPUT
-from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.mount_reader import MountReader
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.open_files import FollowedName, affordable_files
 from ldlm_monitor.source.split import Splitter
 

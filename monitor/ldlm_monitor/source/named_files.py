@@ -19,7 +19,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.backlog import Recall, find_again
 from ldlm_monitor.source.file_identity import FilePosition, Known, is_copied_by, leave_rest
 from ldlm_monitor.source.file_system import Disk, Key, key_of
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName
 from ldlm_monitor.source.tail import Tail
 

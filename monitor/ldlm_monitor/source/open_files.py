@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.source.file_identity import FilePosition
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.tail import Tail
 
 OPEN_FILES = 4096

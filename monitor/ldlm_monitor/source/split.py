@@ -3,9 +3,17 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frame_bytes, frames
-from ldlm_monitor.source.decode import pieces
+from ldlm_monitor.model.chunk import (
+    HEAD_BYTES,
+    Chunk,
+    FileId,
+    Form,
+    Frame,
+    form_of,
+    frame_bytes,
+    frames,
+)
+from ldlm_monitor.source.decoded_files import pieces
 
 CHUNK_BYTES = 256 * 1024
 """Bytes of one slice of a turn: smaller slices are parsed slower, larger ones delay the other
@@ -28,7 +36,7 @@ class Splitter:
     `RECORD_BYTES` of an unfinished record are kept; `cut_records` counts the longer ones.
     `shown` is the `position` of the last peek, 0 before the first.
 
-    A file of frames (`model.frames`) is recognised by its first bytes and cut at the ends of
+    A file of frames (`model.chunk`) is recognised by its first bytes and cut at the ends of
     frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form; None until known.
     """
 

@@ -7,7 +7,7 @@ What can happen to the file, and how it is detected:
   smaller, or its fingerprint differs. A new generation begins at 0.
 - It begins with a hole of NUL bytes, because it was truncated while a writer without
   O_APPEND had it open: NULs between records are skipped. NULs at the end are not data yet: a
-  network file system shows them before the data. In a file of frames (`model.frames`) NULs
+  network file system shows them before the data. In a file of frames (`model.chunk`) NULs
   are data, unless the file ends with them inside a record.
 - Its name is taken away: the open descriptor still reads the file, see `named_files`.
 
@@ -19,12 +19,11 @@ import errno
 import os
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
-from ldlm_monitor.source.decode import is_decoded
+from ldlm_monitor.model.chunk import HEAD_BYTES, Chunk, Form, form_of
+from ldlm_monitor.source.decoded_files import is_decoded
 from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.file_system import Disk, Key
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 BOM = b"\xef\xbb\xbf"

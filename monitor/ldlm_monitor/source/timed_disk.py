@@ -24,7 +24,7 @@ from ldlm_monitor.source.file_system import (
     Worker,
     read_mounts,
 )
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 
 CALL_SECONDS = 1.0
 """How long a call may take: healthy servers answer in milliseconds, and a longer time would

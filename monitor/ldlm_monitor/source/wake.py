@@ -17,7 +17,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from ldlm_monitor.source.file_system import MountTable, read_mounts
-from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.text.format import duration
 
 POLL_SECONDS = 0.25

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 
 from ldlm_monitor.config.policy import severity_rank
-from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.alert import LabelMatcher, Transition
 from ldlm_monitor.model.errors import LdlmError
-from ldlm_monitor.model.matchers import LabelMatcher
 from ldlm_monitor.model.queries import Withholding
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number

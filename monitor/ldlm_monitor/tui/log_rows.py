@@ -50,7 +50,7 @@ def log_row(
     *,
     with_file: bool,
 ) -> Line:
-    """The row of a record, behind the mark of the cursor; `found` is highlighted.
+    """The row of a record, without the cursor's mark; matches of `found` are highlighted.
 
     `severities` are those of events, by path and byte of their records.
     """

@@ -100,7 +100,8 @@ def _percent(ratio: float | None) -> str:
 
 
 FINE_SECONDS = 0.2
-"""Rows with times are judged in slices so fine, for exact delays: one file is played at a time."""
+"""Seconds that the rows of one slice may span: the error of a measured delay. A choice: the 5 s
+that are usual would blur delays, smaller slices play more slowly."""
 
 
 def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:

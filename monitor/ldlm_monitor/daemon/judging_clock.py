@@ -39,13 +39,14 @@ class JudgingClock:
         self.skipped = -behind if behind < -JUMP_SECONDS else 0.0
         if self.skipped:
             log.warning(
-                "the clock went forward by %s, or this machine slept: silence begins anew",
+                "the clock went forward by %s, or this machine slept: time without steps is"
+                " counted from now",
                 duration(self.skipped),
             )
         if behind > JUMP_SECONDS and abs(behind - self.ahead) > JUMP_SECONDS:
             log.warning(
-                "the clock was set back by %s: until it is there again, or a restart, time goes on"
-                " from where it was",
+                "the clock was set back by %s: the monitor goes on from its last time until the"
+                " clock has caught up",
                 duration(behind - self.ahead),
             )
         self.ahead = behind if behind > JUMP_SECONDS else 0.0

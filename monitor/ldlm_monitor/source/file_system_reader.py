@@ -10,8 +10,8 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
-from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.named_files import NamedFiles
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.open_files import FollowedName
 from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
