@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -28,8 +30,23 @@ def signal_of(training) -> int:
     return IDENTITY.unpack(page[: IDENTITY.size])[2]
 
 
+def stands_still(pid: int) -> bool:
+    """Whether no thread but the main one runs: a monitor signals after a stall only."""
+
+    def spent() -> int:
+        tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+        return sum(
+            int(task.read_text().split()[0]) for task in tasks if task.parent.name != str(pid)
+        )
+
+    before = spent()
+    time.sleep(0.1)
+    return spent() - before < 5_000_000  # ns; a thread that waits for the GIL wakes every 5 ms
+
+
 def ask(training, until) -> str:
     stacks = training.out / "stack_rank0.txt"
+    until(lambda: stands_still(training.process.pid))
     os.kill(training.process.pid, signal_of(training))
     until(lambda: "<module>" in stacks.read_text())
     return stacks.read_text()

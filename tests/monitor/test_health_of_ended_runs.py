@@ -11,6 +11,7 @@ from ldlm_monitor.model.view import RunView
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import status_lines
+from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.overview import RunRow, row, sorted_runs, summary
 
@@ -58,8 +59,8 @@ def run_of(monitor: Monitor) -> RunView:
 def seen(monitor: Monitor) -> str:
     """All that people see of the run where they look over all runs."""
     snapshot = monitor.snapshot()
-    facts = RunRow(run_of(monitor), snapshot, None, snapshot.at, UNICODE)
-    drawn = row(facts, 160, chosen=False)
+    desk = Desk(None, lambda: snapshot.at, snapshot)  # a row asks no source
+    drawn = row(RunRow(run_of(monitor), None, desk), 160, chosen=False)
     line = [*drawn, *summary(snapshot, UNICODE)]
     page = landing_page(snapshot, lambda text: text).decode()
     return "\n".join(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from screens import NOW, Shown, read
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.queries import Played, PlayerCommand
@@ -72,6 +73,9 @@ def compare(
         for key in keys:
             await pilot.press(key)
             await settle(pilot)
+        for asking in app.screen.query(Input):
+            asking.cursor_blink = False
+        await settle(pilot)
 
     return snap_compare(app, terminal_size=size, run_before=drive)
 
@@ -119,18 +123,7 @@ def test_errors_only(snap_compare: Compare, pictured: Shown) -> None:
 
 
 def test_the_question_what_to_search_for(snap_compare: Compare, pictured: Shown) -> None:
-    app = MonitorApp(pictured.source, clock=lambda: NOW, ascii_only=False)
-
-    async def drive(pilot: Pilot[int]) -> None:
-        await settle(pilot)
-        await pilot.press("4", "slash")
-        await settle(pilot)
-        from textual.widgets import Input
-
-        app.screen.query_one(Input).cursor_blink = False
-        await settle(pilot)
-
-    assert snap_compare(app, terminal_size=NARROW, run_before=drive)
+    assert compare(snap_compare, pictured, "4", "slash", size=NARROW)
 
 
 def test_what_was_found(snap_compare: Compare, pictured: Shown) -> None:

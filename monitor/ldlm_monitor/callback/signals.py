@@ -184,8 +184,10 @@ def register_stacks(path: Path, wanted: int) -> int:
 
     faulthandler's handler is written in C and walks the interpreter's frames from within the
     signal: it needs neither the GIL nor the main thread. A Python thread could not do this, since
-    it does not run while a call holds the GIL. A signal that has a handler is left alone,
-    and `SECOND_CHOICE` is used instead. Raises `OSError`.
+    it does not run while a call holds the GIL. Accepted: the frames of a thread that runs at that
+    instant change while they are read, which can crash CPython; so only a run that stands still is
+    asked, where no thread runs but ours, for microseconds twice a second. A signal that has a
+    handler is left alone, and `SECOND_CHOICE` is used instead. Raises `OSError`.
     """
     mask = caught()
     spare = getattr(signal, "SIGRTMIN", None)
