@@ -167,19 +167,19 @@ def table(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
             continue
         own, base = (_summary(results[n], profile) for n in (cell.name, cell.against))
         same = abs(own["loss"] - base["loss"]) <= SAME * abs(base["loss"])
-        told = {} if cell.name == cell.against else _judged(cell, profile, results)
+        reported = {} if cell.name == cell.against else _judged(cell, profile, results)
         cells = (
             cell.name,
             cell.claim,
             f"{own['ms']:.0f}",
             f"{own['cpu']:.0f}",
             f"{own['rate']:.0f}",
-            told.get("step_seconds", ""),
+            reported.get("step_seconds", ""),
             f"{own['peak']:.0f}",
             f"{own['peak'] / base['peak'] - 1:+.0%}",
             f"{own['kept']:.0f}",
             f"{own['loss']:.4f}{' (same)' if same else ''}",
-            told.get("loss", ""),
+            reported.get("loss", ""),
         )
         lines.append(_line(*cells))
     return "\n".join(lines)
@@ -197,12 +197,12 @@ def _judged(
 
 def scaling(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
     """How much faster two processes are than one, of what was trained on both."""
-    told = []
+    reported = []
     for name in ("baseline", "all"):
         if name in results and f"{name} on 2" in results:
             one, two = (_summary(results[n], profile)["rate"] for n in (name, f"{name} on 2"))
-            told.append(f"{name} {two / one:.2f} x")
-    return f"\nFrom one process to two: {', '.join(told) or 'not measured'}"
+            reported.append(f"{name} {two / one:.2f} x")
+    return f"\nFrom one process to two: {', '.join(reported) or 'not measured'}"
 
 
 def _line(*cells: str) -> str:

@@ -21,7 +21,7 @@ def judge(events: list[TrueEvent], *alarms: Alarm, times: Any = None) -> LogScor
     return score(truth, alarms, times or {})
 
 
-def told(result: LogScore) -> list[str | None]:
+def reported(result: LogScore) -> list[str | None]:
     return [event.alert for event in result.expected_events]
 
 
@@ -49,53 +49,56 @@ def test_a_later_alert_has_found_it_too_and_its_delay_is_told_in_lines_without_a
 def test_an_alert_before_the_failure_is_false_and_has_not_found_it() -> None:
     early = replace(NONFINITE, line=19)
     result = judge([NAN], early)
-    assert (told(result), false(result)) == ([None], [("NonFiniteLoss", 19)])
+    assert (reported(result), false(result)) == ([None], [("NonFiniteLoss", 19)])
     assert (result.recall, result.precision) == (0.0, 0.0)
 
 
 def test_an_alert_after_the_last_line_that_counts_is_false() -> None:
     event = NAN.model_copy(update={"last_line": 25})
-    assert told(judge([event], replace(NONFINITE, line=25))) == ["NonFiniteLoss"]
+    assert reported(judge([event], replace(NONFINITE, line=25))) == ["NonFiniteLoss"]
     late = judge([event], replace(NONFINITE, line=26))
-    assert (told(late), len(late.false_alarms)) == ([None], 1)
+    assert (reported(late), len(late.false_alarms)) == ([None], 1)
 
 
 def test_an_alert_of_another_kind_is_false() -> None:
     result = judge([NAN], MEMORY, replace(NONFINITE, alert="GradientNormHigh", severity="warning"))
-    assert told(result) == [None]
+    assert reported(result) == [None]
     assert [alarm.alert for alarm in result.false_alarms] == ["OutOfMemory", "GradientNormHigh"]
 
 
 def test_a_traceback_is_named_by_its_first_line_and_known_by_the_quote_below() -> None:
     result = judge([OOM], MEMORY)
-    assert (told(result), result.expected_events[0].lines_to_detect) == (["OutOfMemory"], 0)
-    assert told(judge([OOM], replace(MEMORY, below=False))) == [None]
-    assert told(judge([OOM], replace(MEMORY, text="OutOfMemoryError: on the host"))) == [None]
+    assert (reported(result), result.expected_events[0].lines_to_detect) == (["OutOfMemory"], 0)
+    assert reported(judge([OOM], replace(MEMORY, below=False))) == [None]
+    assert reported(judge([OOM], replace(MEMORY, text="OutOfMemoryError: on the host"))) == [None]
 
 
 def test_the_crash_that_a_failure_causes_is_no_false_alarm_and_does_not_detect_its_cause() -> None:
     result = judge([OOM], CRASHED)
-    assert (told(result), result.false_alarms) == ([None], ())
+    assert (reported(result), result.false_alarms) == ([None], ())
     assert judge([NAN], replace(CRASHED, line=30, below=False)).false_alarms != ()
 
 
 def test_a_true_alert_that_still_fires_has_found_what_comes_next() -> None:
     again = NAN.model_copy(update={"line_number": 50})
-    assert told(judge([NAN, again], NONFINITE)) == ["NonFiniteLoss", "NonFiniteLoss"]
+    assert reported(judge([NAN, again], NONFINITE)) == ["NonFiniteLoss", "NonFiniteLoss"]
     assert judge([NAN, again], NONFINITE).expected_events[1].lines_to_detect == 0
-    assert told(judge([NAN, again], replace(NONFINITE, until_line=49))) == ["NonFiniteLoss", None]
+    assert reported(judge([NAN, again], replace(NONFINITE, until_line=49))) == [
+        "NonFiniteLoss",
+        None,
+    ]
     early = replace(NONFINITE, line=5)
-    assert told(judge([NAN, again], early)) == [None, None]
+    assert reported(judge([NAN, again], early)) == [None, None]
 
 
 def test_a_warning_is_found_by_a_warning_and_an_error_is_too_loud_for_it() -> None:
     spike = Alarm("LossSpike", "warning", 41)
-    assert told(judge([SPIKE], spike)) == ["LossSpike"]
+    assert reported(judge([SPIKE], spike)) == ["LossSpike"]
     loud = Alarm("LossDiverging", "error", 41)
-    assert told(judge([SPIKE], loud)) == [None]
+    assert reported(judge([SPIKE], loud)) == [None]
     assert false(judge([SPIKE], loud)) == [("LossDiverging", 41)]
     grave = SPIKE.model_copy(update={"severity": "failure"})
-    assert told(judge([grave], loud)) == ["LossDiverging"]
+    assert reported(judge([grave], loud)) == ["LossDiverging"]
 
 
 def test_in_a_healthy_log_every_alert_is_false_and_the_harmless_thing_behind_it_is_named() -> None:
@@ -109,20 +112,23 @@ def test_in_a_healthy_log_every_alert_is_false_and_the_harmless_thing_behind_it_
 
 def test_a_kind_may_be_the_name_of_an_alert() -> None:
     event = TrueEvent(kind="TrainingStalled", line_number=9, severity="failure")
-    assert told(judge([event], Alarm("TrainingStalled", "critical", 9))) == ["TrainingStalled"]
+    assert reported(judge([event], Alarm("TrainingStalled", "critical", 9))) == ["TrainingStalled"]
 
 
 def test_an_alert_of_ones_own_counts_at_the_lines_of_the_event_alone() -> None:
     mine = replace(NONFINITE, alert="MyNan")
-    assert told(judge([NAN], mine)) == ["MyNan"]
-    assert told(judge([NAN], replace(mine, line=21))) == [None]
+    assert reported(judge([NAN], mine)) == ["MyNan"]
+    assert reported(judge([NAN], replace(mine, line=21))) == [None]
     wide = NAN.model_copy(update={"last_line": 22})
-    assert told(judge([wide], replace(mine, line=21))) == ["MyNan"]
+    assert reported(judge([wide], replace(mine, line=21))) == ["MyNan"]
 
 
 def test_an_alert_without_a_line_is_known_by_its_name() -> None:
     result = judge([NAN], replace(NONFINITE, line=None))
-    assert (told(result), result.expected_events[0].lines_to_detect) == (["NonFiniteLoss"], None)
+    assert (reported(result), result.expected_events[0].lines_to_detect) == (
+        ["NonFiniteLoss"],
+        None,
+    )
 
 
 def test_all_logs_together_count_each_event_and_each_alert_once() -> None:

@@ -62,7 +62,7 @@ def health(tmp_path: Path) -> Iterator[Callable[..., HealthCallback]]:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+def reported(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     """The rows of a rank's file, or those of one type."""
 
     def read(kind: str | None = None, rank: int = 0) -> list[dict[str, Any]]:

@@ -56,10 +56,10 @@ def test_transformers_steps_evaluations_and_checkpoints_are_told(train) -> None:
     output, errors = training.process.communicate(timeout=180)
     assert training.process.returncode == 0, errors
     losses = [float(line.split()[2]) for line in output.splitlines() if line.startswith("call ")]
-    told = steps(training)
-    assert [row["step"] for row in told] == [1, 2, 3, 4]
-    assert [row["loss"] for row in told] == pytest.approx(losses)
-    assert [row["latent_loss"] for row in told] == pytest.approx([loss / 2 for loss in losses])
+    reported = steps(training)
+    assert [row["step"] for row in reported] == [1, 2, 3, 4]
+    assert [row["loss"] for row in reported] == pytest.approx(losses)
+    assert [row["latent_loss"] for row in reported] == pytest.approx([loss / 2 for loss in losses])
     assert [row["step"] for row in steps(training, "grad_norm")] == [2, 4]
     assert [row["step"] for row in steps(training, "eval_loss")] == [2, 4]
     pause = ["eval_started", "eval_finished", "checkpoint_started", "checkpoint_saved"]
@@ -78,9 +78,9 @@ def test_a_nan_that_the_trainer_hides_is_told_and_accumulated_losses_are_means(t
     assert training.process.returncode == 0, errors
     losses = [float(line.split()[2]) for line in output.splitlines() if line.startswith("call ")]
     assert "'loss': nan" not in output
-    told = [row["loss"] for row in steps(training)]
-    assert told[:2] == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:4]) / 2])
-    assert told[2] == "NaN"
+    reported = [row["loss"] for row in steps(training)]
+    assert reported[:2] == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:4]) / 2])
+    assert reported[2] == "NaN"
     assert "nonfinite_metric" in kinds(training)
 
 
@@ -124,11 +124,11 @@ def test_lightning_tells_optimizer_steps_and_whole_losses(train) -> None:
     assert training.process.returncode == 0, errors
     losses = [float(line.split()[1]) for line in output.splitlines() if line.startswith("loss ")]
     means = [sum(losses[:2]) / 2, sum(losses[2:]) / 2]
-    told = steps(training)
-    assert [row["step"] for row in told] == [1, 2]
-    assert [row["loss"] for row in told] == pytest.approx(means)
-    assert [row["loss_text"] for row in told] == pytest.approx([mean / 2 for mean in means])
-    assert [row["learning_rate"] for row in told] == [0.01, 0.01]
+    reported = steps(training)
+    assert [row["step"] for row in reported] == [1, 2]
+    assert [row["loss"] for row in reported] == pytest.approx(means)
+    assert [row["loss_text"] for row in reported] == pytest.approx([mean / 2 for mean in means])
+    assert [row["learning_rate"] for row in reported] == [0.01, 0.01]
     assert kinds(training).count("eval_started") == kinds(training).count("eval_finished") == 2
     assert "checkpoint_saved" in kinds(training)
     assert training.rows()[-1]["status"] == "finished"
@@ -160,9 +160,9 @@ def test_what_accelerate_logs_is_told(train) -> None:
     )
     code, errors = training.end()
     assert code == 0, errors
-    header, *told, end = training.rows()
+    header, *reported, end = training.rows()
     assert (header["run"], header["config"]) == ("run_a", {"learning_rate": 0.01})
-    assert [(row["step"], row["loss"]) for row in told] == [
+    assert [(row["step"], row["loss"]) for row in reported] == [
         (1, 2.0),
         (2, 1.0),
         (3, pytest.approx(2 / 3)),

@@ -64,8 +64,8 @@ callback.close()
     )
     assert training.end() == (0, "")
     (row,) = [row for row in training.rows() if row["type"] == "step"]
-    told = {name: value for name, value in row.items() if name.startswith(("gpu", "memory"))}
-    assert told == {
+    reported = {name: value for name, value in row.items() if name.startswith(("gpu", "memory"))}
+    assert reported == {
         "gpu_utilization_ratio": 0.87,
         "gpu_memory_used_bytes": 60 * GIB,
         "gpu_memory_total_bytes": TOTAL,
@@ -73,7 +73,7 @@ callback.close()
         "gpu_sm_clock_hertz": 1.98e9,
         "gpu_memory_clock_hertz": 2.619e9,
     }
-    assert all(measure(name).name == name for name in told)
+    assert all(measure(name).name == name for name in reported)
 
 
 @with_driver
@@ -140,8 +140,8 @@ print(json.dumps(found))
         [sys.executable, "-c", program, json.dumps([*wanted])],
         check=True, capture_output=True, text=True, env=os.environ,
     )  # fmt: skip
-    told = [None if number is None else f"H100-{number}" for number in wanted.values()]
-    assert json.loads(done.stdout) == told
+    reported = [None if number is None else f"H100-{number}" for number in wanted.values()]
+    assert json.loads(done.stdout) == reported
 
 
 def test_without_a_driver_the_sampler_ends_by_itself(monkeypatch) -> None:
@@ -175,7 +175,7 @@ def test_metrics_are_served_over_http_if_asked_for(health) -> None:
     assert {line.split("{")[0] for line in lines} <= set(METRICS)
 
 
-def test_a_port_that_is_taken_costs_the_metrics_and_nothing_else(health, told, capfd) -> None:
+def test_a_port_that_is_taken_costs_the_metrics_and_nothing_else(health, reported, capfd) -> None:
     first = health(serve=0, rank=0)
     deadline = time.monotonic() + 30
     while first._session._exporter is None and time.monotonic() < deadline:
@@ -183,5 +183,5 @@ def test_a_port_that_is_taken_costs_the_metrics_and_nothing_else(health, told, c
     second = health(serve=first._session._exporter.port, rank=1)
     second.on_step(1, loss=1.0)
     second.close()
-    assert [row["step"] for row in told("step", rank=1)] == [1]
+    assert [row["step"] for row in reported("step", rank=1)] == [1]
     assert "no metrics on" in capfd.readouterr().err

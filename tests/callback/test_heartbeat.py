@@ -13,7 +13,7 @@ from ldlm_monitor.callback.rank import (
 
 
 def identity(**changes) -> Identity:
-    told = {
+    reported = {
         "pid": 7,
         "stack_signal": 12,
         "started": 99,
@@ -23,13 +23,13 @@ def identity(**changes) -> Identity:
         "stack_file": b"stack_rank3.txt",
         "recorder_socket": b"",
     }
-    return Identity(**{**told, **changes})
+    return Identity(**{**reported, **changes})
 
 
 def beat_of(page: bytes) -> dict:
-    first, *told, last = BEAT.unpack_from(page, BEAT_AT)
+    first, *reported, last = BEAT.unpack_from(page, BEAT_AT)
     assert first == last
-    return dict(zip(Beat.__dataclass_fields__, told, strict=True))
+    return dict(zip(Beat.__dataclass_fields__, reported, strict=True))
 
 
 def test_blocks_do_not_reach_into_each_other() -> None:
@@ -45,8 +45,12 @@ def test_the_page_tells_who_writes_and_where_it_stands(tmp_path) -> None:
     page = path.read_bytes()
     assert len(page) == 4096
     assert IDENTITY.unpack_from(page)[:4] == (b"ldlmhb02", 7, 12, 99)
-    told = beat_of(page)
-    assert (told["step"], told["time"], told["phase"].rstrip(b"\0")) == (41, 1e9, b"eval")
+    reported = beat_of(page)
+    assert (reported["step"], reported["time"], reported["phase"].rstrip(b"\0")) == (
+        41,
+        1e9,
+        b"eval",
+    )
 
 
 def test_a_new_run_takes_the_name_and_leaves_the_old_page_to_those_who_hold_it(tmp_path) -> None:
@@ -76,10 +80,10 @@ def test_the_heartbeat_survives_kill_9_in_the_phase_where_it_came(train) -> None
     training.said("there")
     training.process.kill()
     training.end()
-    told = beat_of((training.out / "heartbeat_rank0").read_bytes())
-    assert told["step"] == 99
-    assert told["phase"].rstrip(b"\0") == b"checkpoint"
-    assert told["status"].rstrip(b"\0") == b"running"
+    reported = beat_of((training.out / "heartbeat_rank0").read_bytes())
+    assert reported["step"] == 99
+    assert reported["phase"].rstrip(b"\0") == b"checkpoint"
+    assert reported["status"].rstrip(b"\0") == b"running"
 
 
 def test_the_page_knows_how_it_ended(train) -> None:

@@ -230,16 +230,16 @@ def test_arguments_that_make_no_sense_raise_nothing(train, arguments) -> None:
     assert training.end()[0] == 0
 
 
-def test_numbers_that_no_page_or_row_can_hold_raise_nothing(health, told) -> None:
+def test_numbers_that_no_page_or_row_can_hold_raise_nothing(health, reported) -> None:
     callback = health()
     callback.on_step(2**70, loss=10**400, samples=-(2**80))
     callback.on_step("later", loss=1.0)
     callback.on_step(5, loss=2.0)
     callback.close()
-    assert told("step")[-1]["loss"] == 2.0
+    assert reported("step")[-1]["loss"] == 2.0
 
 
-def test_values_that_break_a_row_cost_that_row_alone(health, told) -> None:
+def test_values_that_break_a_row_cost_that_row_alone(health, reported) -> None:
     class Hostile(dict):
         def items(self):
             raise RuntimeError("no items")
@@ -251,8 +251,8 @@ def test_values_that_break_a_row_cost_that_row_alone(health, told) -> None:
     callback.event("deep", nested=[[[[[[[[[[[[1]]]]]]]]]]]])
     callback.on_step(3, loss=2.0)
     callback.close()
-    assert told("step")[-1]["loss"] == 2.0
-    assert told("end")[0]["status"] == "finished"
+    assert reported("step")[-1]["loss"] == 2.0
+    assert reported("end")[0]["status"] == "finished"
 
 
 def test_an_exception_that_cannot_be_shown_is_raised_as_before(train) -> None:

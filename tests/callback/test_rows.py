@@ -33,11 +33,13 @@ def values(monitor: Monitor, name: str) -> dict:
     return {point.labels: point.value for point in monitor.snapshot().points if point.name == name}
 
 
-def test_the_first_row_names_the_run_and_the_last_one_how_it_ended(health, told, tmp_path) -> None:
+def test_the_first_row_names_the_run_and_the_last_one_how_it_ended(
+    health, reported, tmp_path
+) -> None:
     callback = health(rank=3, world_size=8, config={"lr": 1e-4, "path": tmp_path})
     callback.on_step(1, loss=2.5)
     callback.close()
-    first, step, last = told(rank=3)
+    first, step, last = reported(rank=3)
     assert (first["schema"], first["type"], first["run"]) == ("ldlm.health/1", "run", "run_a")
     assert (first["rank"], first["world_size"]) == (3, 8)
     assert first["config"] == {"lr": 1e-4, "path": str(tmp_path)}
@@ -45,14 +47,14 @@ def test_the_first_row_names_the_run_and_the_last_one_how_it_ended(health, told,
     assert (last["type"], last["status"], last["error"]) == ("end", "finished", None)
 
 
-def test_a_step_is_told_under_the_canonical_names(health, told) -> None:
+def test_a_step_is_told_under_the_canonical_names(health, reported) -> None:
     callback = health()
     callback.on_step(1, loss=2.0, grad_norm=0.5, lr=1e-4, samples=8, tokens=64, loss_text=1.5)
     with callback.phase("data"):
         pass
     callback.on_step(2, loss=1.0, grad_norm=0.4, lr=1e-4, samples=8, tokens=64, loss_text=0.7)
     callback.close()
-    first, second = told("step")
+    first, second = reported("step")
     own = {"type", "step", "time"}
     names = set(second) - own
     assert all(name in CANONICAL_VALUES or name.startswith(CANONICAL_PREFIXES) for name in names)
@@ -61,24 +63,24 @@ def test_a_step_is_told_under_the_canonical_names(health, told) -> None:
     assert second["tokens_total"] == 128
 
 
-def test_rows_are_written_for_steps_that_every_divides(health, told) -> None:
+def test_rows_are_written_for_steps_that_every_divides(health, reported) -> None:
     callback = health(every=10)
     for step in range(1, 31):
         callback.on_step(step, loss=1.0)
     callback.close()
-    assert [row["step"] for row in told("step")] == [10, 20, 30]
+    assert [row["step"] for row in reported("step")] == [10, 20, 30]
 
 
-def test_a_nan_is_told_though_its_step_is_not_due(health, told) -> None:
+def test_a_nan_is_told_though_its_step_is_not_due(health, reported) -> None:
     callback = health(every=10)
     for step in range(1, 8):
         callback.on_step(step, loss=math.nan if step == 7 else 1.0)
     callback.close()
-    assert [(row["step"], row["loss"]) for row in told("step")] == [(7, "NaN")]
+    assert [(row["step"], row["loss"]) for row in reported("step")] == [(7, "NaN")]
 
 
 def test_the_first_loss_that_is_not_finite_is_written_at_once(
-    health, told, monkeypatch, until, tmp_path
+    health, reported, monkeypatch, until, tmp_path
 ) -> None:
     monkeypatch.setattr("ldlm_monitor.callback.writer.POLL_SECONDS", 3600.0)
     callback = health()
@@ -86,15 +88,17 @@ def test_the_first_loss_that_is_not_finite_is_written_at_once(
     callback.on_step(2, loss=math.nan)
     path = tmp_path / "health_rank0.jsonl"
     until(lambda: path.exists() and '"NaN"' in path.read_text())
-    assert [row["step"] for row in told("step")] == [1, 2]
+    assert [row["step"] for row in reported("step")] == [1, 2]
 
 
-def test_a_nonfinite_component_is_told_with_its_batch_once_until_it_is_finite(health, told) -> None:
+def test_a_nonfinite_component_is_told_with_its_batch_once_until_it_is_finite(
+    health, reported
+) -> None:
     callback = health(rank=5)
     for step, value in enumerate([1.0, math.inf, math.nan, 1.0, math.nan]):
         callback.on_step(step, loss=1.0, loss_text=value, accuracy=math.nan, batch=100 + step)
     callback.close()
-    events = told("event", rank=5)
+    events = reported("event", rank=5)
     assert [event["message"] for event in events] == [
         "loss_text is Infinity at step 1, batch 101 on rank 5",
         "loss_text is NaN at step 4, batch 104 on rank 5",
@@ -143,15 +147,18 @@ def test_the_monitor_reads_phases_as_pauses(health, tmp_path) -> None:
     ]
 
 
-def test_a_checkpoint_that_raises_failed_and_the_exception_goes_on(health, told) -> None:
+def test_a_checkpoint_that_raises_failed_and_the_exception_goes_on(health, reported) -> None:
     callback = health()
     with pytest.raises(OSError, match="no room"), callback.phase("checkpoint"):
         raise OSError("no room")
     callback.close()
-    assert [event["kind"] for event in told("event")] == ["checkpoint_started", "checkpoint_failed"]
+    assert [event["kind"] for event in reported("event")] == [
+        "checkpoint_started",
+        "checkpoint_failed",
+    ]
 
 
-def test_time_in_an_evaluation_is_no_part_of_a_step(health, told, monkeypatch) -> None:
+def test_time_in_an_evaluation_is_no_part_of_a_step(health, reported, monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     callback = health()
@@ -164,10 +171,12 @@ def test_time_in_an_evaluation_is_no_part_of_a_step(health, told, monkeypatch) -
     callback.on_step(2)
     monkeypatch.undo()
     callback.close()
-    assert [row["step_seconds"] for row in told("step")[1:]] == [0.5]
+    assert [row["step_seconds"] for row in reported("step")[1:]] == [0.5]
 
 
-def test_a_resumed_run_goes_on_in_the_same_file_after_a_torn_line(health, told, tmp_path) -> None:
+def test_a_resumed_run_goes_on_in_the_same_file_after_a_torn_line(
+    health, reported, tmp_path
+) -> None:
     path = tmp_path / "health_rank0.jsonl"
     path.write_bytes(b'{"type":"step","step":1,"time":1.0}\n{"type":"step","st')
     callback = health()
@@ -178,11 +187,11 @@ def test_a_resumed_run_goes_on_in_the_same_file_after_a_torn_line(health, told, 
     assert [json.loads(row)["type"] for row in (first, *rest)] == ["step", "run", "step", "end"]
 
 
-def test_events_of_the_users_own_are_told(health, told) -> None:
+def test_events_of_the_users_own_are_told(health, reported) -> None:
     callback = health()
     callback.event("lr_restart", "cosine restart", cycle=2, path=object())
     callback.close()
-    (event,) = told("event")
+    (event,) = reported("event")
     assert (event["kind"], event["severity"], event["message"]) == (
         "lr_restart",
         "info",
@@ -191,7 +200,7 @@ def test_events_of_the_users_own_are_told(health, told) -> None:
     assert event["fields"] == {"cycle": 2, "path": "<object>"}
 
 
-def test_values_are_taken_from_what_holds_them_in_host_memory(health, told) -> None:
+def test_values_are_taken_from_what_holds_them_in_host_memory(health, reported) -> None:
     callback = health()
     callback.on_step(
         1,
@@ -203,11 +212,11 @@ def test_values_are_taken_from_what_holds_them_in_host_memory(health, told) -> N
         time=5.0,
     )
     callback.close()
-    (row,) = told("step")
+    (row,) = reported("step")
     kept = {name: value for name, value in row.items() if name not in ("type", "time")}
     assert kept == {"step": 1, "loss": 0.25, "losses_text": 1, "losses_latent": 0.5, "flag": True}
     assert row["time"] > 1e9
-    assert told("end")[0]["values_not_read"] == 3
+    assert reported("end")[0]["values_not_read"] == 3
 
 
 json_values = st.recursive(

@@ -115,6 +115,6 @@ def test_the_page_names_the_process(train) -> None:
     with open(f"/proc/{pid}/stat") as stat:
         started = int(stat.read().rpartition(")")[2].split()[19])
     page = (training.out / "heartbeat_rank0").read_bytes()
-    magic, told, _, ticks, namespace, *_ = IDENTITY.unpack(page[: IDENTITY.size])
-    assert (magic, told, ticks) == (b"ldlmhb02", pid, started)
+    magic, reported, _, ticks, namespace, *_ = IDENTITY.unpack(page[: IDENTITY.size])
+    assert (magic, reported, ticks) == (b"ldlmhb02", pid, started)
     assert namespace == os.stat(f"/proc/{pid}/ns/pid").st_ino

@@ -12,7 +12,7 @@ from ldlm_monitor.callback.rows import Rows  # noqa: E402
 from ldlm_monitor.callback.steps import Steps  # noqa: E402
 
 
-def test_tensors_of_any_kind_with_one_element_are_values(health, told) -> None:
+def test_tensors_of_any_kind_with_one_element_are_values(health, reported) -> None:
     callback = health()
     loss = torch.tensor([[2.0]], requires_grad=True) * 2
     callback.on_step(
@@ -27,21 +27,21 @@ def test_tensors_of_any_kind_with_one_element_are_values(health, told) -> None:
         meta=torch.zeros((), device="meta"),
     )
     callback.close()
-    (row,) = told("step")
+    (row,) = reported("step")
     assert row["step"] == 7
     kept = {name: row[name] for name in ("loss", "grad_norm", "half", "count", "flag")}
     assert kept == {"loss": 4.0, "grad_norm": 0.5, "half": 1.5, "count": 3.0, "flag": 1.0}
     assert not {"many", "sparse", "meta"} & set(row)
 
 
-def test_a_value_is_that_of_its_step_whatever_becomes_of_the_tensor(health, told) -> None:
+def test_a_value_is_that_of_its_step_whatever_becomes_of_the_tensor(health, reported) -> None:
     callback = health()
     running = torch.zeros(())
     for step in range(5):
         running += 1
         callback.on_step(step, loss=running)
     callback.close()
-    assert [row["loss"] for row in told("step")] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [row["loss"] for row in reported("step")] == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_a_sharded_value_is_left_out_and_a_replicated_one_taken(train) -> None:
@@ -71,7 +71,7 @@ def test_a_sharded_value_is_left_out_and_a_replicated_one_taken(train) -> None:
     assert last["values_not_read"] == 1
 
 
-def test_parameter_groups_are_measured_when_asked_and_after_a_nan(health, told) -> None:
+def test_parameter_groups_are_measured_when_asked_and_after_a_nan(health, reported) -> None:
     model = torch.nn.Sequential()
     model.text, model.latent = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     callback = health()
@@ -83,12 +83,12 @@ def test_parameter_groups_are_measured_when_asked_and_after_a_nan(health, told) 
             parameter.grad = torch.ones_like(parameter)
         callback.on_step(step, loss=math.nan if step == 11 else 1.0)
     callback.close()
-    told_at = {row["step"]: row for row in told("step") if "grad_norm_text" in row}
+    told_at = {row["step"]: row for row in reported("step") if "grad_norm_text" in row}
     assert set(told_at) == {10, 12}
     assert told_at[10]["grad_norm_text"] == pytest.approx(2 * math.sqrt(6))
     assert told_at[12]["grad_norm_text"] == "NaN"
     assert told_at[12]["grad_norm_latent"] == pytest.approx(math.sqrt(6))
-    quantities = [event["fields"]["quantity"] for event in told("event")]
+    quantities = [event["fields"]["quantity"] for event in reported("event")]
     assert quantities == ["loss", "grad_norm_text"]
 
 
@@ -206,9 +206,10 @@ def test_rows_keep_their_order_and_wait_for_their_values() -> None:
     queue.open()
     go(4, 4.0)
     rows = [row for entry in entries for row in Rows(0, 1, lambda: None).make(entry)]
-    told = [(row["step"], row["loss"], row["lr"]) for row in rows if row["type"] == "step"]
+    reported = [(row["step"], row["loss"], row["lr"]) for row in rows if row["type"] == "step"]
     assert (
-        str(told) == "[(0, 0.0, 0.0), (1, 1.0, 0.1), (2, 2.0, 0.2), (3, nan, 0.3), (4, 4.0, 0.4)]"
+        str(reported)
+        == "[(0, 0.0, 0.0), (1, 1.0, 0.1), (2, 2.0, 0.2), (3, nan, 0.3), (4, 4.0, 0.4)]"
     )
     assert [row["step"] for row in rows if row["type"] == "event"] == [3]
 
@@ -229,7 +230,7 @@ def test_while_a_graph_is_captured_nothing_is_copied(monkeypatch) -> None:
     assert steps.unread == 1
 
 
-def test_a_compiled_step_calls_the_callback_as_it_is(health, told) -> None:
+def test_a_compiled_step_calls_the_callback_as_it_is(health, reported) -> None:
     callback = health()
     weights = torch.ones(3, requires_grad=True)
 
@@ -244,10 +245,10 @@ def test_a_compiled_step_calls_the_callback_as_it_is(health, told) -> None:
     results = [compiled(number, torch.full((3,), float(number))).item() for number in range(1, 5)]
     callback.close()
     assert results == [6.0, 12.0, 18.0, 24.0]
-    assert [row["loss"] for row in told("step")] == [3.0, 6.0, 9.0, 12.0]
-    times = [row["time"] for row in told("step")]
+    assert [row["loss"] for row in reported("step")] == [3.0, 6.0, 9.0, 12.0]
+    times = [row["time"] for row in reported("step")]
     assert len({*times}) == 4
-    assert "values_not_read" not in told("end")[0]
+    assert "values_not_read" not in reported("end")[0]
 
 
 def test_of_steps_that_get_no_row_nothing_is_copied_from_a_device() -> None:

@@ -168,15 +168,15 @@ def test_packaged_formats_take_part_where_the_file_does_not_know_a_line(
 
 def test_the_page_lists_every_format_with_its_state(ask: Ask) -> None:
     lines = ask("formats", "list").out.splitlines()[1:]
-    told = {}
+    reported = {}
     for line in lines:
         name, state, knows = line[:18].strip(), line[18:34].strip(), line[34:56].strip()
         if "line" in knows or "bar" in knows or knows == "whole files":
-            told[name] = state.replace("built in", "").strip("-")
+            reported[name] = state.replace("built in", "").strip("-")
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]*?) ?\|$", PAGE, re.M)
     listed = {name: state for name, state in rows if name not in ("format", "reader", "---")}
     readers = {"JSON lines", "CSV table", "TensorBoard", "W&B", "MLflow metric"}
-    assert {n: "" if n in readers else s for n, s in listed.items()} == told
+    assert {n: "" if n in readers else s for n, s in listed.items()} == reported
 
 
 def test_the_format_of_the_page_works(ask: Ask, folder: Path) -> None:

@@ -49,10 +49,10 @@ def test_a_missing_newline_at_the_end_hides_nothing(ask: Ask, folder: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [(("parse",), '"step":7'), (("parse", "--stats"), "lines        1\n")]
+    ("words", "reported"), [(("parse",), '"step":7'), (("parse", "--stats"), "lines        1\n")]
 )
 def test_a_pipe_that_is_named_is_read_to_its_end(
-    ask: Ask, words: tuple[str, ...], told: str
+    ask: Ask, words: tuple[str, ...], reported: str
 ) -> None:
     """As `<(command)`, `/dev/stdin` and `mkfifo` give one."""
     reading, writing = os.pipe()
@@ -63,7 +63,7 @@ def test_a_pipe_that_is_named_is_read_to_its_end(
     finally:
         os.close(reading)
     assert (answer.code, answer.err) == (0, "")
-    assert told in answer.out
+    assert reported in answer.out
 
 
 @pytest.mark.parametrize("words", [("parse",), ("replay", "--format", "json")])

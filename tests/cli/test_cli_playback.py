@@ -21,7 +21,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("demo",), "needs a terminal"),
         (("replay", "--tui", str(LOG)), "needs a terminal"),
@@ -35,9 +35,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     ],
 )
 def test_one_line_says_what_is_wrong(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reported: str
 ) -> None:
-    assert told in refused(capsys, *words)
+    assert reported in refused(capsys, *words)
 
 
 def test_the_demo_is_small_and_names_no_machine() -> None:

@@ -74,11 +74,11 @@ def test_every_problem_of_a_file_is_one_line_that_says_where(ask: Ask, folder: P
     (folder / "bad.yml").write_text(BAD, encoding="utf-8")
     answer = ask("rules", "check", "bad.yml")
     assert (answer.code, answer.out) == (2, "")
-    told = [
+    reported = [
         line.removeprefix("ldlm-monitor: bad.yml: group mine, rule ")
         for line in answer.err.splitlines()
     ]
-    assert told == [
+    assert reported == [
         ("2 (Syntax), expression `sum by (run) (rate(ldlm_train_step[5m])) > > 3`: bad syntax"),
         (
             "3 (Unknown), expression `1 + rte(ldlm_train_step[5m])`: "

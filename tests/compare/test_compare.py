@@ -36,8 +36,10 @@ def ask(ask: Ask) -> Ask:
 def rows(answer: Any) -> dict[str, list[dict[str, Any]]]:
     """The cells of each row, by quantity and place."""
     assert answer.code == 0, answer.err
-    told = json.loads(answer.out)["rows"]
-    return {f"{row['quantity']} {row['at'].split(',')[0]}".strip(): row["cells"] for row in told}
+    reported = json.loads(answer.out)["rows"]
+    return {
+        f"{row['quantity']} {row['at'].split(',')[0]}".strip(): row["cells"] for row in reported
+    }
 
 
 def test_a_run_that_is_faster_and_smaller_is_told_so(ask: Ask, folder: Path) -> None:
@@ -68,9 +70,9 @@ def valid(answer: Any) -> Any:
     schema = json.loads((ROOT / "docs/compare.schema.json").read_text("utf-8"))
     for part in (schema, *schema["$defs"].values()):
         part.setdefault("additionalProperties", part.get("type") != "object")
-    told = json.loads(answer.out, parse_constant=lambda word: pytest.fail(f"a bare {word}"))
-    jsonschema.validate(told, schema)
-    return told
+    reported = json.loads(answer.out, parse_constant=lambda word: pytest.fail(f"a bare {word}"))
+    jsonschema.validate(reported, schema)
+    return reported
 
 
 def test_the_json_is_what_its_schema_says(ask: Ask, folder: Path) -> None:
@@ -78,11 +80,11 @@ def test_the_json_is_what_its_schema_says(ask: Ask, folder: Path) -> None:
     write_run(folder / "base.jsonl", memory=40, seed=1)
     write_run(folder / "tuned.jsonl", step=0.1, memory=30, seed=2)
     write_run(folder / "short.jsonl", steps=3, timed=False)
-    told = valid(ask("base.jsonl", "tuned.jsonl", "short.jsonl", "--json", "--at", "100"))
-    assert [run["name"] for run in told["runs"]] == ["base", "tuned", "short"]
-    verdicts = {cell["verdict"] for row in told["rows"] for cell in row["cells"]}
+    reported = valid(ask("base.jsonl", "tuned.jsonl", "short.jsonl", "--json", "--at", "100"))
+    assert [run["name"] for run in reported["runs"]] == ["base", "tuned", "short"]
+    verdicts = {cell["verdict"] for row in reported["rows"] for cell in row["cells"]}
     assert verdicts >= {"baseline", "better", "unclear", "missing"}
-    spans = [row["span"] for row in told["rows"] if row["quantity"] == "loss"]
+    spans = [row["span"] for row in reported["rows"] if row["quantity"] == "loss"]
     assert spans[0] == {"unit": "step", "start": 1, "end": 2}
 
 
@@ -181,13 +183,15 @@ def test_a_larger_batch_is_judged_by_samples_not_by_steps(ask: Ask, folder: Path
 def test_losses_are_compared_at_points_of_ones_own(ask: Ask, folder: Path) -> None:
     write_run(folder / "base.jsonl", seed=1)
     write_run(folder / "better.jsonl", loss=1.8, seed=2)
-    told = json.loads(ask("base.jsonl", "better.jsonl", "--json", "--at", "100", "--at", "30s").out)
-    places = [row["at"] for row in told["rows"] if row["quantity"] == "loss"]
+    reported = json.loads(
+        ask("base.jsonl", "better.jsonl", "--json", "--at", "100", "--at", "30s").out
+    )
+    places = [row["at"] for row in reported["rows"] if row["quantity"] == "loss"]
     assert places[1] == "at equal step, 61 to 100"
     assert [place.partition(",")[0] for place in places] == [
         *("at equal step", "at equal step", "at equal time", "at equal time"),
     ]
-    cells = [row["cells"][1]["verdict"] for row in told["rows"] if row["quantity"] == "loss"]
+    cells = [row["cells"][1]["verdict"] for row in reported["rows"] if row["quantity"] == "loss"]
     assert cells == ["better"] * 4
 
 
@@ -268,8 +272,8 @@ def test_the_warm_up_can_be_given(
     ask: Ask, folder: Path, words: tuple[str, ...], left_out: int
 ) -> None:
     write_run(folder / "a.jsonl")
-    told = json.loads(ask("a.jsonl", "a.jsonl", "--json", "--warm-up", *words).out)
-    assert [run["warm_up_steps"] for run in told["runs"]] == [left_out] * 2
+    reported = json.loads(ask("a.jsonl", "a.jsonl", "--json", "--warm-up", *words).out)
+    assert [run["warm_up_steps"] for run in reported["runs"]] == [left_out] * 2
 
 
 def test_a_warm_up_is_found_and_a_pause_is_none() -> None:

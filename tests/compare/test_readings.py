@@ -77,7 +77,7 @@ def test_a_rate_that_each_rank_tells_of_itself_is_the_runs_by_their_sum(
 ) -> None:
     readings = Readings(Parser(), RunNames("r"))
     for rank in ranks:
-        told = (
+        reported = (
             b'{"type":"step","step":%d,"time":%d,"samples_per_second":40,"loss":2}\n'
             % (step, NOW + step)
             for step in range(3)
@@ -87,7 +87,7 @@ def test_a_rate_that_each_rank_tells_of_itself_is_the_runs_by_their_sum(
             (0, rank, 0),
             0,
             1,
-            HEADER % rank + b"".join(told),
+            HEADER % rank + b"".join(reported),
             final=True,
         )
         readings.feed(chunk, NOW)

@@ -54,8 +54,10 @@ def test_a_failure_is_reported_with_the_rank_that_caused_it(
 def test_of_two_nodes_logs_the_one_that_saw_the_kill_is_believed() -> None:
     logs = tuple(str(RUNS / f"mn_kill{node}.log") for node in (0, 1))
     played = Replay(Settings(files=logs, run="mn", companions=False)).transitions()
-    told = [each for each in played if not each.is_heartbeat]
-    assert [(each.alert, each.labels.get("rank")) for each in told] == [("TrainingCrashed", "3")]
+    reported = [each for each in played if not each.is_heartbeat]
+    assert [(each.alert, each.labels.get("rank")) for each in reported] == [
+        ("TrainingCrashed", "3")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def lines_of(event: Event, name: str) -> range:
     return range(first, last + 2)
 
 
-def told(truth: dict[str, Any], name: str) -> list[Event]:
+def reported(truth: dict[str, Any], name: str) -> list[Event]:
     return [e for e in events_of(name) if truth["line_number"] in lines_of(e, name)]
 
 
@@ -72,7 +72,7 @@ def benign() -> list[Any]:
 
 @pytest.mark.parametrize(("name", "truth"), failures())
 def test_a_failure_is_an_event_at_its_line(name: str, truth: dict[str, Any]) -> None:
-    found = told(truth, name)
+    found = reported(truth, name)
     if truth["kind"] in INTENDED:
         assert [e.kind for e in found if e.severity != "info"] == ["slurm_cancelled"]
     elif "closing signal SIGTERM" in truth["quote"]:

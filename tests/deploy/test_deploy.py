@@ -33,8 +33,8 @@ def run(*command: object) -> str:
 @needs("systemd-analyze")
 def test_the_unit_is_understood_and_exposes_little() -> None:
     """0 is a service that can do nothing, 10 one that can do all."""
-    told = run("systemd-analyze", "security", "--offline=yes", UNIT)
-    exposure = re.search(r"exposure level for \S+: ([\d.]+)", told)
+    reported = run("systemd-analyze", "security", "--offline=yes", UNIT)
+    exposure = re.search(r"exposure level for \S+: ([\d.]+)", reported)
     assert exposure is not None
     assert float(exposure[1]) <= 2.0
 

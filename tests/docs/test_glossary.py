@@ -38,3 +38,10 @@ def test_the_code_does_not_use_the_words_that_the_glossary_rules_out(package: st
         if (bad := uses(line.replace(".tell()", ""), words))
     }
     assert found == set()
+
+
+def test_the_pages_do_not_use_them_either() -> None:
+    words = unused_words()
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/glossary.md"}
+    assert len(pages) > 40
+    assert {path: bad for path in pages if (bad := uses(path.read_text("utf-8"), words))} == {}

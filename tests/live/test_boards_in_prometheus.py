@@ -111,7 +111,7 @@ def _filled(query: str) -> str:
 
 def rows(step: int, rank: int, at: float) -> str:
     """A step of a rank; rank 1 is behind and slow, and something is wrong now and then."""
-    told = {
+    reported = {
         "type": "step",
         "step": step - 3 * rank,
         "time": at,
@@ -128,7 +128,7 @@ def rows(step: int, rank: int, at: float) -> str:
         "skipped_steps": step // 10,
         "total_steps": 1000,
     }
-    return json.dumps(told) + "\n"
+    return json.dumps(reported) + "\n"
 
 
 @pytest.fixture

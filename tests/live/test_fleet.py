@@ -126,11 +126,11 @@ class Cluster:
         path = self.logs / f"health_rank{rank}.jsonl"
         with path.open("a") as file:
             if not first:
-                told = {"schema": "ldlm.health/1", "type": "run", "run": "r", "rank": rank}
-                file.write(json.dumps({**told, "world_size": 2, "time": at}) + "\n")
+                reported = {"schema": "ldlm.health/1", "type": "run", "run": "r", "rank": rank}
+                file.write(json.dumps({**reported, "world_size": 2, "time": at}) + "\n")
             for step in range(first, last):
-                told = {"type": "step", "step": step, "time": at + step - last, "loss": 2.5}
-                file.write(json.dumps({**told, "step_seconds": 1.0 + rank}) + "\n")
+                reported = {"type": "step", "step": step, "time": at + step - last, "loss": 2.5}
+                file.write(json.dumps({**reported, "step_seconds": 1.0 + rank}) + "\n")
 
 
 @pytest.fixture
@@ -197,11 +197,11 @@ def test_nodes_of_a_job_are_found_judged_together_and_forgotten_with_it(
     cluster.slurmd("prolog.sh", "node0")
     try:
         found = ruler.until('ldlm_train_step{job="ldlm-monitor",rank!=""}', 2)
-        told = {
+        reported = {
             (each["metric"]["node"], each["metric"]["rank"], each["metric"]["run"])
             for each in found
         }
-        assert told == {("node0", "0", f"job-{JOB}"), ("node1", "1", f"job-{JOB}")}
+        assert reported == {("node0", "0", f"job-{JOB}"), ("node1", "1", f"job-{JOB}")}
         assert {(each["metric"]["cluster"], each["metric"]["job_id"]) for each in found} == {
             ("c1", JOB)
         }

@@ -100,10 +100,10 @@ def follow(tmp_path):
 
 
 def test_a_stall_is_told_with_the_rank_the_phase_and_the_line(follow) -> None:
-    told = next(line for line in follow(HANGS, 3, 12) if "TrainingStalled" in line)
-    assert "FIRING" in told
-    assert "hung: rank 1 stands elsewhere than the others, in data after step 59, at " in told
-    assert "train.py:9 in read_batch" in told
+    reported = next(line for line in follow(HANGS, 3, 12) if "TrainingStalled" in line)
+    assert "FIRING" in reported
+    assert "hung: rank 1 stands elsewhere than the others, in data after step 59, at " in reported
+    assert "train.py:9 in read_batch" in reported
 
 
 def test_a_training_whose_rows_stop_on_a_full_disk_goes_on_by_its_heartbeat(follow) -> None:
@@ -119,7 +119,9 @@ def test_a_training_whose_rows_stop_on_a_full_disk_goes_on_by_its_heartbeat(foll
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 def test_flight_recorders_of_living_ranks_name_who_did_not_join(follow) -> None:
-    told = next(line for line in follow(LEAVES_THE_COLLECTIVE, 2, 12) if "TrainingStalled" in line)
-    assert "hung: rank 1 is not where the others wait for it, in train after step 59" in told
-    assert "train.py:20 in <module>" in told
-    assert "all_reduce" in told
+    reported = next(
+        line for line in follow(LEAVES_THE_COLLECTIVE, 2, 12) if "TrainingStalled" in line
+    )
+    assert "hung: rank 1 is not where the others wait for it, in train after step 59" in reported
+    assert "train.py:20 in <module>" in reported
+    assert "all_reduce" in reported

@@ -23,7 +23,7 @@ class Outside:
     """Everybody out there: keeps what each path was sent."""
 
     def __init__(self) -> None:
-        self.told: dict[str, list[str]] = {path: [] for path in SENDERS}
+        self.reported: dict[str, list[str]] = {path: [] for path in SENDERS}
         outside = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,7 +31,9 @@ class Outside:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
                 head = f"{self.path} {self.headers}"
                 where = next(path for path in SENDERS if self.path.startswith(path))
-                outside.told[where].append(f"{head}\n{json.dumps(json.loads(body or '0'))}\n{body}")
+                outside.reported[where].append(
+                    f"{head}\n{json.dumps(json.loads(body or '0'))}\n{body}"
+                )
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(b"ok")
@@ -49,7 +51,7 @@ class Outside:
 
     def until(self, path: str, word: str) -> None:
         deadline = time.monotonic() + PATIENCE
-        while not any(word in message for message in self.told[path]):
+        while not any(word in message for message in self.reported[path]):
             assert time.monotonic() < deadline, (path, word)
             threading.Event().wait(0.05)
 
@@ -134,7 +136,7 @@ def test_none_of_a_planted_list_comes_out_of_anything(
         outside.until(path, "NonFiniteLoss")
         outside.until(path, "TrainingCrashed" if path != "/apprise" else "OutOfMemory")
     outside.until("/beat", "/beat")
-    for path, messages in outside.told.items():
+    for path, messages in outside.reported.items():
         assert found_in("\n".join(messages)) == [], path
     for page in PAGES:
         shown = daemon.get(page)

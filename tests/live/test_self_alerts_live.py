@@ -69,14 +69,14 @@ def test_a_flood_that_outruns_the_monitor_is_told_to_slack(
     append(LOG, bars(0, 40))
     daemon = start("train_logs/*.log", slack=slack).ready()
     path = tmp_path / "train_logs/flood.log"
-    told = threading.Event()
+    reported = threading.Event()
 
     def pour() -> None:
         with subprocess.Popen(
             [sys.executable, "-c", FLOOD, str(path)], stdin=subprocess.PIPE, text=True
         ) as flood:
             assert flood.stdin is not None
-            while not told.wait(0.5):
+            while not reported.wait(0.5):
                 behind = re.search(
                     r"^ldlm_monitor_behind_bytes (\S+)", daemon.get("/metrics"), re.M
                 )
@@ -89,7 +89,7 @@ def test_a_flood_that_outruns_the_monitor_is_told_to_slack(
     try:
         assert "behind the logs" in until(slack, "MonitorBehind firing")
     finally:
-        told.set()
+        reported.set()
         writer.join()
         path.unlink()
 

@@ -45,10 +45,10 @@ done
 """
 
 
-def until(holds: Callable[[], bool], told: Callable[[], object]) -> None:
+def until(holds: Callable[[], bool], reported: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < deadline, told()
+        assert time.monotonic() < deadline, reported()
         threading.Event().wait(0.2)
 
 
@@ -75,8 +75,8 @@ class Slurm:
         self._program("bin/torchrun", TRAINING)
         self._program("bin/ldlm-monitor", f'#!/bin/sh\nexec {sys.executable} -m ldlm_monitor "$@"')
         for name in ("prolog", "epilog"):
-            told = f"export LDLM_SLURM_SETTINGS={folder}/slurm.env\nexec {SCRIPTS}/{name}.sh\n"
-            self._program(f"{name}.sh", f"#!/bin/sh\n{told}")
+            reported = f"export LDLM_SLURM_SETTINGS={folder}/slurm.env\nexec {SCRIPTS}/{name}.sh\n"
+            self._program(f"{name}.sh", f"#!/bin/sh\n{reported}")
         self.configure()
         self._write_conf()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -84,13 +84,13 @@ class Slurm:
 
     def configure(self, **changed: str) -> None:
         """The settings of prolog and epilog."""
-        told = {
+        reported = {
             "MONITOR": f"{self.folder}/bin/ldlm-monitor", "FILE_SD_DIR": self.targets,
             "LISTEN": "127.0.0.1:0", "RANKS_PER_NODE": "1", "RUN_DIR": f"{self.folder}/run",
             "LOG_DIR": f"{self.folder}/log", "LINGER_SECONDS": "1", "WATCH_ROOT": "yes",
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **changed,
         }  # fmt: skip
-        text = "".join(f"{name}={value}\n" for name, value in told.items())
+        text = "".join(f"{name}={value}\n" for name, value in reported.items())
         (self.folder / "slurm.env").write_text(text)
 
     def _program(self, name: str, text: str) -> None:
@@ -197,8 +197,8 @@ class Slurm:
         until(lambda: f'ldlm_train_step{{run="job-{job}"' in self.metrics("node0"), self.said)
         assert 'alertname="NonFiniteLoss"' not in self.metrics("node0"), "it reads its own log"
         for node, labels in self.found().items():
-            told = (labels["cluster"], labels["job_id"], labels["node"])
-            assert told == ("c1", job, node)
+            reported = (labels["cluster"], labels["job_id"], labels["node"])
+            assert reported == ("c1", job, node)
 
     def over(self) -> None:
         """Ends the training; returns once the job and all that it left have gone."""

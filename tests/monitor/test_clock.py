@@ -102,8 +102,8 @@ class Timed:
             self.clocks.wait(1)
             self.turn()
 
-    def told(self) -> list[str]:
-        found = self.watched.told()
+    def reported(self) -> list[str]:
+        found = self.watched.reported()
         return [each for each in found if "stopped" not in each]
 
 
@@ -125,13 +125,13 @@ def test_a_jump_of_the_clock_is_no_stall_and_fires_nothing_twice(
     timed.train(60, stamped=stamped)
     timed.append(f"step {timed.step + 1} loss nan\n")
     timed.turn()
-    assert timed.told() == ["NonFiniteLoss firing"]
+    assert timed.reported() == ["NonFiniteLoss firing"]
     timed.clocks.wall += jump
     before = timed.watched.pump.snapshot.version
     timed.train(120, stamped=stamped)
-    assert not [each for each in timed.told() if "firing" in each]
+    assert not [each for each in timed.reported() if "firing" in each]
     snapshot = timed.watched.pump.snapshot
     assert snapshot.version > before
     assert snapshot.runs[0].step == timed.step
     timed.idle(600)
-    assert "TrainingStalled firing" in timed.told()
+    assert "TrainingStalled firing" in timed.reported()

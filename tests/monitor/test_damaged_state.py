@@ -55,7 +55,7 @@ def starts(watched: Watched) -> None:
     watched.write(bars(90, 92), 91)
     watched.look(101)
     assert watched.pump.monitor.runs.get("train_20260129_101500") is not None
-    watched.told()
+    watched.reported()
     watched.pump.close()
     watched.kill()
     silences.close()

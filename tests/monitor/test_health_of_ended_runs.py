@@ -77,8 +77,8 @@ def test_a_run_that_crashed_stays_critical_when_its_alert_has_ended() -> None:
     assert {alert.name for alert in log.monitor.snapshot().alerts} == {"Watchdog"}
     assert (run_of(log.monitor).state, run_of(log.monitor).health) == ("crashed", "CRITICAL")
     assert "HEALTHY" not in seen(log.monitor)
-    (told,) = json.loads(resource(log.monitor.snapshot(), "runs", str))["runs"]
-    assert (told["state"], told["health"]) == ("crashed", "CRITICAL")
+    (reported,) = json.loads(resource(log.monitor.snapshot(), "runs", str))["runs"]
+    assert (reported["state"], reported["health"]) == ("crashed", "CRITICAL")
 
 
 def test_a_run_that_finished_with_a_nan_is_not_called_healthy_for_it() -> None:
@@ -135,8 +135,8 @@ def test_what_has_ended_is_counted_by_how_it_ended() -> None:
     Log(monitor, "crash.log", 4).append(BAR.format(percent=1, step=1) + TRACEBACK, 20.0)
     monitor.tick(START + 40.0)
     monitor.tick(START + 45.0)
-    told = "".join(span.text for span in summary(monitor.snapshot(), UNICODE))
-    assert told == " 4 runs   ● 3 HEALTHY   1 crashed"
+    reported = "".join(span.text for span in summary(monitor.snapshot(), UNICODE))
+    assert reported == " 4 runs   ● 3 HEALTHY   1 crashed"
     assert sorted_runs(monitor.snapshot())[-1].name == "crash"
 
 

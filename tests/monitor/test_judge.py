@@ -62,11 +62,11 @@ def test_an_alert_whose_series_stopped_is_not_known_to_be_over(
     ]
     assert len(judge.evaluate([points], 5.0, lambda _: False)) == 2
     left = [point for point in points if (point.name, point.labels) != (gone, (("run", "a"),))]
-    (told,) = judge.evaluate([left], 10.0, lambda _: False)
-    assert (told.state, told.labels["run"]) == (ending, "a")
+    (reported,) = judge.evaluate([left], 10.0, lambda _: False)
+    assert (reported.state, reported.labels["run"]) == (ending, "a")
     judge.evaluate([points], 15.0, lambda _: False)
-    (told,) = judge.evaluate([left], 20.0, lambda run: run == "a")
-    assert told.state == "ended"
+    (reported,) = judge.evaluate([left], 20.0, lambda run: run == "a")
+    assert reported.state == "ended"
 
 
 def test_what_a_rule_records_is_there_for_the_rules_that_follow(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Feeder:
         return found
 
 
-def told(transitions: Iterable[Transition]) -> list[tuple[str, str]]:
+def reported(transitions: Iterable[Transition]) -> list[tuple[str, str]]:
     return [(each.alert, each.state) for each in transitions if not each.is_heartbeat]
 
 
@@ -84,14 +84,14 @@ def test_a_nan_fires_at_its_record_and_the_line_travels_with_it() -> None:
 
 
 def test_a_nan_in_the_bar_itself_fires_too() -> None:
-    assert told(trained().append(bar(100, loss="nan"), 100.0)) == [("NonFiniteLoss", "firing")]
+    assert reported(trained().append(bar(100, loss="nan"), 100.0)) == [("NonFiniteLoss", "firing")]
 
 
 @pytest.mark.parametrize("name", ["training_log.jsonl", "training_log.ndjson"])
 def test_a_nan_among_rows_fires_however_json_lines_are_called(name: str) -> None:
     feeder = Feeder(Monitor(), name)
     rows = [f'{{"step": {step}, "loss": {"NaN" if step == 20 else 2.5}}}\n' for step in range(21)]
-    assert told(feeder.append("".join(rows), 100.0)) == [("NonFiniteLoss", "firing")]
+    assert reported(feeder.append("".join(rows), 100.0)) == [("NonFiniteLoss", "firing")]
 
 
 def test_a_nan_that_no_rule_asks_for_does_not_hide_one_in_the_next_line() -> None:
@@ -109,7 +109,7 @@ def test_a_hundred_nans_are_one_alert() -> None:
     feeder = trained()
     for second in range(100, 200):
         feeder.append(bar(second) + NAN, float(second))
-    assert told(feeder.transitions) == [("NonFiniteLoss", "firing")]
+    assert reported(feeder.transitions) == [("NonFiniteLoss", "firing")]
 
 
 def test_runs_that_fail_at_once_are_judged_together_within_half_a_second() -> None:
@@ -126,7 +126,7 @@ def test_runs_that_fail_at_once_are_judged_together_within_half_a_second() -> No
     later = monitor.tick(START + 101 + WINDOW_SECONDS)
     assert monitor.snapshot().monitor.evaluations - before <= AT_ONCE + 2
     assert at_once == AT_ONCE
-    assert told(later) == [("NonFiniteLoss", "firing")] * (len(failing) - AT_ONCE)
+    assert reported(later) == [("NonFiniteLoss", "firing")] * (len(failing) - AT_ONCE)
 
 
 def test_it_resolves_five_minutes_after_the_last_one() -> None:
@@ -134,7 +134,10 @@ def test_it_resolves_five_minutes_after_the_last_one() -> None:
     feeder.append(NAN, 100.0)
     for step in range(100, 500):
         feeder.append(bar(step), float(step))
-    assert told(feeder.transitions) == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "resolved")]
+    assert reported(feeder.transitions) == [
+        ("NonFiniteLoss", "firing"),
+        ("NonFiniteLoss", "resolved"),
+    ]
     assert feeder.transitions[1].time == pytest.approx(START + 400, abs=5)
 
 
@@ -146,7 +149,7 @@ def test_a_stall_fires_just_after_its_limit_and_resolves_with_the_next_step() ->
     assert stall.time is not None
     assert 0 < stall.time - (START + 99 + 30) <= 0.25
     assert stall.line == bar(99).rstrip()
-    assert told(feeder.append(bar(100), 201.0)) == [("TrainingStalled", "resolved")]
+    assert reported(feeder.append(bar(100), 201.0)) == [("TrainingStalled", "resolved")]
 
 
 def test_a_bar_that_is_shown_unfinished_counts_from_when_its_bytes_came() -> None:
@@ -177,9 +180,9 @@ def test_a_record_with_its_own_time_is_judged_at_it() -> None:
         for step in range(180)
     )
     found = feeder.append(rows, 10_000.0)
-    assert told(found) == []
+    assert reported(found) == []
     late = '{"type": "step", "step": 400, "time": %f, "loss": 2.5}\n' % (START + 400)
-    assert told(feeder.append(late, 10_000.0)) == [
+    assert reported(feeder.append(late, 10_000.0)) == [
         ("TrainingStalled", "firing"),
         ("TrainingStalled", "resolved"),
     ]
@@ -235,7 +238,7 @@ def test_an_ended_runs_series_end_and_its_alerts_with_it() -> None:
         feeder.append(bar(step), step * 0.1)
     feeder.append(NAN + bar(950), 95.0)
     feeder.wait(200.0)
-    assert told(feeder.transitions) == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "ended")]
+    assert reported(feeder.transitions) == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "ended")]
     assert feeder.transitions[1].reason == "run ended"
     assert not [point for point in monitor.snapshot().points if ("run", RUN) in point.labels]
 
@@ -250,7 +253,7 @@ def test_an_alert_goes_on_when_its_rules_are_loaded_anew(tmp_path) -> None:
         "    labels: {severity: critical}\n"
     )
     feeder.monitor.reconfigure(load_rules([path], parse), StallSettings())
-    assert told(feeder.wait(106.0)) == []
+    assert reported(feeder.wait(106.0)) == []
     assert [alert.name for alert in feeder.monitor.snapshot().alerts] == ["NonFiniteLoss"]
 
 
@@ -268,7 +271,7 @@ def test_days_of_silence_are_skipped_not_evaluated() -> None:
     before = feeder.monitor.snapshot().monitor.evaluations
     feeder.wait(6 * 86400.0)
     assert feeder.monitor.snapshot().monitor.evaluations == before
-    assert told(feeder.transitions) == [("TrainingStalled", "firing")]
+    assert reported(feeder.transitions) == [("TrainingStalled", "firing")]
 
 
 RULES_OF_TIME = """
@@ -398,11 +401,11 @@ def test_how_often_time_is_said_to_pass_changes_nothing(ticks: list[float]) -> N
         (45.0, NAN),
         (600.0, "".join(bar(step) for step in range(40, 45))),
     ]
-    told = []
+    reported = []
     for extra in (ticks, []):
         feeder = Feeder(Monitor())
         for second, text in sorted([*lines, *((tick, "") for tick in extra)], key=lambda at: at[0]):
             feeder.append(text, second) if text else feeder.wait(second)
         feeder.wait(700.0)
-        told.append([(each.alert, each.state, each.time) for each in feeder.transitions])
-    assert told[0] == told[1]
+        reported.append([(each.alert, each.state, each.time) for each in feeder.transitions])
+    assert reported[0] == reported[1]

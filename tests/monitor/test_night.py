@@ -240,8 +240,8 @@ class Night(RuleBasedStateMachine):
         text = ""
         for loss in losses:
             self.step += 1
-            told = {"nan": "NaN", "inf": "Infinity"}.get(loss, loss)
-            text += f'{{"step": {self.step}, "time": {self.now:.1f}, "loss": {told}}}\n'
+            reported = {"nan": "NaN", "inf": "Infinity"}.get(loss, loss)
+            text += f'{{"step": {self.step}, "time": {self.now:.1f}, "loss": {reported}}}\n'
         self.write(self.rows, self.lives[self.rows][-1], text, half=half)
         self.look()
 
@@ -310,12 +310,12 @@ class Night(RuleBasedStateMachine):
             return
         self.compare()
         with closing(sqlite3.connect(self.folder.parent / "outbox.sqlite")) as db:
-            told = Counter(
+            reported = Counter(
                 key for (key,) in db.execute("SELECT key FROM notification WHERE state = 'firing'")
             )
         if self.unseen:  # a second more or less between steps is some in the limit that they teach
-            told, self.raised = without_timed(told), without_timed(self.raised)
-        assert told == self.raised
+            reported, self.raised = without_timed(reported), without_timed(self.raised)
+        assert reported == self.raised
 
     def check_that_nothing_is_sent_twice(self) -> None:
         """Of each alert, what was sent says by turns that it fires and that it ended."""

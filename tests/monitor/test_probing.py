@@ -259,14 +259,14 @@ def test_after_a_restart_the_verdict_is_what_it_was(watched: Watched) -> None:
     before = watched.verdict()
     assert before is not None
     assert before in watched.summary()
-    told = watched.pump.monitor.snapshot()
+    reported = watched.pump.monitor.snapshot()
     watched.kill()  # at once: what was observed is in no checkpoint yet
     watched.training.kill()
     watched.training.wait()
     watched.begin(40 + LIMIT + 2)
     again = watched.pump.monitor.snapshot()
     assert watched.verdict() == before
-    assert [event.kind for event in again.events] == [event.kind for event in told.events]
+    assert [event.kind for event in again.events] == [event.kind for event in reported.events]
     assert watched.summary() == ""
 
 
@@ -352,16 +352,16 @@ def heard(monitor: Monitor, host: Asked, seconds: Sequence[float]) -> list[list[
     """What each turn hands over; the host has answered what it was asked before the next."""
     answered = threading.Event()
     probing = Probing(host, answered.set)
-    told = []
+    reported = []
     for second in seconds:
         found = list(probing.turn(monitor, NOW + second))
         for each in found:
             monitor.observe(each.events, each.at)
-        told.append([event for each in found for event in each.events])
+        reported.append([event for each in found for event in each.events])
         answered.wait(0.5)
         answered.clear()
     probing.close(patience=30)
-    return told
+    return reported
 
 
 def rows_of_rank_0(folder: Path) -> Monitor:
@@ -380,8 +380,8 @@ def test_heartbeats_beside_rows_tell_where_each_rank_is_and_which_are_read_is_sa
     first, second = page(tmp_path, 0), page(tmp_path, 1)
     first.beat(beat(40, 40))
     second.beat(beat(39, 39.5, b"eval"))
-    told = heard(monitor, Asked(), [41, 42, 43])
-    assert sorted((each.rank, each.step, each.phase) for each in told[-1] + told[-2]) == [
+    reported = heard(monitor, Asked(), [41, 42, 43])
+    assert sorted((each.rank, each.step, each.phase) for each in reported[-1] + reported[-2]) == [
         (0, 40, "train"),
         (1, 39, "eval"),
     ]
@@ -396,8 +396,8 @@ def test_a_heartbeat_that_stands_still_is_not_told_again(tmp_path: Path) -> None
     monitor = rows_of_rank_0(tmp_path)
     writer = page(tmp_path, 0)
     writer.beat(beat(40, 40))
-    told = heard(monitor, Asked(), [41, 42, 52, 53, 63, 64])
-    assert sum(map(len, told)) == 1
+    reported = heard(monitor, Asked(), [41, 42, 52, 53, 63, 64])
+    assert sum(map(len, reported)) == 1
 
 
 def test_a_heartbeat_that_an_earlier_launch_left_is_not_believed(tmp_path: Path) -> None:

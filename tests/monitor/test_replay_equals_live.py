@@ -78,9 +78,9 @@ def replayed(folder: Path) -> list[Transition]:
     return [each for each in Replay(wanted).transitions() if not each.is_heartbeat]
 
 
-def before(end: float, told: list[Transition]) -> list[Transition]:
+def before(end: float, reported: list[Transition]) -> list[Transition]:
     """Those before the last byte came: at which the replay, not knowing more, makes an end."""
-    return [each for each in told if each.time is None or each.time < end]
+    return [each for each in reported if each.time is None or each.time < end]
 
 
 STEP = st.sampled_from(["step"] * 12 + ["nan", "inf", "high", "eval", "untold", "torn", "back"])
@@ -96,13 +96,13 @@ class Rows:
 
     def row(self, kind: str, at: float) -> str:
         self.step = max(0, self.step - 7) if kind == "back" else self.step + 1
-        told = {"nan": "NaN", "inf": "Infinity", "high": "1e30"}.get(kind, "2.5")
+        reported = {"nan": "NaN", "inf": "Infinity", "high": "1e30"}.get(kind, "2.5")
         norm = 500.0 if kind == "high" else 1.0 + self.step % 3
         if kind == "eval":
             return f'{{"step": {self.step}, "time": {at!r}, "eval_loss": 2.25}}\n'
         if kind == "torn":
             return f'{{"step": {self.step}, "time": {at!r}, "lo\n'
-        more = "" if kind == "untold" else f', "loss": {told}'
+        more = "" if kind == "untold" else f', "loss": {reported}'
         return f'{{"step": {self.step}, "time": {at!r}, "grad_norm": {norm}{more}}}\n'
 
 
@@ -130,10 +130,10 @@ def rows_as_written(draw: st.DrawFn) -> list[Write]:
 
 
 def exactly(transition: Transition) -> tuple[object, ...]:
-    told = (transition.time, transition.alert, transition.state, transition.previous)
+    reported = (transition.time, transition.alert, transition.state, transition.previous)
     labels = tuple(sorted(transition.labels.items()))
     where = (transition.position, transition.step)
-    return *told, transition.reason, labels, repr(transition.value), transition.active_at, where
+    return *reported, transition.reason, labels, repr(transition.value), transition.active_at, where
 
 
 def compare_rows(writes: list[Write]) -> None:
@@ -141,9 +141,9 @@ def compare_rows(writes: list[Write]) -> None:
         folder = Path(name)
         (folder / "logs").mkdir()
         end = writes[-1].at
-        told = before(end, live(folder, writes))
+        reported = before(end, live(folder, writes))
         again = before(end, replayed(folder))
-        assert [exactly(each) for each in again] == [exactly(each) for each in told]
+        assert [exactly(each) for each in again] == [exactly(each) for each in reported]
 
 
 ROWS = settings(
@@ -214,14 +214,14 @@ def bars_as_written(draw: st.DrawFn) -> list[Write]:
     return writes
 
 
-def roughly(told: list[Transition]) -> dict[str, list[tuple[str, float]]]:
+def roughly(reported: list[Transition]) -> dict[str, list[tuple[str, float]]]:
     """By alert instance, the states that it went through and when.
 
     Not of those that measure how long steps take, or a pause by a limit that steps teach:
     whole seconds are too coarse for them.
     """
     found: dict[str, list[tuple[str, float]]] = {}
-    for each in (each for each in told if not each.alert.startswith(TIMED)):
+    for each in (each for each in reported if not each.alert.startswith(TIMED)):
         found.setdefault(each.key, []).append((each.state, each.time or 0.0))
     return found
 

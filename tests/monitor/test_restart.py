@@ -62,7 +62,7 @@ class Watched:
         self.outbox.close()
         self.ledger.close()
 
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         """Alert and state of everything that waits for the receiver, which then has it."""
         found = []
         while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
@@ -89,7 +89,7 @@ def test_what_happened_while_it_was_down_is_told_even_if_it_is_over(watched: Wat
     watched.kill()
     watched.write(NAN + bars(40, 900), 900)
     watched.begin(901)
-    assert watched.told() == ["NonFiniteLoss firing", "NonFiniteLoss resolved"]
+    assert watched.reported() == ["NonFiniteLoss firing", "NonFiniteLoss resolved"]
 
 
 def test_the_second_episode_of_an_alert_is_told_once(watched: Watched) -> None:
@@ -97,14 +97,14 @@ def test_the_second_episode_of_an_alert_is_told_once(watched: Watched) -> None:
     watched.begin(41)
     watched.write(NAN, 42)
     watched.look(42)
-    assert watched.told() == ["NonFiniteLoss firing"]
+    assert watched.reported() == ["NonFiniteLoss firing"]
     watched.kill()
     watched.write(bars(43, 900) + NAN, 900)
     watched.begin(901)
-    assert watched.told() == ["NonFiniteLoss resolved", "NonFiniteLoss firing"]
+    assert watched.reported() == ["NonFiniteLoss resolved", "NonFiniteLoss firing"]
     watched.kill()
     watched.begin(905)
-    assert watched.told() == []
+    assert watched.reported() == []
 
 
 def others_than_watchdog(watched: Watched) -> list[tuple[str, str, float]]:
@@ -118,7 +118,7 @@ def test_an_alert_whose_line_was_rotated_away_goes_on_until_its_rule_can_deny_it
 ) -> None:
     watched.write(bars(0, 40) + NAN, 40)
     watched.begin(41)
-    assert watched.told() == ["NonFiniteLoss firing"]
+    assert watched.reported() == ["NonFiniteLoss firing"]
     watched.log.write_text("")
     watched.look(42)
     watched.kill()
@@ -130,7 +130,7 @@ def test_an_alert_whose_line_was_rotated_away_goes_on_until_its_rule_can_deny_it
     for second in range(110, 1100, 10):
         watched.write(bars(second, second + 10), second)
         watched.look(second)
-    assert watched.told() == ["NonFiniteLoss resolved"]
+    assert watched.reported() == ["NonFiniteLoss resolved"]
 
 
 def test_an_alert_of_which_no_file_is_left_ends_as_unknown(watched: Watched) -> None:
@@ -145,7 +145,7 @@ def test_an_alert_of_which_no_file_is_left_ends_as_unknown(watched: Watched) -> 
             watched.kill()
     watched.look(1100)
     assert others_than_watchdog(watched) == []
-    assert watched.told() == ["NonFiniteLoss firing", "NonFiniteLoss unknown"]
+    assert watched.reported() == ["NonFiniteLoss firing", "NonFiniteLoss unknown"]
 
 
 def test_bytes_that_are_gone_are_counted_and_said_once(watched: Watched, caplog) -> None:
@@ -173,14 +173,14 @@ def test_a_stall_of_a_log_without_times_keeps_its_start(watched: Watched) -> Non
     watched.look(2000)
     before = others_than_watchdog(watched)
     assert [each[:2] for each in before] == [("TrainingStalled", "firing")]
-    assert watched.told() == ["TrainingStalled firing"]
+    assert watched.reported() == ["TrainingStalled firing"]
     os.utime(watched.log, (NOW + 2001, NOW + 2001))  # a copy back, a chmod of the folder
     for second in (2010, 2020):
         watched.kill()
         watched.begin(second)
         assert others_than_watchdog(watched) == before
         assert watched.exported("ldlm_train_last_progress_timestamp_seconds") == NOW + 59
-    assert watched.told() == []
+    assert watched.reported() == []
 
 
 def test_a_stall_that_ended_while_nothing_ran_and_began_again_has_a_new_start(
@@ -195,7 +195,7 @@ def test_a_stall_that_ended_while_nothing_ran_and_began_again_has_a_new_start(
     watched.begin(9000)
     (after,) = others_than_watchdog(watched)
     assert (after[0], after[2] > NOW + 2050) == (before[0], True)
-    assert watched.told() == [
+    assert watched.reported() == [
         "TrainingStalled firing",
         "TrainingStalled resolved",
         "TrainingStalled firing",
@@ -221,7 +221,7 @@ def test_the_counters_of_the_monitor_go_on(watched: Watched) -> None:
 def test_a_log_that_is_longer_than_the_budget_is_read_in_part(watched: Watched) -> None:
     watched.write(bars(0, 2000) + NAN, 2000)
     watched.begin(2001, history_mib=0.05)
-    assert watched.told() == ["NonFiniteLoss firing"]
+    assert watched.reported() == ["NonFiniteLoss firing"]
     for second in range(2002, 2500, 2):
         watched.write(bars(second, second + 2) + NAN, second)
         watched.look(second)
@@ -230,7 +230,7 @@ def test_a_log_that_is_longer_than_the_budget_is_read_in_part(watched: Watched) 
     watched.begin(2511, history_mib=0.05)
     assert watched.exported("ldlm_train_step") == 2509
     assert others_than_watchdog(watched) == [("NonFiniteLoss", "firing", NOW + 2000)]
-    assert watched.told() == []
+    assert watched.reported() == []
 
 
 def test_alerts_reach_the_receivers_although_stdout_cannot_be_written(
@@ -245,7 +245,7 @@ def test_alerts_reach_the_receivers_although_stdout_cannot_be_written(
         monkeypatch.undo()
         with contextlib.suppress(OSError):
             full.close()
-    assert watched.told() == ["NonFiniteLoss firing"]
+    assert watched.reported() == ["NonFiniteLoss firing"]
 
 
 def test_a_turn_that_fails_is_done_again_after_the_restart(watched: Watched, monkeypatch) -> None:
@@ -259,7 +259,7 @@ def test_a_turn_that_fails_is_done_again_after_the_restart(watched: Watched, mon
     watched.pump.close()
     watched.kill()
     watched.begin(43)
-    assert watched.told() == ["NonFiniteLoss firing"]
+    assert watched.reported() == ["NonFiniteLoss firing"]
 
 
 def broken(*_: object) -> bool:
@@ -292,7 +292,7 @@ def test_a_file_that_was_renamed_and_read_to_its_end_is_not_read_again(watched: 
         watched.kill()
         watched.begin(second)
     assert watched.pump.monitor.snapshot().monitor.bytes == before
-    assert watched.told().count("NonFiniteLoss firing") == 1
+    assert watched.reported().count("NonFiniteLoss firing") == 1
 
 
 def test_the_writer_of_a_renamed_file_that_was_given_up_may_wake_after_a_restart(
@@ -310,7 +310,7 @@ def test_the_writer_of_a_renamed_file_that_was_given_up_may_wake_after_a_restart
         file.write(NAN)
     os.utime(renamed, (NOW + 113, NOW + 113))
     watched.look(113)
-    assert watched.told() == ["TrainingStalled firing", "NonFiniteLoss firing"]
+    assert watched.reported() == ["TrainingStalled firing", "NonFiniteLoss firing"]
 
 
 def test_a_record_that_was_shown_unfinished_is_not_shown_again_after_a_restart(
@@ -369,7 +369,7 @@ def test_a_file_that_is_emptied_while_it_is_read_on_is_read_to_its_end(watched: 
 def test_other_settings_change_nothing_about_a_restart(watched: Watched, setting) -> None:
     watched.write(bars(0, 40) + NAN, 40)
     watched.begin(41)
-    assert watched.told() == ["NonFiniteLoss firing"]
+    assert watched.reported() == ["NonFiniteLoss firing"]
     watched.kill()
     watched.write(bars(40, 45), 45)
     watched.begin(46, **setting)

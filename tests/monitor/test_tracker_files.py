@@ -35,7 +35,7 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.told: list[tuple[str, str, float | None]] = []
+        self.reported: list[tuple[str, str, float | None]] = []
         self.begin()
 
     def begin(self) -> None:
@@ -155,12 +155,14 @@ def test_a_finished_file_is_replayed_at_the_times_that_it_tells(tmp_path: Path) 
     nan = scalar("train/loss", float("nan"), 101, NOW + 101)
     path.write_bytes(VERSION + steps(1, 101) + nan + steps(102, 110))
     replay = Replay(Settings(files=(str(path),), once=True))
-    told = {
+    reported = {
         (each.alert, each.state): (each.time, each.line)
         for each in replay.transitions()
         if each.alert == "NonFiniteLoss"
     }
-    assert told["NonFiniteLoss", "firing"] == (NOW + 101, None), "bytes are not quoted as a line"
+    assert reported["NonFiniteLoss", "firing"] == (NOW + 101, None), (
+        "bytes are not quoted as a line"
+    )
 
 
 def test_a_finished_metric_is_replayed_at_the_times_that_it_tells(tmp_path: Path) -> None:

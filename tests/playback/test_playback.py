@@ -30,7 +30,7 @@ def to_the_end(playback: Playback, seconds: float = 1.0) -> None:
         playback.advance(seconds)
 
 
-def told(playback: Playback) -> list[tuple[str, str, float | None]]:
+def reported(playback: Playback) -> list[tuple[str, str, float | None]]:
     transitions = playback.snapshot().transitions
     return [(each.alert, each.state, each.time) for each in transitions if not each.is_heartbeat]
 
@@ -47,8 +47,8 @@ def replayed(path: Path) -> list[tuple[str, str, float | None]]:
 def test_at_any_speed_it_tells_what_a_replay_tells(speed: float, seconds: float) -> None:
     playback = of_nan(speed)
     to_the_end(playback, seconds)
-    assert told(playback) == replayed(NAN)
-    assert any(alert == "NonFiniteLoss" for alert, _, _ in told(playback))
+    assert reported(playback) == replayed(NAN)
+    assert any(alert == "NonFiniteLoss" for alert, _, _ in reported(playback))
 
 
 def test_the_clock_goes_on_by_the_speed_and_stops_on_wish() -> None:
@@ -112,11 +112,11 @@ def test_the_log_holds_nothing_from_the_future() -> None:
 def test_it_can_begin_again() -> None:
     playback = of_nan(1e5)
     to_the_end(playback)
-    first = told(playback)
+    first = reported(playback)
     playback.rewind()
     assert playback.snapshot().transitions == ()
     to_the_end(playback)
-    assert told(playback) == first
+    assert reported(playback) == first
 
 
 def test_lines_that_tell_their_time_come_at_that_time(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_recording_is_played_like_the_log_itself(tmp_path: Path) -> None:
     folder.mkdir()
     playback = Playback(lambda: of_recording(recording, Settings(), folder), 100.0)
     to_the_end(playback, 0.3)
-    firing = [each for each in told(playback) if each[1] == "firing"]
+    firing = [each for each in reported(playback) if each[1] == "firing"]
     assert firing == [each for each in replayed(NAN) if each[1] == "firing"]
     (run,) = playback.snapshot().runs
     assert run.name == "train_20261121_083451"

@@ -45,10 +45,10 @@ class Training:
     """A process that writes `log`, as a rank if one is given, maybe through `tee`."""
 
     def __init__(self, log: Path, *arguments: str, rank: int | None, tee: bool, **env: str) -> None:
-        told = {} if rank is None else {"RANK": str(rank)}
+        reported = {} if rank is None else {"RANK": str(rank)}
         command = [sys.executable, "-c", TRAINER, *arguments]
         self.tee: subprocess.Popen[bytes] | None = None
-        environment = {**os.environ, **told, **env}
+        environment = {**os.environ, **reported, **env}
         with log.open("ab") as file:
             if tee:
                 self.tee = subprocess.Popen(
@@ -100,7 +100,7 @@ def wait_until(holds: Callable[[], object], patience: float = 30.0) -> None:
 def case(tmp_path: Path) -> Callable[..., ProbeCandidate]:
     """The run of `train.log`."""
 
-    def of(**told: object) -> ProbeCandidate:
+    def of(**reported: object) -> ProbeCandidate:
         facts: dict[str, object] = {
             "run": "r",
             "state": "stalled",
@@ -113,6 +113,6 @@ def case(tmp_path: Path) -> Callable[..., ProbeCandidate]:
             "world_size": None,
             "position": Position(str(tmp_path / "train.log"), 1, 0),
         }
-        return ProbeCandidate(**(facts | told))  # type: ignore[arg-type]
+        return ProbeCandidate(**(facts | reported))  # type: ignore[arg-type]
 
     return of

@@ -170,8 +170,8 @@ def test_dumps_are_found_where_the_processes_write_them(tmp_path, variable: str)
     (tmp_path / "traces").mkdir()
     written = tmp_path / "traces/job7_12"
     written.touch()
-    for told in (str(tmp_path / "traces/job7_"), "traces/job7_"):
-        environment = {variable: told, "PWD": str(tmp_path)}
+    for reported in (str(tmp_path / "traces/job7_"), "traces/job7_"):
+        environment = {variable: reported, "PWD": str(tmp_path)}
         assert find([], [], [environment], since=0.0) == {12: written}
     home = tmp_path / ".cache/torch/nccl_trace_rank_3"
     home.parent.mkdir(parents=True)

@@ -176,17 +176,17 @@ def rank(ranks):
 
 
 def test_a_rank_that_is_a_step_behind_is_accused(rank) -> None:
-    told = [rank(0, 12, COLLECTIVE), rank(1, 11, None), rank(2, 12, COLLECTIVE)]
-    told[1] = replace(told[1], asked=False)
-    assert accused(told) == (frozenset({1}), "is behind the others")
-    first, *_ = events_of(told, case_in(Path()), now=told[1].page.phase_since + 62)
+    reported = [rank(0, 12, COLLECTIVE), rank(1, 11, None), rank(2, 12, COLLECTIVE)]
+    reported[1] = replace(reported[1], asked=False)
+    assert accused(reported) == (frozenset({1}), "is behind the others")
+    first, *_ = events_of(reported, case_in(Path()), now=reported[1].page.phase_since + 62)
     assert first.message == "rank 1 is behind the others, in train after step 11"
     assert first.fields["phase_seconds"] == 62
 
 
 def test_of_two_ranks_the_one_that_does_not_wait_is_accused(rank) -> None:
-    told = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING)]
-    assert accused(told)[0] == {1}
+    reported = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING)]
+    assert accused(reported)[0] == {1}
 
 
 @pytest.mark.parametrize(
@@ -194,17 +194,17 @@ def test_of_two_ranks_the_one_that_does_not_wait_is_accused(rank) -> None:
     [([12, 11], {1}), ([12, 11, 12, 11], {1, 3}), ([12, 11, 11], set()), ([12, 12], set())],
 )
 def test_at_most_half_of_the_ranks_are_accused_of_being_behind(rank, steps, expected) -> None:
-    told = [rank(number, step, COLLECTIVE) for number, step in enumerate(steps)]
-    assert accused(told)[0] == expected
+    reported = [rank(number, step, COLLECTIVE) for number, step in enumerate(steps)]
+    assert accused(reported)[0] == expected
 
 
 @pytest.mark.parametrize(
     ("silent", "answering", "expected"), [(1, 1, {0}), (2, 2, {0, 1}), (2, 1, set()), (2, 0, set())]
 )
 def test_no_more_are_accused_of_silence_than_answered(rank, silent, answering, expected) -> None:
-    told = [rank(number, 12, None) for number in range(silent)]
-    told += [rank(silent + number, 12, COLLECTIVE) for number in range(answering)]
-    assert accused(told)[0] == expected
+    reported = [rank(number, 12, None) for number in range(silent)]
+    reported += [rank(silent + number, 12, COLLECTIVE) for number in range(answering)]
+    assert accused(reported)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_no_more_are_accused_of_silence_than_answered(rank, silent, answering, e
 def test_at_most_half_are_accused_of_being_elsewhere_than_where_the_others_wait(
     rank, loading, waiting, expected
 ) -> None:
-    told = [rank(number, 12, LOADING) for number in range(loading)]
-    told += [rank(loading + number, 12, COLLECTIVE) for number in range(waiting)]
-    found, why = accused(told)
+    reported = [rank(number, 12, LOADING) for number in range(loading)]
+    reported += [rank(loading + number, 12, COLLECTIVE) for number in range(waiting)]
+    found, why = accused(reported)
     assert (found if why == "is not where the others wait for it" else set()) == expected
 
 
@@ -229,8 +229,8 @@ def test_at_most_half_are_accused_of_being_elsewhere_than_where_the_others_wait(
     ],
 )
 def test_fewer_than_half_are_accused_of_standing_elsewhere(rank, phases, expected) -> None:
-    told = [rank(number, 12, LOADING, phase) for number, phase in enumerate(phases)]
-    assert accused(told)[0] == expected
+    reported = [rank(number, 12, LOADING, phase) for number, phase in enumerate(phases)]
+    assert accused(reported)[0] == expected
 
 
 def test_a_lone_rank_is_accused_of_taking_no_step(rank) -> None:
@@ -245,14 +245,14 @@ def test_a_page_counts_from_ten_seconds_before_the_runs_last_step_on(ranks) -> N
 
 
 def test_nobody_is_accused_where_all_stand_at_one_place(rank) -> None:
-    told = [rank(0, 12, COLLECTIVE), rank(1, 12, COLLECTIVE)]
-    assert accused(told) == (frozenset(), "")
-    assert [event.fields["accused"] for event in events_of(told, case_in(Path()), 0.0)] == [
+    reported = [rank(0, 12, COLLECTIVE), rank(1, 12, COLLECTIVE)]
+    assert accused(reported) == (frozenset(), "")
+    assert [event.fields["accused"] for event in events_of(reported, case_in(Path()), 0.0)] == [
         False,
         False,
     ]
 
 
 def test_never_more_than_half_are_accused(rank) -> None:
-    told = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING), rank(2, 12, LOADING)]
-    assert 2 * len(accused(told)[0]) <= 3
+    reported = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING), rank(2, 12, LOADING)]
+    assert 2 * len(accused(reported)[0]) <= 3

@@ -15,7 +15,7 @@ from ldlm_monitor.probe.heartbeat import is_process, page_of, pages, read
 
 
 def identity(**changes) -> written.Identity:
-    told = {
+    reported = {
         "pid": os.getpid(),
         "stack_signal": 12,
         "started": start_ticks(),
@@ -25,7 +25,7 @@ def identity(**changes) -> written.Identity:
         "stack_file": b"stack_rank3.txt",
         "recorder_socket": b"",
     }
-    return written.Identity(**{**told, **changes})
+    return written.Identity(**{**reported, **changes})
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def test_all_that_the_callback_tells_is_read(page) -> None:
         )
     )
     writer.sync()
-    told = read(path)
-    assert told is not None
-    assert (told.pid, told.rank) == (os.getpid(), 3)
-    assert (told.stack_signal, told.stack_file) == (12, "stack_rank3.txt")
-    assert (told.step, told.phase) == (41, "eval")
-    assert (told.time, told.phase_since, told.status) == (5.0, 4.0, "failed")
-    beat = told.record("run_b")
+    reported = read(path)
+    assert reported is not None
+    assert (reported.pid, reported.rank) == (os.getpid(), 3)
+    assert (reported.stack_signal, reported.stack_file) == (12, "stack_rank3.txt")
+    assert (reported.step, reported.phase) == (41, "eval")
+    assert (reported.time, reported.phase_since, reported.status) == (5.0, 4.0, "failed")
+    beat = reported.record("run_b")
     assert (beat.run, beat.rank, beat.step, beat.phase) == ("run_b", 3, 41, "eval")
 
 
@@ -65,9 +65,9 @@ def test_before_the_first_step_nothing_is_known(page) -> None:
     path, writer = page()
     writer.beat(written.Beat())
     writer.sync()
-    told = read(path)
-    assert told is not None
-    assert (told.step, told.phase, told.status) == (-1, "init", "running")
+    reported = read(path)
+    assert reported is not None
+    assert (reported.step, reported.phase, reported.status) == (-1, "init", "running")
 
 
 def test_what_is_no_page_is_passed_over(page, tmp_path) -> None:
@@ -86,8 +86,8 @@ def test_a_process_is_told_by_more_than_its_number(page) -> None:
         path, writer = page(**changes)
         writer.beat(written.Beat())
         writer.sync()
-        told = read(path)
-        return told is not None and is_process(told)
+        reported = read(path)
+        return reported is not None and is_process(reported)
 
     assert lives()
     assert not lives(started=start_ticks() + 1)
@@ -104,9 +104,9 @@ def test_a_page_that_nobody_writes_any_more_is_of_no_process(page) -> None:
     os.waitpid(child, 0)
     writer.beat(written.Beat())
     writer.sync()
-    told = read(path)
-    assert told is not None
-    assert not is_process(told)
+    reported = read(path)
+    assert reported is not None
+    assert not is_process(reported)
 
 
 beats = st.builds(
@@ -118,12 +118,14 @@ beats = st.builds(
 
 
 @given(st.lists(beats, min_size=2, max_size=5), st.data())
-def test_a_reader_sees_a_whole_beat_or_knows_that_it_does_not(tmp_path_factory, told, data) -> None:
+def test_a_reader_sees_a_whole_beat_or_knows_that_it_does_not(
+    tmp_path_factory, reported, data
+) -> None:
     """A store goes from front to back; a read may come upon any part of it."""
     path = tmp_path_factory.mktemp("page") / "heartbeat_rank3"
     writer = written.HeartbeatPage(path, identity())
     images = []
-    for beat in told:
+    for beat in reported:
         writer.beat(beat)
         writer.sync()
         images.append(path.read_bytes())
@@ -159,11 +161,11 @@ def test_a_reader_beside_a_writer_never_sees_a_mixture(tmp_path: Path) -> None:
     try:
         seen = set()
         for _ in range(3000):
-            told = read(path)
-            if told is None or told.step < 0:
+            reported = read(path)
+            if reported is None or reported.step < 0:
                 continue
-            assert {told.time, told.phase_since} == {float(told.step)}
-            seen.add(told.step)
+            assert {reported.time, reported.phase_since} == {float(reported.step)}
+            seen.add(reported.step)
         assert len(seen) > 1
     finally:
         os.kill(child, 9)

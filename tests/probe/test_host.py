@@ -25,8 +25,8 @@ DATA = Path(__file__).parent / "data"
 NOBODY = ("127.0.0.1", 1)
 
 
-def probe(**told: object) -> HostProbe:
-    return HostProbe(**{"ras": NOBODY, **told})
+def probe(**reported: object) -> HostProbe:
+    return HostProbe(**{"ras": NOBODY, **reported})
 
 
 def looked(host: HostProbe, case) -> list[Event]:

@@ -22,11 +22,11 @@ HANG = Path(__file__).resolve().parents[1] / "corpus/runs/upstream/H_hang_sigsto
 def spent(folder: Path, rows: list[tuple[int, float]]) -> dict[str, float]:
     """The seconds of each loss, by the report of a run with these steps and times."""
     log = folder / "training_log.jsonl"
-    told = [
+    reported = [
         json.dumps({"step": step, "time": START + at, "loss": 2.0 + step % 7 / 10})
         for step, at in rows
     ]
-    log.write_text("\n".join(told) + "\n", encoding="utf-8")
+    log.write_text("\n".join(reported) + "\n", encoding="utf-8")
     main(["report", "-o", str(folder / "r.json"), str(log)])
     (run,) = json.loads((folder / "r.json").read_text("utf-8"))["runs"]
     found = run["goodput"]
@@ -128,11 +128,11 @@ def test_every_second_is_counted_once(moves: list[tuple[int, float]]) -> None:
 
 def test_the_text_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "training_log.jsonl"
-    told = [
+    reported = [
         {"step": step, "time": START + 0.5 * step + (60 if step >= 50 else 0), "loss": 2.0}
         for step in range(100)
     ]
-    log.write_text("".join(json.dumps(row) + "\n" for row in told), encoding="utf-8")
+    log.write_text("".join(json.dumps(row) + "\n" for row in reported), encoding="utf-8")
     main(["report", str(log)])
     assert (
         "Where the time went\n"

@@ -68,11 +68,11 @@ def hostile_log(folder: Path) -> Path:
 
 
 def test_the_json_is_what_its_schema_says(write: Write) -> None:
-    told = json.loads(write("r.json", BAD_LATENTS))
+    reported = json.loads(write("r.json", BAD_LATENTS))
     schema = json.loads((ROOT / "docs/report.schema.json").read_text("utf-8"))
-    jsonschema.validate(told, schema)
-    assert told["schema"] == "ldlm.report/1"
-    (run,) = told["runs"]
+    jsonschema.validate(reported, schema)
+    assert reported["schema"] == "ldlm.report/1"
+    (run,) = reported["runs"]
     assert run["statistics"]["loss"]["nonfinite"] == 3
     assert sum(run["curves"]["loss"]["nonfinite"]) == 1
 

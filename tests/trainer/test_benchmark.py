@@ -67,21 +67,25 @@ def test_the_table_compares_with_the_baseline_and_says_what_was_not_measured() -
         "better": [training(0.1, 60, seed=seed) for seed in (3, 4)],
     }
     rows = improvements.table(profile, results).splitlines()
-    told = cells_of(rows[3])
-    assert (told["ms"], told["cpu"], told["rate"]) == ("100", "100", "80")
-    assert (told["peak"], told["memory"], told["loss"]) == ("60", "-40%", "5.0000 (same)")
-    assert "% faster [" in told["speed"]
-    assert told["equal step"] == "no difference found [0.0, 0.0] %"
+    reported = cells_of(rows[3])
+    assert (reported["ms"], reported["cpu"], reported["rate"]) == ("100", "100", "80")
+    assert (reported["peak"], reported["memory"], reported["loss"]) == (
+        "60",
+        "-40%",
+        "5.0000 (same)",
+    )
+    assert "% faster [" in reported["speed"]
+    assert reported["equal step"] == "no difference found [0.0, 0.0] %"
     assert "not measured" in rows[4]
 
 
 def test_compare_does_not_call_noise_a_speed_up_and_says_where_steps_are_too_few() -> None:
     many, few = ([training(0.2, 1, seed=s, count=n)["steps"] for s in (1, 2)] for n in (60, 8))
     others, fewer = ([training(0.2, 1, seed=s, count=n)["steps"] for s in (3, 4)] for n in (60, 8))
-    told = improvements.judge.said(many, others, seconds="cpu_seconds", warm_up=3)
-    assert told["step_seconds"].startswith("no difference found")
-    told = improvements.judge.said(few, fewer, seconds="cpu_seconds", warm_up=3)
-    assert told["step_seconds"].startswith("unclear")
+    reported = improvements.judge.said(many, others, seconds="cpu_seconds", warm_up=3)
+    assert reported["step_seconds"].startswith("no difference found")
+    reported = improvements.judge.said(few, fewer, seconds="cpu_seconds", warm_up=3)
+    assert reported["step_seconds"].startswith("unclear")
 
 
 def test_steps_are_read_from_what_the_callback_wrote(tmp_path) -> None:
