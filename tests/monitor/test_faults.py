@@ -120,3 +120,12 @@ def test_a_block_of_lines_that_raises_takes_no_other_line_with_it(monkeypatch, n
     monitor, alerts = judged("a.log", (TEXT[:90] + failure + TEXT[90:]).encode())
     assert "NonFiniteLoss firing" in alerts
     assert monitor.snapshot().monitor.dropped["internal_error"] >= 1
+
+
+def test_a_line_that_raises_leaves_what_others_had_begun(monkeypatch) -> None:
+    plant(monkeypatch, TextReader, "_record")
+    begun = '[rank0]: Traceback (most recent call last):\n[rank0]:   File "a.py", line 1, in f\n'
+    rest = "[rank0]: torch.OutOfMemoryError: CUDA out of memory.\n\n"
+    monitor, _ = judged("a.log", (begun + "step 4 loss 13.25\n" + rest).encode())
+    assert monitor.snapshot().monitor.dropped["internal_error"] == 1
+    assert [event.kind for event in monitor.snapshot().events if event.severity != "info"]

@@ -113,6 +113,18 @@ def test_damage_ends_it(tmp_path: Path) -> None:
     assert 20 < len(found) < len(known)
 
 
+def test_text_that_is_not_utf8_ends_it(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "a.ldlm", "*", BEGAN)
+    recorder.fed(chunk(b"step 1\n"), "r", BEGAN)
+    recorder.close()
+    path = tmp_path / "b.ldlm"
+    known = gzip.decompress((tmp_path / "a.ldlm").read_bytes())
+    path.write_bytes(
+        gzip.compress(known + known.splitlines()[-1].replace(b"a.log", b"\xc3(") + b"\n")
+    )
+    assert len(list(entries(path))) == len(list(entries(tmp_path / "a.ldlm")))
+
+
 def test_it_is_gzip_around_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.ldlm"
     recorded(path, [chunk(b"loss 2.5\n")])

@@ -4,11 +4,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from email.message import Message as Headers
 
 import pytest
 
+from ldlm_monitor.notify import states
+from ldlm_monitor.notify.http_client import HttpAnswer
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.states import AGAIN_SECONDS, STILL_SECONDS, HeartbeatSender, Pulse
+from ldlm_monitor.notify.states import (
+    AGAIN_SECONDS,
+    STILL_SECONDS,
+    HeartbeatSender,
+    Pulse,
+    Sender,
+)
 
 
 class Pump:
@@ -96,3 +105,27 @@ def test_nobody_listening_is_said_without_the_url(pump, pulse, outbox, caplog) -
     assert heartbeat.turn() == AGAIN_SECONDS
     assert "could not be reached" in caplog.text
     assert "s3cr3tpath" not in caplog.text + repr(heartbeat)
+
+
+def test_a_date_that_no_clock_has_is_no_wish() -> None:
+    headers = Headers()
+    headers["Retry-After"] = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
+    assert HttpAnswer(503, "", headers).retry_after is None
+
+
+def test_a_turn_that_raises_does_not_end_the_thread(outbox, monkeypatch) -> None:
+    """Otherwise one odd answer would end the heartbeat, and each alert at an Alertmanager."""
+    monkeypatch.setattr(states, "AGAIN_SECONDS", 0.0)
+    turns, second = [0], threading.Event()
+
+    class Odd(Sender):
+        def turn(self) -> float:
+            turns[0] += 1
+            if turns[0] > 1:
+                second.set()
+            raise ZeroDivisionError("planted")
+
+    odd = Odd("heartbeat", outbox)
+    odd.start()
+    assert second.wait(5.0)
+    assert odd.stop(5.0)

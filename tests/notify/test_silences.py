@@ -360,3 +360,15 @@ def test_what_is_silenced_is_not_repeated(tmp_path, opened):
     assert outbox.due("slack", NOW + 600) is None
     assert outbox.due("slack", NOW + 3660).message.step == "repeat"
     outbox.close()
+
+
+def test_what_a_long_silence_holds_is_not_forgotten(channel):
+    """Deliveries that were decided are forgotten after a month; one that is held is not decided."""
+    month = 31 * 86_400
+    held = {"name": "run", "value": "r1"}
+    channel.silences.take_silence(asked(held, endsAt=rfc3339(NOW + month + 60)), NOW)
+    channel.add()
+    assert channel.sent(NOW) == []
+    channel.outbox.add(an_instance(labels={**LABELS, "run": "r2"}), ["slack"], NOW + month)
+    assert channel.sent(NOW + month) == [("r2", "firing")]
+    assert channel.sent(NOW + month + 61) == [("r1", "firing")]

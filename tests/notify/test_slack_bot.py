@@ -155,6 +155,12 @@ def test_a_message_that_somebody_deleted_is_begun_anew(api, bot, make_message):
     assert receipt.place == f"{local.CHANNEL} {posted['ts']}"
 
 
+def test_a_message_that_is_too_old_to_be_edited_holds_up_no_other(api, bot, make_message):
+    place = bot.send(make_message()).place
+    api.answers.append("edit_window_closed")
+    assert bot.send(make_message(step="update", place=place)) == Receipt()
+
+
 def test_an_answer_that_was_lost_makes_no_second_message(api, bot, make_message):
     api.answers.append(local.LOST)
     with pytest.raises(DeliveryError) as lost:

@@ -299,3 +299,15 @@ def test_step_logs_of_genuine_runs_read_the_same_in_blocks(corpus: Path) -> None
         data = path.read_bytes()
         together = Parser().feed(chunk_of(data), OWNER, 0.0)
         assert described(together) == described(one_by_one(data)[0])
+
+
+def test_each_row_without_numbers_may_be_an_error() -> None:
+    """The third row of one form is read as a block's, where only numbers count."""
+    data = b"".join(
+        json.dumps({"step": step, "level": "error", "message": f"boom {step}"}).encode() + b"\n"
+        for step in range(6)
+    )
+    found = Parser().feed(chunk_of(data), OWNER, 0.0)
+    assert [each.message for each in found if each.type == "event"] == [
+        f"boom {step}" for step in range(6)
+    ]

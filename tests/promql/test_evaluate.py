@@ -175,3 +175,13 @@ def test_powers_and_remainders_at_the_edges_are_those_of_go() -> None:
     assert math.isnan(power(-8.0, 1 / 3))
     assert math.isnan(modulo(math.inf, 2.0))
     assert modulo(5.0, math.inf) == 5.0
+
+
+@pytest.mark.parametrize("text", ["(a > 5) and (a * on() b)", "(a > 5) * (a * on() b)"])
+def test_an_error_on_the_right_counts_without_anything_on_the_left(
+    storage_of: Any, text: str
+) -> None:
+    """Otherwise a rule looks sound until its left side matches, when its alert is needed."""
+    two = [Series(make_labels(__name__=n, i=i), [0.0], [1.0], None) for n in "ab" for i in "12"]
+    with pytest.raises(RuleError, match="several series"):
+        Evaluator(storage_of(two))(parse(text), 1.0)

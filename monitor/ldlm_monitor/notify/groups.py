@@ -62,7 +62,7 @@ WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
 )
 
 _FORGET: Final = """
-DELETE FROM delivery WHERE outcome != 'pending'
+DELETE FROM delivery WHERE outcome NOT IN ('pending', 'held')
     AND notification IN (SELECT id FROM notification WHERE added_at < :before);
 DELETE FROM notification WHERE added_at < :before
     AND NOT EXISTS (SELECT 1 FROM delivery WHERE notification = id);

@@ -40,7 +40,7 @@ class HttpAnswer:
             return float(value)
         try:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except ValueError:
+        except (ValueError, OverflowError):  # no date, or one beyond what a date can be
             return None
 
 

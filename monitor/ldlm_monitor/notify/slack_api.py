@@ -23,7 +23,9 @@ _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
-_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})  # deleted
+_GONE = frozenset(  # deleted, or by the workspace's settings too old to be edited
+    {"message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"}
+)
 REFUSED_FORMS = frozenset(  # Slack does not accept the blocks; the text alone it may still accept
     {
         *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),

@@ -11,6 +11,7 @@ rules/alerting.go), the body is that of Alertmanager's API v2 (api/v2/openapi.ya
 import json
 import logging
 import math
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -82,7 +83,13 @@ class Sender(threading.Thread):
         """Send until stopped."""
         pause = 0.0
         while not self._stopping.wait(pause):
-            pause = self.turn()
+            try:
+                pause = self.turn()
+            except sqlite3.ProgrammingError:  # the outbox is closed
+                return
+            except Exception:  # a bug of ours must not end the heartbeat, or every alert elsewhere
+                log.exception("%s: a bug of the monitor while sending", self.receiver)
+                pause = AGAIN_SECONDS
 
     def turn(self) -> float:
         """Send what is due; returns the seconds until the next turn."""

@@ -198,10 +198,6 @@ class Blocks:
                 self._on_fault(block.place.position, fault)
         return records
 
-    def drop(self) -> None:
-        """Forget the open blocks."""
-        self._open.clear()
-
 
 def _may_take(block: Block[Any], stream: bytes) -> bool:
     """Whether a line of `stream` can belong to the block.

@@ -153,7 +153,7 @@ class RowShape:
             elif any(present):
                 sparse[name] = dict(compress(enumerate(column), present))
         if not values:
-            return None if sparse else []
+            return None  # a row without numbers may be an error's message
         epochs = None if self._epoch is None else flat[self._epoch :: width]
         whole = SampleBlock(
             run=place.origin.run,

@@ -95,7 +95,7 @@ class TextReader:
                 found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
             except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one line
                 # An open block that raises would do so with every line that follows.
-                file.blocks.drop()
+                found += file.blocks.finish()
                 self._on_fault(Position(chunk.path, line.number, line.offset), fault)
         return found
 

@@ -35,7 +35,7 @@ _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 """The fields that `Chunk` and `Fed` have in common."""
 _LEVEL = 3  # zlib: the pump waits for it; on four public logs level 6 saves 10 to 26 % more space
 _HEAD = 4096  # bytes of the first line that may hold the mark: the inputs stand before it
-_DAMAGE = (BadGzipFile, EOFError, zlib.error, msgspec.DecodeError)
+_DAMAGE = (BadGzipFile, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError)
 _LONGEST_LINE = 16 << 20
 """Bytes; a longer line is damaged: the longest record, 1 MiB, is at most 6 MiB of escaped JSON."""
 

@@ -33,6 +33,7 @@ from ldlm_monitor.promql.nodes import (
     Vector,
     is_scalar,
     name_later,
+    never_fails,
     settled,
     without_name,
 )
@@ -151,12 +152,13 @@ class Evaluator:
             return lambda query, at: on_right(left(query, at), right(query, at))
         is_set = node.operator in SET_OPERATORS
         combine = set_operation(node) if is_set else vector_operation(node, self.unnamed)
-        if node.operator == "or":
+        if node.operator == "or" or not never_fails(node.right):
             return lambda query, at: combine(left(query, at), right(query, at))
 
         def matched(query: Selection, at: float) -> Vector:
             found: Vector = left(query, at)
-            # Most rules end here at each step of a healthy run: nothing matches nothing.
+            # Most rules end here at each step of a healthy run. An error of the right side would
+            # count without a left one too, as in Prometheus: so only where there can be none.
             return combine(found, right(query, at)) if found else found
 
         return matched

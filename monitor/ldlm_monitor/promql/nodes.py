@@ -241,3 +241,18 @@ def is_scalar(node: Node) -> bool:
         case Call(function=function):
             return function in ("time", "pi", "scalar")
     return isinstance(node, Number)
+
+
+def never_fails(node: Node) -> bool:
+    """Whether no data make the node raise: its series stay apart, and none need a partner."""
+    match node:
+        case Selector(matchers=matchers):
+            return any(each.name == NAME and each.op == "=" for each in matchers)
+        case Aggregation(operand=operand, parameter=None):
+            return never_fails(operand)
+        case Binary(operator="and" | "or" | "unless", left=left, right=right):
+            return never_fails(left) and never_fails(right)
+        case Binary(left=left, right=Number()):
+            # Arithmetic drops names, by which alone series of an `or` may differ.
+            return isinstance(left, Selector | Aggregation) and never_fails(left)
+    return isinstance(node, Number)
