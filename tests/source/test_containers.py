@@ -1,15 +1,18 @@
 """Logs as Docker's json-file driver, containerd and CRI-O write them, read as what they hold."""
 
 import json
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ldlm_monitor.model.chunk import Origin
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.containers import CriLines, DockerLines
 from ldlm_monitor.source.notices import Journal
 
 BROKEN = "OSError: [Errno 28] No space left on device"
@@ -171,3 +174,38 @@ def test_what_begins_a_record_is_found_behind_the_prefix(log, wrapped) -> None:
     assert isinstance(sample, Sample)
     assert isinstance(killed, Event)
     assert (sample.values["loss"], killed.message) == (2.5, "Killed")
+
+
+TEXTS = st.lists(st.text("ab 1%\r{", max_size=12), max_size=4)
+
+
+@pytest.mark.parametrize("kind", [CriLines, DockerLines], ids=["cri", "docker"])
+@given(
+    texts=TEXTS, other=TEXTS, tag=st.sampled_from(["F", "F:x"]), cuts=st.sets(st.integers(1, 900))
+)
+def test_what_is_decoded_does_not_depend_on_where_reads_were_cut(
+    kind: type[CriLines | DockerLines], texts: list[str], other: list[str], tag: str, cuts: set[int]
+) -> None:
+    """A restart decodes in pieces of 16 KiB what came line by line: positions must agree."""
+    if kind is CriLines:
+        lines = [cri(*texts, piece=5).replace(" F ", f" {tag} "), cri(*other, stream="stdout")]
+    else:
+        lines = [docker(*texts), docker(*other, stream="stdout", end="")]
+    data = "".join(lines).encode()
+    places = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+
+    def decoded(pieces: list[bytes]) -> bytes:
+        decoder = kind()
+        return b"".join(decoder.decompress(piece, 1 << 20) for piece in pieces)
+
+    in_pieces = decoded([data[start:stop] for start, stop in pairwise(places)])
+    assert in_pieces == decoded([data])
+
+
+def test_a_part_that_came_without_its_newline_is_joined_once() -> None:
+    first, second = docker("abc" * PIECE).splitlines(keepends=True)[:2]
+    whole, cut = DockerLines(), DockerLines()
+    pieces = [first.removesuffix("\n").encode(), b"\n" + second.encode()]
+    assert b"".join(cut.decompress(each, 1 << 20) for each in pieces) == whole.decompress(
+        (first + second).encode(), 1 << 20
+    )

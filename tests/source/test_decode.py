@@ -1,6 +1,7 @@
 """Compressed logs and UTF-16 are read as what they hold, by whatever reads files."""
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -8,6 +9,7 @@ import os
 import random
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -271,3 +273,44 @@ class TestRotation:
         assert [path.name for path in patterns.copies()] == ["a.log.gz"]
         named = resolve([str(tmp_path / "*.gz")], base=Path())
         assert [path.name for path in named.files()] == ["a.log.gz", "d.bin.gz"]
+
+
+def test_a_member_of_which_little_is_written_is_waited_for(log: Path) -> None:
+    packed = gzip.compress(SOME)
+    log.write_bytes(packed)
+    descriptor = DIRECT.open(log, os.O_RDONLY)
+    for written in (packed[:2], packed[2:]):
+        with log.open("ab") as file:
+            file.write(written)
+        found = DIRECT.pread(descriptor, 10 * len(SOME), 0)
+    DIRECT.close(descriptor)
+    assert found == SOME * 2
+
+
+def test_opening_a_file_decodes_none_of_it(log: Path) -> None:
+    """A growing file is opened again and again where descriptors are scarce."""
+    log.write_bytes(gzip.compress(TEXT))
+    looked = replace(DIRECT, fstat=lambda descriptor: pytest.fail("decoded for its size"))
+    descriptor, key = looked.open_regular(log)
+    looked.close(descriptor)
+    assert key[1] == log.stat().st_ino
+
+
+def test_a_file_that_cannot_be_inspected_is_closed(log: Path) -> None:
+    def fails(descriptor: int) -> os.stat_result:
+        raise OSError(errno.EIO, "planted")
+
+    log.write_bytes(SOME)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="planted"):
+        replace(DIRECT, status=fails).open_regular(log)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_damage_in_a_pipe_is_named_and_what_came_before_counts(caplog) -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    middle = len(packed) // 2
+    packed[middle : middle + 50] = b"\xff" * 50
+    chunks = list(split(io.BytesIO(bytes(packed)), Splitter("-", (0, 0, 0))))
+    assert len(b"".join(chunk.data for chunk in chunks)) > len(TEXT) // 4
+    assert "damaged gzip" in caplog.text

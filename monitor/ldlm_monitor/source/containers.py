@@ -92,7 +92,9 @@ class DockerLines(_Lines):
         yield from self._joined(head, stream, text, ends=text.endswith(b"\n"))
 
     def _opened(self, rest: bytes) -> bytes:
-        is_whole = rest.endswith(b"}") and _docker_row(rest) is not None
+        row = _docker_row(rest) if rest.endswith(b"}") else None
+        # A part would be joined once more when its line is complete.
+        is_whole = row is not None and row[2].endswith(b"\n")
         return b"".join(self._line(rest)) if is_whole else b""
 
     def _continued(self, rest: bytes) -> bytes:
@@ -117,6 +119,8 @@ class CriLines(_Lines):
         rb"(?P<tag>[FP])(?::\S*)? "
     )
 
+    _head = _held = b""
+
     def _decoded(self, whole: bytes) -> bytes:
         is_plain = not self._parts and not any(mark in whole for mark in (b" P ", b" P:", b"\r"))
         return whole if is_plain else super()._decoded(whole)
@@ -128,12 +132,22 @@ class CriLines(_Lines):
             return
         text, ends = line[match.end() :], match["tag"] == b"F"
         text = text if ends else text.removesuffix(b"\n")
-        yield from self._joined(match["head"] + b"F ", match["stream"], text, ends=ends)
+        head = line[: match.end()] if ends else match["head"] + b"F "
+        yield from self._joined(head, match["stream"], text, ends=ends)
 
     def _opened(self, rest: bytes) -> bytes:
         match = self.HEAD.match(rest)
         waits = match is None or match["tag"] == b"P" or match["stream"] in self._parts
-        return b"" if waits or b"\r" in rest else rest
+        if match is None or waits or b"\r" in rest:
+            return b""
+        self._head = rest[: match.end()]
+        return rest
 
     def _continued(self, rest: bytes) -> bytes:
-        return rest
+        """As `_joined`, wherever a read was cut: what is after a last `\r` decides its prefix."""
+        rest, self._held = self._held + rest, b""
+        body = rest.rstrip(b"\r\n")
+        end = rest[len(body) :]
+        if not end.endswith(b"\n"):
+            end, self._held = b"", end
+        return body.replace(b"\r", b"\r" + self._head) + end

@@ -48,6 +48,7 @@ class _Stream:
         self._form = form
         self._read = read
         self._held = held
+        self._begun = b""  # the start of a next member, of which too little was written
         self._decoder = form.decoder()
         self._left = DECODED_BYTES
 
@@ -95,7 +96,7 @@ class _Stream:
 
     def _next_member(self) -> bool:
         """Begin the file's next compressed stream, if it has one: some writers append streams."""
-        raw = self._decoder.unused_data
+        raw, self._begun = self._begun or self._decoder.unused_data, b""
         while not (raw := raw.lstrip(b"\0")) or len(raw) < HEAD_BYTES:  # NULs pad tape blocks
             piece = self._take()
             if not piece:
@@ -104,6 +105,9 @@ class _Stream:
         if not raw:
             return False
         form = form_of(raw)
+        if form is None and is_begun(raw):
+            self._begun = raw
+            return False
         if form is None or form.name != self._form.name:
             self.trouble = f"what follows the {self._form.name} before byte {self.at} is other data"
             return False
@@ -263,11 +267,17 @@ def trouble(descriptor: int) -> str:
 
 
 def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
-    """The decoded bytes of a stream, of which `read(size)` gives the next bytes."""
+    """The decoded bytes of a stream, of which `read(size)` gives the next bytes.
+
+    Raises `OSError` (EIO) after the last of a stream that is damaged or cut.
+    """
     head = read(size)
     form = form_of(head)
     if form is not None:
-        yield from iter(_Text(form, lambda _size, _at: read(size), head).more, b"")
+        text = _Text(form, lambda _size, _at: read(size), head)
+        yield from iter(text.more, b"")
+        if trouble := text.file.trouble or ("its end is missing" if text.file.is_cut else ""):
+            raise OSError(errno.EIO, trouble)
         return
     while head:
         yield head

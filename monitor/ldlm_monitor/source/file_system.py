@@ -167,8 +167,9 @@ class Disk:
 
     All raise `OSError`; `TimeoutError` if a server did not answer, so that a missing file
     must not be assumed. Descriptors of compressed and converted files give decoded bytes
-    (`decode`). `listing`: the names in a folder and their kinds. `realpath` follows all
-    symbolic links. The others are the system's calls of these names.
+    (`decoded_files`), and `fstat` their number, for which a file is decoded; `status` gives the
+    system's. `listing`: the names in a folder and their kinds. `realpath` follows all symbolic
+    links. The others are the system's calls of these names.
     """
 
     stat: Callable[[Path], os.stat_result] = os.stat
@@ -176,6 +177,7 @@ class Disk:
     pread: Callable[[int, int, int], bytes] = decoded_files.read_decoded
     lstat: Callable[[Path], os.stat_result] = os.lstat
     fstat: Callable[[int], os.stat_result] = decoded_files.fstat_decoded
+    status: Callable[[int], os.stat_result] = os.fstat
     lseek: Callable[[int, int, int], int] = decoded_files.seek_decoded
     close: Callable[[int], None] = decoded_files.close_decoded
     listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
@@ -210,10 +212,13 @@ class Disk:
     def open_regular(self, path: Path) -> tuple[int, Key]:
         """Open for reading. Raises `OSError`, also for pipes and folders."""
         descriptor = self.open(path, OPEN_FLAGS)
-        status = self.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        try:
+            status = self.status(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
+        except BaseException:
             self.close(descriptor)
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
+            raise
         return descriptor, key_of(status)
 
 

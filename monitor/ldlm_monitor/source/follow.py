@@ -237,7 +237,7 @@ class StdinSource:
                 self._pieces.put(piece)
                 self._ring(self.path)
         except (OSError, ValueError) as error:  # another thread closed the pipe: end of input
-            if getattr(error, "errno", 0) == errno.ENOTSUP:
+            if getattr(error, "errno", 0) in (errno.ENOTSUP, errno.EIO):
                 self._journal.note("unreadable", STANDARD_INPUT, str(error))
         self._pieces.put(b"")
         self._ring(self.path)

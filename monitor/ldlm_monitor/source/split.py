@@ -1,5 +1,7 @@
 """Cuts the bytes of a file, in pieces of any length, into chunks of whole records."""
 
+import errno
+import logging
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -24,6 +26,8 @@ per file; a printed configuration, the longest useful line, is far shorter."""
 PEEK_SECONDS = 2.0
 """An unfinished record that has not grown for so long is emitted as a peek. tqdm leaves its
 last bar without a terminator; a writer in the middle of a line finishes it much sooner."""
+
+log = logging.getLogger(__name__)
 
 
 class Splitter:
@@ -180,8 +184,13 @@ class Splitter:
 
 def split(stream: BinaryIO, splitter: Splitter) -> Iterator[Chunk]:
     """A stream's chunks of whole records; the last is `final`. `stream` may be compressed."""
-    for data in pieces(stream.read, CHUNK_BYTES):
-        yield from splitter.feed(data, 0.0)
+    try:
+        for data in pieces(stream.read, CHUNK_BYTES):
+            yield from splitter.feed(data, 0.0)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        log.warning("standard input: %s; what came before is read", error.strerror)
     yield splitter.finish()
 
 

@@ -68,6 +68,7 @@ class TimedDisk:
             pread=self._of_descriptor(real.pread),
             lstat=self._of_path(real.lstat),
             fstat=self._of_descriptor(real.fstat),
+            status=self._of_descriptor(real.status),
             lseek=self._of_descriptor(real.lseek),
             close=self._close,
             listing=self._of_path(real.listing),
