@@ -10,7 +10,7 @@ from ldlm_monitor.detect.gradient import (
     GradientDetector,
     LossScaleDetector,
     OverflowDetector,
-    SkippedSteps,
+    skipped_share,
 )
 from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
 from ldlm_monitor.model.points import Measured
@@ -112,13 +112,14 @@ def test_a_loss_scale_that_halves_and_doubles_has_not_collapsed() -> None:
 
 
 def test_skipped_steps_count_once_the_loss_scale_has_calibrated() -> None:
-    skipped = SkippedSteps()
-    for step in range(40):
-        skipped.update(step, step)
-    assert dict(skipped.measures()) == {}
-    for step in range(40, 1000):
-        skipped.update(step, 40 + (step - 500 if step > 500 else 0) // 2)
-    assert dict(skipped.measures()) == {"skipped_steps_ratio": 0.5}
+    assert dict(skipped_share(299, range(299))) == {}
+    assert dict(skipped_share(1000, range(802, 1002, 2))) == {"skipped_steps_ratio": 0.5}
+    assert dict(skipped_share(1000, range(100))) == {"skipped_steps_ratio": 0.0}
+
+
+def test_the_share_of_skipped_steps_is_that_of_the_log_when_the_step_is_from_another_file() -> None:
+    ahead = dict(skipped_share(600, range(850, 950)))
+    assert ahead == dict(skipped_share(949, range(850, 950))) == {"skipped_steps_ratio": 1.0}
 
 
 def test_a_checkpoint_is_late_by_the_runs_own_rhythm() -> None:
@@ -145,9 +146,7 @@ def test_the_time_before_a_rank_waits_for_others_shows_which_is_slow() -> None:
         for name, seconds in (("step_seconds", 0.4), ("busy_seconds", busy))
     }
     detectors.update(
-        Measured(
-            values=values, step=20, rank_steps={}, skipped_steps=0, checkpoints=(), resumed=False
-        )
+        Measured(values=values, step=20, rank_steps={}, skipped=(), checkpoints=(), resumed=False)
     )
     gauges = {
         dict(point.labels).get("rank"): point.value

@@ -129,10 +129,12 @@ class Daemon:
                 return self
         raise AssertionError("never ready")
 
-    def wait_for_metric(self, text: str) -> None:
-        """Return once `/metrics` shows it."""
+    def wait_for_metric(self, *words: str) -> None:
+        """Return once a line of `/metrics` holds all words."""
         deadline = time.monotonic() + PATIENCE
-        while text not in (shown := self.get("/metrics")):
+        while shown := self.get("/metrics").splitlines():
+            if any(all(word in line for word in words) for line in shown):
+                return
             assert time.monotonic() < deadline, shown
             threading.Event().wait(0.02)
 

@@ -53,6 +53,8 @@ def play(run: str, into: Path, speed: float) -> None:
 
 
 def test_each_run_raises_what_it_should_while_it_is_written(start, tmp_path) -> None:
+    # Not all of them log their end, and a busy machine may need longer than 30 s for this test.
+    (tmp_path / "ldlm-monitor.toml").write_text("[stall]\nfloor_seconds = 600\n")
     daemon = start("runs/*/train_logs/*.log").ready()
     writers = [
         threading.Thread(target=play, args=(run, tmp_path / "runs", FAST)) for run in EXPECTED
@@ -65,11 +67,9 @@ def test_each_run_raises_what_it_should_while_it_is_written(start, tmp_path) -> 
         next((RUNS / run / "train_logs").glob("*.log")).stem.removesuffix("_node0"): run
         for run in EXPECTED
     }
-    for alert in ("TrainingCrashed", "NonFiniteLoss"):
-        for run in (run for run, alerts in EXPECTED.items() if alert in alerts):
-            name = next(name for name, known in names.items() if known == run)
-            daemon.wait_for_metric(f'alertname="{alert}",alertstate="firing"')
-            daemon.wait_for_metric(f'run="{name}"')
+    for name, run in names.items():
+        for alert in EXPECTED[run]:
+            daemon.wait_for_metric(f'alertname="{alert}",alertstate="firing"', f'run="{name}"')
     daemon.wait_for_metric("ldlm_monitor_behind_bytes 0.0")
     snapshot = json.loads(daemon.get("/api/v1/alerts"))
     raised = defaultdict(set)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from textual.pilot import Pilot
+from textual.worker import WorkerCancelled
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.queries import Source
@@ -64,7 +66,8 @@ class Screen:
         await self.settle()
 
     async def settle(self) -> None:
-        await self.app.workers.wait_for_complete()
+        with suppress(WorkerCancelled):  # by the next press or reading, which has its own worker
+            await self.app.workers.wait_for_complete()
         await self.pilot.pause()
 
     async def until(self, *words: str) -> str:

@@ -8,7 +8,7 @@ from ldlm_monitor.detect.gradient import (
     GradientDetector,
     LossScaleDetector,
     OverflowDetector,
-    SkippedSteps,
+    skipped_share,
 )
 from ldlm_monitor.detect.loss_trend import ConstantDetector, LossDetector
 from ldlm_monitor.detect.throughput import RankDetector, ThroughputDetector
@@ -111,8 +111,7 @@ class Detectors:
         self._pace: tuple[str, int | None] | None = None
         self._throughput = ThroughputDetector()
         self._ranks = RankDetector()
-        self._skipped = SkippedSteps()
-        self._checkpoint_age: list[tuple[str, float]] = []
+        self._of_steps: list[tuple[str, float]] = []
         self.points: list[Point] = []
 
     def update(self, measured: Measured) -> None:
@@ -127,8 +126,10 @@ class Detectors:
                 detector.update(values)
         self._ranks.update_steps(measured.rank_steps)
         if measured.step is not None:
-            self._skipped.update(measured.step, measured.skipped_steps)
-            self._checkpoint_age = [*checkpoint_age(measured.step, measured.checkpoints)]
+            self._of_steps = [
+                *skipped_share(measured.step, measured.skipped),
+                *checkpoint_age(measured.step, measured.checkpoints),
+            ]
         self.points = list(self._measure())
 
     def _detectors(self, quantity: str, rank: int | None) -> tuple[Detector, ...]:
@@ -159,8 +160,7 @@ class Detectors:
                     yield Point(DETECT_PREFIX + name, labels, value)
         for rank, name, value in self._ranks.measures():
             yield Point(DETECT_PREFIX + name, make_labels(run=self._run, rank=str(rank)), value)
-        of_run = (self._throughput.measures(), self._skipped.measures(), self._checkpoint_age)
-        for name, value in chain.from_iterable(of_run):
+        for name, value in chain(self._throughput.measures(), self._of_steps):
             yield Point(DETECT_PREFIX + name, run, value)
 
 

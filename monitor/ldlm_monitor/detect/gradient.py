@@ -1,8 +1,7 @@
 """The gradient norm, and what mixed precision does: loss scale, overflows, skipped steps."""
 
 import math
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ldlm_monitor.detect.window import RecentValues, Values, finite, median, positive, spread
 
@@ -114,23 +113,14 @@ class OverflowDetector:
             yield "grad_norm_overflow_steps", self._explained
 
 
-class SkippedSteps:
-    """`skipped_steps_ratio`: the share of skipped steps in the last 100, after the first 200."""
+def skipped_share(step: int, skipped: Sequence[int]) -> Iterator[tuple[str, float]]:
+    """`skipped_steps_ratio`: the share of skipped steps in the last 100, after the first 200.
 
-    def __init__(self) -> None:
-        self._seen: deque[tuple[int, int]] = deque()
-
-    def update(self, step: int, skipped: int) -> None:
-        """`skipped` is the total of skipped steps when the run was at `step`."""
-        if self._seen and step < self._seen[-1][0]:
-            self._seen.clear()
-        if not self._seen or (step, skipped) != self._seen[-1]:
-            self._seen.append((step, skipped))
-        while len(self._seen) > 1 and self._seen[1][0] <= step - SKIPPED_STEPS:
-            self._seen.popleft()
-
-    def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
-        if self._seen and self._seen[0][0] >= CALIBRATION:
-            skipped = self._seen[-1][1] - self._seen[0][1]
-            yield "skipped_steps_ratio", min(skipped / SKIPPED_STEPS, 1.0)
+    `skipped` are the steps that were skipped, the last reported one at the end. They are
+    compared by their numbers: `step` may come from another file than they, and be read ahead of
+    them or behind.
+    """
+    last = max(step, skipped[-1]) if skipped else step
+    if last - SKIPPED_STEPS >= CALIBRATION:
+        recent = sum(last - SKIPPED_STEPS < each <= last for each in skipped)
+        yield "skipped_steps_ratio", min(recent / SKIPPED_STEPS, 1.0)

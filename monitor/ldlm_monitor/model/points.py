@@ -94,13 +94,13 @@ class Measured:
 
     `values`: by quantity and rank, one value per logged step, in order, NaN and infinities
     included. `step`: the run's last step. `rank_steps`: each rank's last logged step.
-    `skipped_steps`: the total of the run. `checkpoints`: the steps at which the last
+    `skipped`: the last steps that were skipped. `checkpoints`: the steps at which the last
     checkpoints were saved. `resumed`: the run went back to an earlier step.
     """
 
     values: Mapping[tuple[str, int | None], array[float]]
     step: int | None
     rank_steps: Mapping[int, int]
-    skipped_steps: int
+    skipped: Sequence[int]
     checkpoints: Sequence[int]
     resumed: bool

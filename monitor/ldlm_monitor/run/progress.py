@@ -19,9 +19,9 @@ PACE_STEPS = 50
 pace, fewer make it jump."""
 FLUSH_SECONDS = 120.0
 """How long TensorBoard's writers buffer (`flush_secs` in torch/utils/tensorboard/writer.py)."""
-_SKIPPED = 50
-"""Last skipped steps kept, to count each once though every rank logs it. A choice: ranks are few
-steps apart."""
+_SKIPPED = 100
+"""Last skipped steps kept: the detector asks which of the last 100 steps were skipped. They also
+serve to count each once though every rank logs it: ranks are few steps apart."""
 _CHECKPOINTS = 6
 """Last checkpoints kept. The detector of late ones needs 4 and compares with the longest interval
 between them: more would keep an interval that has since been shortened."""
@@ -30,8 +30,8 @@ between them: more would keep an interval that has since been shortened."""
 class Progress:
     """Step, epoch, pace, skipped steps and checkpoints of the run whose life is `life`.
 
-    `rank_steps`: the last step of each rank that logs its own. `checkpoints`: the steps of
-    the last checkpoints, rising.
+    `rank_steps`: the last step of each rank that logs its own. `skipped`: the last steps that
+    were skipped, as reported. `checkpoints`: the steps of the last checkpoints, rising.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -40,8 +40,8 @@ class Progress:
         self.epoch: float | None = None
         self.rank_steps: dict[int, int] = {}
         self.skipped_steps = 0
+        self.skipped: deque[int] = deque(maxlen=_SKIPPED)
         self.checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
-        self._skipped: deque[object] = deque(maxlen=_SKIPPED)
         self._step: tuple[ValueSource, int] | None = None
         self._leader: int | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=PACE_STEPS)
@@ -89,10 +89,10 @@ class Progress:
         return durations, resumed
 
     def skip(self, step: object) -> None:
-        """Count a skipped step once, though every rank logs it."""
-        if step is None or step not in self._skipped:
+        """Count a skipped step once, though every rank logs it; without a number, the present."""
+        if not isinstance(step, int) or step not in self.skipped:
             self.skipped_steps += 1
-            self._skipped.append(step)
+            self.skipped.append(step if isinstance(step, int) else self.step or 0)
 
     def shift(self, seconds: float) -> None:
         """Silence so far goes on from `seconds` later; no pace is learned across that."""
@@ -144,6 +144,7 @@ class Progress:
         """Only one rank's steps are used: the others take them at about the same time."""
         if self._recent and step < self._recent[-1][1]:
             self._recent.clear()
+            self.skipped = deque((each for each in self.skipped if each < step), _SKIPPED)
         if not self._recent or step > self._recent[-1][1]:
             self._recent.append((at, step))
         if not timed or self._life.is_paused:

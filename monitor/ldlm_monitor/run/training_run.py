@@ -135,7 +135,7 @@ class TrainingRun:
             values=values,
             step=self.progress.step,
             rank_steps=self.progress.rank_steps,
-            skipped_steps=self.progress.skipped_steps,
+            skipped=list(self.progress.skipped),
             checkpoints=list(self.progress.checkpoints),
             resumed=resumed,
         )
