@@ -62,6 +62,9 @@ class Daemon:
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         environment.pop("LDLM_SLACK_WEBHOOK_URL", None)
         environment["LDLM_SLACK_FOLLOW_UP_SECONDS"] = "1"
+        if not (folder / "ldlm-monitor.toml").exists():
+            # A log that a busy test machine appends to late has not stalled.
+            environment["LDLM_STALL_FLOOR_SECONDS"] = "600"
         if slack is not None:
             environment["LDLM_SLACK_WEBHOOK_URL"] = slack.url
         with self.log.open("ab") as errors:

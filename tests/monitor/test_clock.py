@@ -95,7 +95,7 @@ class Timed:
         monitor.ahead = self.clocks.judging.ahead
         if self.clocks.judging.skipped:
             monitor.runs.shift(self.clocks.judging.skipped)
-        self.watched.pump.turn((), now)
+        self.watched.pump.turn(None, now)
 
     def idle(self, seconds: int) -> None:
         for _ in range(seconds):

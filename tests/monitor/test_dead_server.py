@@ -70,7 +70,7 @@ class Watched:
         """Turn once a second, at least once, until so."""
         while True:
             self.now += 1.0
-            self.pump.turn((), self.now)
+            self.pump.turn(None, self.now)
             if until():
                 return
 

@@ -183,7 +183,7 @@ class Night(RuleBasedStateMachine):
     def look(self) -> None:
         """Both read what is there at this moment."""
         if self.pump is not None:
-            self.pump.turn((), self.now)
+            self.pump.turn(None, self.now)
             self.renamed_unseen.clear()
         self.twin_looks()
 
@@ -447,7 +447,7 @@ class Kills(Night):
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            self.pump.turn((), self.now)
+            self.pump.turn(None, self.now)
         except Killed:
             pass
         finally:

@@ -107,7 +107,7 @@ class Watched:
     def look(self, second: float, *, answer: bool = False) -> None:
         """A turn of the pump; `answer`: the host was asked in it, and has answered then."""
         self.answered.clear()
-        self.pump.turn((), NOW + second)
+        self.pump.turn(None, NOW + second)
         if answer:
             assert self.answered.wait(30)
 

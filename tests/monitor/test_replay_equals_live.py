@@ -58,14 +58,14 @@ def live(folder: Path, writes: list[Write]) -> list[Transition]:
     listening = Listening(outbox, [])
     listening.heard = []
     pump = Pump(wanted, outbox, ledger, listening, PollingWaker())
-    pump.turn((), writes[0].at - 1.0)
+    pump.turn(None, writes[0].at - 1.0)
     for write in writes:
         path = folder / "logs" / write.path
         if write.data:
             with path.open("ab") as file:
                 file.write(write.data)
             os.utime(path, (write.at, write.at))
-        pump.turn((), write.at)
+        pump.turn(None, write.at)
     pump.follower.close()
     outbox.close()
     ledger.close()

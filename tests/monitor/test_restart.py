@@ -55,7 +55,7 @@ class Watched:
         self.look(second)
 
     def look(self, second: float) -> None:
-        self.pump.turn((), NOW + second)
+        self.pump.turn(None, NOW + second)
 
     def kill(self) -> None:
         self.pump.follower.close()

@@ -1,5 +1,6 @@
 """A rotated log under a name that is followed too goes on as itself, and nothing comes twice."""
 
+import gzip
 import os
 import shutil
 from collections.abc import Iterator
@@ -208,3 +209,49 @@ def test_names_that_a_rotation_gives(name: str) -> None:
 @pytest.mark.parametrize("name", ["rank10.log", "rank1_node1.log", "rank1.log", "1rank1.log"])
 def test_names_that_no_rotation_gives(name: str) -> None:
     assert "rank1.log" not in originals(name)
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["on", "restart"])
+def test_a_rotated_log_is_not_read_again_once_it_is_compressed(
+    rotated: Rotated, restart: bool
+) -> None:
+    away = rotated.log.rename(rotated.folder / "app.log.1")
+    rotated.write(bars(40, 45))
+    rotated.look(2)
+    if restart:
+        rotated.close()
+    compressed = away.with_name("app.log.1.gz")
+    compressed.write_bytes(gzip.compress(away.read_bytes()))
+    away.unlink()
+    if restart:
+        rotated.open()
+    rotated.look(10)
+    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 45, [])
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["on", "restart"])
+def test_a_compressed_log_grows_by_members_and_is_rotated(tmp_path: Path, restart: bool) -> None:
+    rotated = Rotated(tmp_path)
+
+    def write(text: str, path: Path) -> None:
+        with path.open("ab") as file:
+            file.write(gzip.compress(text.encode()))
+        os.utime(path, (NOW + rotated.second,) * 2)
+        rotated.look(3)
+        if restart:
+            rotated.close()
+            rotated.open()
+
+    log = tmp_path / "app.log.gz"
+    write(bars(0, 20) + NAN + "half of a", log)
+    assert rotated.fired() == ["NonFiniteLoss firing"]
+    write(" line\n", log)
+    write(bars(20, 50), log)
+    old = log.rename(tmp_path / "app.log.1.gz")
+    write(bars(50, 60), old)
+    write(bars(60, 70), log)
+    write(bars(70, 80), log)
+    write(bars(80, 81), old)
+    rotated.look(3)
+    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 81, [])
+    rotated.close()

@@ -47,7 +47,7 @@ class Watched:
     def turn(self, seconds: float) -> None:
         """Go on by so many seconds; the pager takes all that waits for it."""
         self.now += seconds
-        self.pump.turn((), self.now)
+        self.pump.turn(None, self.now)
         while (pending := self.outbox.due("pager", self.now)) is not None:
             self.heard.append((pending.message.lead.alert, pending.message.lead.state))
             self.outbox.accepted(pending, self.now, Receipt())

@@ -56,7 +56,7 @@ class Watched:
     def until(self, first: int, last: int) -> None:
         """Look every second."""
         for second in range(first, last):
-            self.pump.turn((), NOW + second)
+            self.pump.turn(None, NOW + second)
 
     def firing(self) -> set[str]:
         alerts = self.pump.monitor.snapshot().alerts

@@ -398,7 +398,7 @@ def without_privileges() -> Iterator[Path]:
                 os.seteuid(0)
 
 
-def test_an_unreadable_file_is_told_once_and_read_when_it_can_be(reading, without_privileges):
+def test_an_unreadable_file_is_reported_once_and_read_when_it_can_be(reading, without_privileges):
     log = without_privileges / "train.log"
     append(log, b"one\n")
     log.chmod(0)

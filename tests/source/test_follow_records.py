@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.source.split import CHUNK_BYTES, RECORD_BYTES, Splitter
+from ldlm_monitor.source.split import CHUNK_BYTES, PEEK_SECONDS, RECORD_BYTES, Splitter
 
 MIB = 1024 * 1024
 
@@ -73,14 +73,14 @@ def test_bad_bytes_nul_and_windows_lines_pass_unchanged(reading, log):
     assert reader.look() == [b"good", b"\xff\xfe bad", b"nul \0 inside", b"last"]
 
 
-def test_after_two_silent_seconds_an_unfinished_record_is_shown_once_and_comes_whole_later(
+def test_an_unfinished_record_is_shown_once_after_a_short_silence_and_comes_whole_later(
     reading, log
 ):
     reader = reading(log)
     append(log, b"done\n 42%|####")
     reader.look()
-    assert reader.follower.next_peek() == reader.now + 2
-    assert reader.look(set(), after=1.9) == []
+    assert reader.follower.next_peek() == reader.now + PEEK_SECONDS
+    assert reader.look(set(), after=PEEK_SECONDS - 0.1) == []
     reader.look(set(), after=0.2)
     peek = reader.chunks[-1]
     assert (peek.data, peek.peek, peek.final, peek.offset, peek.line) == (
@@ -95,12 +95,12 @@ def test_after_two_silent_seconds_an_unfinished_record_is_shown_once_and_comes_w
 
 def test_growth_starts_the_silence_again(reading, log):
     reader = reading(log)
-    append(log, b"ab")
+    append(log, b"abcde")
     reader.look()
     append(log, b"cd")
-    reader.look(after=1.5)
+    reader.look(after=PEEK_SECONDS - 0.1)
     assert not reader.chunks
-    assert reader.follower.next_peek() == reader.now + 2
+    assert reader.follower.next_peek() == reader.now + PEEK_SECONDS
     append(log, b"ef")
     reader.look(after=2.5)
     assert not reader.chunks, "what is shown is what was silent, not what has just grown"

@@ -7,7 +7,7 @@ import pytest
 
 from ldlm_monitor.source.follow import StdinSource
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.split import RECORD_BYTES
+from ldlm_monitor.source.split import PEEK_SECONDS, RECORD_BYTES
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def test_a_pipe_is_read_in_whole_records_until_it_is_closed(pipe):
     assert rung.get(timeout=30) == stdin.path
     (chunk,) = stdin.read(0.0)
     assert (chunk.path, chunk.data, chunk.line) == ("-", b"one\n", 1)
-    assert stdin.next_peek() == 2.0
-    (peek,) = stdin.read(2.0)
+    assert stdin.next_peek() == PEEK_SECONDS
+    (peek,) = stdin.read(PEEK_SECONDS)
     assert (peek.data, peek.peek) == (b"two", True)
     sink.close()
     rung.get(timeout=30)

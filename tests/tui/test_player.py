@@ -58,7 +58,7 @@ def test_the_keys_steer_it(trainings: Path, tmp_path: Path) -> None:
         await screen.until("ERROR: Invalid loss")
         assert "Training complete" not in screen.text
         before = showing.clock()
-        await screen.press("R")
+        await screen.press("<", "<", "R")
         await screen.until("playing")
         assert showing.clock() < before
 

@@ -21,7 +21,7 @@ from ldlm_monitor.source.file_identity import FilePosition, Found, Known
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.input_patterns import mode_of
-from ldlm_monitor.state.read_log import Arrival
+from ldlm_monitor.state.read_log import Arrival, arrival_of
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1
@@ -228,6 +228,8 @@ class Backfill:
             if rest is not None:
                 found = self.feed(rest, min(when, now), counted)
                 passed += [(each, news) for each in found]
+            if chunk.peek and math.isinf(order):
+                self._contents.append(arrival_of(chunk, when))
             yield
         observe_until(math.inf, math.inf)
         self.reading, self.behind = None, 0

@@ -145,7 +145,7 @@ def _follow(
 ) -> None:
     clock = JudgingClock()
     status_at = clock.now() + settings.interval
-    dirty: set[Path] = set()
+    dirty: set[Path] | None = None
     while not (signals.stop or pump.ended):
         now = clock.now()
         pump.monitor.ahead = clock.ahead
@@ -162,10 +162,10 @@ def _follow(
             log.warning("%s", notice)
         dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
-        pump.turn((), clock.now())
+        pump.turn(None, clock.now())
 
 
-def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
+def _turn(pump: Pump, signals: Signals, dirty: set[Path] | None, now: float) -> None:
     """Take a turn; a signal cuts the first one short, because it reads all that the files hold.
 
     A first turn that was cut short keeps no state, so that the next start judges it all.

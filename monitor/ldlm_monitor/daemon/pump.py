@@ -106,10 +106,14 @@ class Pump:
         """The share of the files' first content that was judged, 0 to 1; None if all was."""
         return self._backfill.reading if self.caught_up else self._backfill.reading or 0.0
 
-    def turn(self, dirty: Collection[Path], now: float) -> None:
-        """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
+    def turn(self, dirty: Collection[Path] | None, now: float) -> None:
+        """One round at `now` (Unix seconds): new files, new bytes, the passing of time.
+
+        `dirty`: the paths that changed; None if any may have.
+        """
         self._is_whole = False
-        everything = not dirty or now - self._looked_at >= POLL_SECONDS
+        everything = dirty is None or now - self._looked_at >= POLL_SECONDS
+        dirty = dirty or ()
         rung = self.inputs.has_new(dirty)
         if everything or rung or self._queue or self._backfill.is_playing:
             self._looked_at = now if everything or rung else self._looked_at
@@ -156,8 +160,10 @@ class Pump:
         """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
         if self._queue or self._backfill.is_playing or self.follower.has_backlog:
             return 0.0
-        times = (self.monitor.due(), self.follower.next_peek())
-        until = min([now + POLL_SECONDS, *(time for time in times if time is not None)])
+        picture_at = None if self.snapshot.version == self.monitor.version else self._picture_at
+        times = (self.monitor.due(), self.follower.next_peek(), picture_at)
+        look_at = self._looked_at + POLL_SECONDS
+        until = min([look_at, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
 
     def behind(self) -> int:

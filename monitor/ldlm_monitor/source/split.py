@@ -23,9 +23,10 @@ files. A choice."""
 RECORD_BYTES = 1024 * 1024
 """A longer record is cut: its first MiB and its terminator are kept. This bounds the memory
 per file; a printed configuration, the longest useful line, is far shorter."""
-PEEK_SECONDS = 2.0
+PEEK_SECONDS = 0.5
 """An unfinished record that has not grown for so long is emitted as a peek. tqdm leaves its
-last bar without a terminator; a writer in the middle of a line finishes it much sooner."""
+last bar without a terminator until the next one. A choice: longer shows each bar of slow steps
+later; shorter shows parts of lines that a busy writer has not finished."""
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class Splitter:
     def peek_at(self) -> float | None:
         """When the unfinished record is due as a peek; None without one, or if it was emitted."""
         was_shown = self.shown >= self.position
-        shows = self._rest and not was_shown and not self.framed
+        shows = self._rest and not was_shown and self.framed == ""
         return self.grown + PEEK_SECONDS if shows else None
 
     def peek(self) -> Chunk:

@@ -73,17 +73,17 @@ class Waker(events.FileSystemEventHandler):
         """Whether some folder has no watch."""
         return self._observer is None or bool(self._polled)
 
-    def wait(self, timeout: float) -> set[Path]:
+    def wait(self, timeout: float) -> set[Path] | None:
         """The paths with events of the system or of `ring`; empty after `timeout` seconds.
 
-        If polling, empty after `interval`.
+        If polling, None after `interval`: any file may have changed.
         """
         if self.polling:
             timeout = min(timeout, self._interval)
         try:
             paths = {self._paths.get(timeout=max(0.0, timeout))}
         except queue.Empty:
-            return set()
+            return None if self.polling else set()
         until = time.monotonic() + GATHER_SECONDS
         with contextlib.suppress(queue.Empty):
             while (left := until - time.monotonic()) > 0:

@@ -103,7 +103,7 @@ class ReadLog:
 
         Chunks of one file within one second, with none of another file between, are one row.
         """
-        rows = [self._row(_arrival(chunk, at)) for chunk in chunks]
+        rows = [self._row(arrival_of(chunk, at)) for chunk in chunks]
         self._database.run(lambda db: self._insert(db, rows))
         if self._rows > MAX_ARRIVALS:
             self._rows = self._database.run(_thin_out)
@@ -273,7 +273,8 @@ def _thin_out(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM arrival").fetchone()[0])
 
 
-def _arrival(chunk: Chunk, at: float) -> Arrival:
+def arrival_of(chunk: Chunk, at: float) -> Arrival:
+    """The arrival of a chunk at `at` (Unix seconds)."""
     kind: Kind = "peek" if chunk.peek else "final" if chunk.final else "records"
     stop = chunk.offset + len(chunk.data)
     return Arrival(at, chunk.path, chunk.file, chunk.offset, stop, chunk.line, kind)
