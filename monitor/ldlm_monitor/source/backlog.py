@@ -47,23 +47,17 @@ class Recall:
         at `now` (Unix seconds). If `path` leads to a copy of the file, the copy is continued. If
         the file has new content, the journal gets a notice and the content is read from its
         start. If the file is gone, the journal gets a notice and the result is None. A reboot
-        can change device numbers, so inode and content identify the file. Raises `OSError`
-        while `path` cannot be read.
+        can change device numbers, so inode and content identify the file. Raises `OSError` if the
+        file is not found and `path` cannot be opened; `TimeoutError` if a server does not answer.
         """
-        trouble: OSError | None = None
-        opened = []
-        try:
-            opened.append(_Opened(path, *self.disk.open_regular(path)))
-        except TimeoutError:
-            raise
-        except OSError as error:
-            trouble = error
-        if not (opened and self._is_same(position, opened[0])):  # listing folders is slow
-            for place in likely_places(Path(position.place), position.inode, read=position.read):
-                with contextlib.suppress(OSError):
-                    opened.append(_Opened(place, *self.disk.open_regular(place)))
+        opened: list[_Opened] = []
         tail: Tail | None = None
         try:
+            trouble = self._open(path, opened)
+            if not (opened and self._is_same(position, opened[0])):  # listing folders is slow
+                at = Path(position.place)
+                for place in likely_places(at, position.inode, read=position.read):
+                    self._open(place, opened)
             tail = self._choose(position, path, opened)
         finally:
             for file in opened:
@@ -76,6 +70,16 @@ class Recall:
         elif trouble is not None or tail.descriptor != opened[0].descriptor:
             tail.retired_at = now
         return tail
+
+    def _open(self, path: Path, opened: list[_Opened]) -> OSError | None:
+        """Open `path` and append it to `opened`; otherwise return why it cannot be opened."""
+        try:
+            opened.append(_Opened(path, *self.disk.open_regular(path)))
+        except TimeoutError:  # the file may exist
+            raise
+        except OSError as error:
+            return error
+        return None
 
     def _is_same(self, position: FilePosition, file: _Opened) -> bool:
         has_inode = file.key[1] == position.inode
@@ -161,17 +165,13 @@ class Backlog:
 
         `is_followed`: the file is followed afterwards.
         """
-        descriptor, key = disk.open_regular(path)
         place = disk.realpath(path)
+        descriptor, key = disk.open_regular(path)
         tail = Tail(
             str(path), place, descriptor, key,
             generation=0, journal=journal, disk=disk, is_followed=is_followed,
         )  # fmt: skip
-        try:
-            return cls(tail, disk)
-        except OSError:
-            tail.close()
-            raise
+        return cls._begun(tail, disk)
 
     @classmethod
     def of(
@@ -179,10 +179,18 @@ class Backlog:
     ) -> Backlog | None:
         """The file that `Recall.find` finds for `position`; None if it is gone.
 
-        Raises `OSError` while the name cannot be read. `now`: Unix seconds.
+        Raises `OSError` as `find` does. `now`: Unix seconds.
         """
         tail = Recall(journal, disk).find(position, Path(position.path), now)
-        return None if tail is None else cls(tail, disk)
+        return None if tail is None else cls._begun(tail, disk)
+
+    @classmethod
+    def _begun(cls, tail: Tail, disk: Disk) -> Backlog:
+        try:
+            return cls(tail, disk)
+        except OSError:
+            tail.close()
+            raise
 
     def begin_at(self, offset: int, line: int) -> None:
         """Read from `offset` on, where a record in line `line` begins. Raises `OSError`."""

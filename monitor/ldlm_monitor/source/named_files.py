@@ -210,16 +210,15 @@ class NamedFiles:
         entry.recover(self.journal)
         return copied
 
-    def _waiting_for(self, key: Key, descriptor: int) -> FilePosition | None:
-        """The position of this file from before a restart, if any name still waits for the file.
+    def _waiting_for(self, key: Key, descriptor: int) -> tuple[FollowedName, FilePosition] | None:
+        """The position of this file from before a restart, and the name that waits for the file.
 
-        The position is removed from that name: the file was found, perhaps under another name.
+        None if no name waits for it.
         """
         for entry in self._recalled:
             for position in entry.kept:
                 if position.key == key and position.verify(self.disk, descriptor) is not None:
-                    entry.kept.remove(position)
-                    return position
+                    return entry, position
         return None
 
     def _begun(
@@ -229,13 +228,14 @@ class NamedFiles:
         waiting, before = self._waiting_for(key, descriptor), self._ended.get(key)
         name, generation = str(entry.path), 0 if before is None else before.generation + 1
         if waiting is not None:
-            name, generation = waiting.path, waiting.generation
+            name, generation = waiting[1].path, waiting[1].generation
         tail = Tail(
             name, Path(os.path.realpath(entry.path)), descriptor, key,
             generation=generation, journal=self.journal, disk=self.disk,
         )  # fmt: skip
         if waiting is not None:
-            tail.continue_at(waiting)
+            tail.continue_at(waiting[1])
+            waiting[0].kept.remove(waiting[1])  # last: after an error, the next check needs it
         elif old is not None and is_copied_by(old, descriptor):
             tail.continue_at(old.position())
             leave_rest(old)

@@ -104,10 +104,11 @@ class Waker(events.FileSystemEventHandler):
     def watch(self, folders: Collection[Path]) -> None:
         """Watch exactly these folders, also those that were deleted and came back."""
         wanted = set(folders)
-        self._polled &= wanted
         for folder in [*self._watches]:
             if folder not in wanted or not self._watched(folder):
                 self._unschedule(folder)
+                self._polled.clear()  # one of the polled folders may be watched instead
+        self._polled &= wanted
         for folder in sorted(wanted - self._watches.keys() - self._polled):
             self._schedule(folder)
 
@@ -188,10 +189,10 @@ class Rota:
         if len(followed) <= CHECKED_FILES:
             return None
         if not self._left:
+            self._always.clear()
             for real, name in followed.items():
                 watched = self._watches(name.parent) and real == name.absolute()
                 (self._left.append if watched else self._always.add)(name)
-            self._always.difference_update(self._left)
         part = self._left[-CHECKED_FILES:]
         del self._left[-CHECKED_FILES:]
         return self._always.union(part)
