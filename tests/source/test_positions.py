@@ -326,3 +326,49 @@ def test_a_file_that_fails_while_it_is_resumed_under_another_name_keeps_its_posi
     again.follower.add(other)
     append(other, lines(10, 12))
     assert [*again.look(), *again.look(after=1), *again.look(after=1)] == expected(10, 12)
+
+
+@pytest.mark.parametrize("working", range(14))
+def test_a_copy_that_cannot_be_read_at_once_is_still_no_new_file(reading, log, working):
+    """Of the calls of `pread` after the copy, `working` succeed and the next one fails."""
+    append(log, BANNER + lines(0, 10))
+    left = [len(BANNER) * 100]
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(errno.EIO, "planted")
+        return DIRECT.pread(descriptor, size, offset)
+
+    reader = reading(log, disk=replace(DIRECT, pread=read))
+    reader.look()
+    copy = log.with_name("copy")
+    shutil.copy(log, copy)
+    append(copy, lines(10, 12))
+    copy.replace(log)
+    left[0] = working
+    assert [*reader.look(), *reader.look(after=1), *reader.look(after=1)] == expected(10, 12)
+
+
+def test_a_copy_replaces_a_file_whose_handle_is_stale(reading, log):
+    """A server that deletes a file makes its handles stale (nfs(5))."""
+    append(log, BANNER + lines(0, 10))
+    inode = log.stat().st_ino
+
+    def stale(descriptor: int) -> os.stat_result:
+        if not os.fstat(descriptor).st_nlink and os.fstat(descriptor).st_ino == inode:
+            raise OSError(errno.ESTALE, "planted")
+        return DIRECT.fstat(descriptor)
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        stale(descriptor)
+        return DIRECT.pread(descriptor, size, offset)
+
+    reader = reading(log, disk=replace(DIRECT, fstat=stale, pread=read))
+    reader.look()
+    copy = log.with_name("copy")
+    shutil.copy(log, copy)
+    append(copy, lines(10, 12))
+    copy.replace(log)
+    assert [*reader.look(), *reader.look(after=1)] == expected(10, 12)
+    assert reader.notices() == ["copied"]

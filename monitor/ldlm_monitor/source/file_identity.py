@@ -10,7 +10,7 @@ bytes that were read, under a name that differs by a number or a date.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -265,9 +265,13 @@ def is_copied_by(tail: Tail, descriptor: int) -> bool:
     """
     disk, offset, size, names = tail.disk, tail.splitter.offset, tail.size, 0
     if tail.descriptor is not None:
-        with contextlib.suppress(OSError):  # a stale handle: the file is deleted
+        try:
             status = disk.fstat(tail.descriptor)
             size, names = status.st_size, status.st_nlink
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            tail.close()  # the file is deleted, and its handle cannot be read any more
     rest = size - offset
     if names or offset < COPY_BYTES or rest > REST_BYTES or not tail.same_content(descriptor):
         return False

@@ -182,7 +182,8 @@ class NamedFiles:
                 tail.place = Path(os.path.realpath(entry.path))
                 self._assign(entry, tail)
         else:
-            copied = self._begin(entry, old)
+            # Retired in an earlier turn if the new file could not be read then.
+            copied = self._begin(entry, old or next(reversed(entry.retired), None))
         if old is not None:
             self.journal.replaced(path, copied=copied)
         entry.report_found(self.journal)
