@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Never
 
 import pytest
+from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_system import DIRECT
@@ -372,3 +373,25 @@ def test_a_copy_replaces_a_file_whose_handle_is_stale(reading, log):
     copy.replace(log)
     assert [*reader.look(), *reader.look(after=1)] == expected(10, 12)
     assert reader.notices() == ["copied"]
+
+
+@pytest.mark.parametrize("name", ["offset", "line", "read", "shown"])
+def test_a_position_that_no_file_can_have_is_refused(reading, log, name):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    (position,) = reader.follower.positions()
+    with pytest.raises(ValueError, match=name):
+        positions_from_json(positions_to_json([replace(position, **{name: 2**70})]))
+    assert positions_from_json(positions_to_json([replace(position, inode=2**64 - 1)]))
+
+
+@pytest.mark.parametrize("name", ["start", "stop"])
+def test_a_checksum_that_no_file_can_have_is_refused(reading, log, name):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    (position,) = reader.follower.positions()
+    damaged = replace(position.checksum, **{name: 2**70})
+    with pytest.raises(ValueError, match=name):
+        positions_from_json(positions_to_json([replace(position, checksum=damaged)]))

@@ -22,15 +22,17 @@ PIECE_BYTES = 16 * 1024
 OUT_BYTES = 64 * 1024
 """The most decoded bytes of one step, which bounds memory: a few KiB can decode to a GiB."""
 KEPT_BYTES = 64 * 1024
-"""Decoded bytes that are kept behind the reading position: a fingerprint reads the last KiB."""
+"""Decoded bytes that are kept behind the reading position, for fingerprints, which read the last
+KiB. A choice: fewer would make reads further back decode the file again, more cost memory."""
 DECODED_BYTES = 16 * 1024**3
-"""The most bytes that are decoded of a file, against files made to exhaust time. A choice: it
-takes about a minute, and is far more than a log has."""
+"""The most bytes that are decoded of a file, against files made to exhaust time. A choice: so many
+take about a minute, and no log has nearly as many."""
 WINDOW_BYTES = 1024
-"""How much of the undecoded file is compared, at its start and before the reading position, to
-detect that it was rewritten: as in `file_identity`."""
+"""Bytes of the undecoded file that are compared, at its start and before the reading position, to
+detect that it was rewritten: as many as in `file_identity`."""
 REMEMBERED_SIZES = 4096
-"""Files whose decoded size is kept, to decode each once at a start: a choice, about a MiB."""
+"""Files whose decoded size is kept, so that a start decodes each only once: a choice; they take
+about a MiB."""
 
 
 class _Stream:
@@ -95,7 +97,7 @@ class _Stream:
         return raw
 
     def _next_member(self) -> bool:
-        """Begin the file's next compressed stream, if it has one: some writers append streams."""
+        """Begin the next compressed stream, as some writers append several; False if none comes."""
         raw, self._begun = self._begun or self._decoder.unused_data, b""
         while not (raw := raw.lstrip(b"\0")) or len(raw) < HEAD_BYTES:  # NULs pad tape blocks
             piece = self._take()
@@ -117,7 +119,7 @@ class _Stream:
 
 
 class _Text:
-    """Decodes a file twice if needed: a compressed one may hold containers' lines, or UTF-16."""
+    """Decodes a compressed file, and then its content if that is UTF-16 or a container's log."""
 
     def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
         self.file = _Stream(form, read, held)
@@ -201,12 +203,13 @@ class _DecodedFile:
 
 
 _sizes: dict[tuple[int, int, int, int], tuple[int, str]] = {}
+"""Decoded size and trouble, by device, inode, size and mtime (ns) of the undecoded file."""
 _files: dict[int, _DecodedFile] = {}
-"""By descriptor. Needs no lock: a descriptor is used by one thread at a time."""
+"""Decoders by descriptor. Needs no lock: a descriptor is used by one thread at a time."""
 
 
 def open_decoded(path: Path, flags: int) -> int:
-    """open(2). Raises `OSError` also if the package that decodes the file is missing."""
+    """open(2). Raises `OSError`, with ENOTSUP if the package that decodes the file is missing."""
     descriptor = os.open(path, flags)
     _files.pop(descriptor, None)  # of an earlier file
     try:
@@ -249,7 +252,7 @@ def fstat_decoded(descriptor: int) -> os.stat_result:
 
 
 def seek_decoded(descriptor: int, offset: int, how: int) -> int:
-    """lseek(2); a decoded file has no holes that could be found."""
+    """lseek(2). Raises `OSError` (EINVAL) for a decoded file, whose holes cannot be found."""
     if descriptor in _files:
         raise OSError(errno.EINVAL, "not in a decoded file")
     return os.lseek(descriptor, offset, how)
@@ -261,15 +264,15 @@ def is_decoded(descriptor: int) -> bool:
 
 
 def trouble(descriptor: int) -> str:
-    """Why a file was not decoded to its end when its size was read; empty if it was."""
+    """Why `fstat_decoded` could not decode the file to its end; empty if it could."""
     file = _files.get(descriptor)
     return "" if file is None else file.trouble
 
 
 def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
-    """The decoded bytes of a stream, of which `read(size)` gives the next bytes.
+    """The decoded bytes of a stream; `read(size)` returns at most `size` of its next bytes.
 
-    Raises `OSError` (EIO) after the last of a stream that is damaged or cut.
+    Raises `OSError` (EIO) after the last bytes that can be decoded of a damaged or cut stream.
     """
     head = read(size)
     form = form_of(head)
@@ -285,7 +288,7 @@ def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
 
 
 def _current(descriptor: int) -> _DecodedFile | None:
-    """The decoder of a file; None if it has none, or was rewritten, perhaps in another form."""
+    """The file's decoder; None if the file needs none, or was rewritten (perhaps as plain text)."""
     file = _files.get(descriptor)
     if file is not None and not file.is_same():
         del _files[descriptor]
