@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,24 @@ def test_the_read_log_stays_small_and_keeps_what_came_last(folder: Path, monkeyp
     ends = [0, *(each.stop for each in found)]
     assert [each.start for each in found] == ends[:-1]
     assert all(each.line == each.start + 1 for each in found)
+    store.close()
+
+
+def test_the_read_log_stays_small_where_each_record_is_shown_unfinished_first(
+    folder: Path, monkeypatch
+) -> None:
+    """So a progress bar is read that is repainted less often than a peek is due."""
+    monkeypatch.setattr(read_log, "MAX_ARRIVALS", 100)
+    store = opened(folder)
+    for second in range(1000):
+        whole = chunk("a\n", 2 * second)
+        store.read_log.note([replace(whole, data=b"a", peek=True)], float(second))
+        store.read_log.note([whole], second + 0.5)
+    found = store.read_log.arrivals()
+    assert len(found) <= 101
+    assert [each.at for each in found[-20:]] == [second / 2 for second in range(1980, 2000)]
+    ends = [0, *(each.stop for each in found if each.kind == "records")]
+    assert [each.start for each in found if each.kind == "records"] == ends[:-1]
     store.close()
 
 

@@ -34,7 +34,6 @@ class _Lines:
         self._is_open = False  # the last line was returned before its end came
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """The lines that `data` completes."""
         del max_length  # the result is as short as `data`, except for prefixes after `\r`
         passed = b""
         if self._is_open:

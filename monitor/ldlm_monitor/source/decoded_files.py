@@ -38,13 +38,13 @@ about a MiB."""
 class _Stream:
     """Decodes a file from its start.
 
-    The undecoded bytes are `held`, then those of `read(size, offset)`. `at`: how many bytes were
-    read with `read`; `first` and `last`: the first and last KiB of them. `trouble`: why nothing
-    more can be decoded; empty if nothing is wrong.
+    The undecoded bytes are `held`, then those of `read(size, offset)`. `at`: how many undecoded
+    bytes there were so far; `first` and `last`: the first and last KiB of those that `read` gave.
+    `trouble`: why nothing more can be decoded; empty if nothing is wrong.
     """
 
     def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
-        self.at = 0
+        self.at = len(held)
         self.trouble = ""
         self.first = self.last = b""
         self._form = form
@@ -159,7 +159,6 @@ class _DecodedFile:
         return os.pread(self._descriptor, size, offset)
 
     def read(self, size: int, offset: int) -> bytes:
-        """At most `size` decoded bytes from `offset` on."""
         if offset + size <= len(self._head):
             return self._head[offset : offset + size]
         if offset < self._start:

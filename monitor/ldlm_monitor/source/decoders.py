@@ -135,10 +135,7 @@ def form_of(head: bytes, *, compressed: bool = True) -> Form | None:
 
 
 def is_begun(head: bytes) -> bool:
-    """Whether a file that has only `head` so far may turn out to be compressed or UTF-16.
-
-    Containers' logs need no such wait: their first lines are written whole.
-    """
+    """Whether a file that has only `head` so far may turn out to be compressed or UTF-16."""
     starts = (b"\x1f\x8b\x08", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
     is_bzip2 = head.startswith(b"BZh") and len(head) < _BZIP2_BYTES
     return is_bzip2 or any(start.startswith(head) and head < start for start in starts)

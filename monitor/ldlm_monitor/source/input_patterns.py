@@ -16,7 +16,7 @@ from ldlm_monitor.source.file_system import DIRECT, Disk
 STANDARD_INPUT = "-"  # the argument, and the path in its chunks
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
 """The suffixes of the logs in a folder argument: those of loggers, Slurm and redirections."""
-EVENT_FILE = ".tfevents."  # in the name of each TensorBoard file
+EVENT_FILE = ".tfevents."  # in the name of each event file of TensorBoard
 TRANSACTIONS = ".wandb"  # the suffix of W&B's transaction logs
 FOLDER_LEVELS = 4
 """Levels of folders that are searched below a folder argument: deep enough for torchrun's
@@ -48,7 +48,7 @@ def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "In
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One argument; each call decides anew whether it is a file, a folder or a glob."""
+    """One argument; each method checks anew whether it is a file, a folder or a glob."""
 
     argument: str
     path: Path
@@ -90,9 +90,9 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class InputPatterns:
-    """The inputs of one command; each call reads the file system again.
+    """The inputs of one command; each method reads the file system again.
 
-    `standard_input`: whether `-` is among them.
+    `standard_input`: whether `-` is an argument.
     """
 
     sources: tuple[_Source, ...]
@@ -126,7 +126,8 @@ class InputPatterns:
 
     def pipes(self) -> list[Path]:
         """Arguments that are named pipes, such as `<(command)`; a glob matches none."""
-        return [source.path for source in self.sources if source.path.is_fifo()]
+        paths = (source.path for source in self.sources)
+        return [path for path in paths if stat.S_ISFIFO(mode_of(path, self.disk))]
 
     def present(self) -> list[Path]:
         """As `files`. Raises `InputError` for an argument that matches no file."""
@@ -145,9 +146,9 @@ class InputPatterns:
         ]
 
     def folders(self) -> list[Path]:
-        """The folders to watch, each without its subfolders, to see every future match.
+        """The folders in which a match may appear or change, sorted; subfolders are listed apart.
 
-        For a symbolic link, the folder of its target is included.
+        The folder of a symbolic link's target is one of them.
         """
         folders = {folder for source in self.sources for folder in source.folders()}
         for path in self.files():
@@ -254,7 +255,7 @@ def _names(folder: Path, disk: Disk) -> list[str]:
 
 
 def _nearest(folder: Path, disk: Disk) -> Path:
-    """The folder, or the nearest existing one above it, where it will appear."""
+    """The folder if it exists; otherwise the nearest existing folder above it."""
     with contextlib.suppress(TimeoutError):
         while not stat.S_ISDIR(disk.mode(folder)) and folder != folder.parent:
             folder = folder.parent
