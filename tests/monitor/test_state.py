@@ -19,7 +19,7 @@ from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.state import read_log
 from ldlm_monitor.state.read_log import Arrival
-from ldlm_monitor.state.state_dir import StateDir
+from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import State, StateStore
 
 FILE = (1, 2, 0)
@@ -125,7 +125,7 @@ def test_of_an_earlier_versions_state_what_fits_is_taken_over_with_a_line(
     again = opened(folder)
     assert again.load() == State(runs={"a.log": "r"})
     assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [
-        "written by an earlier version; what fits is taken over"
+        "written by an earlier version; the fields that can be read are taken over"
     ]
     again.close()
 
@@ -285,3 +285,10 @@ def test_a_state_folder_of_another_user_is_refused(folder: Path, monkeypatch) ->
         os.chown(folder, 1001, -1)
     with pytest.raises(UsageError, match="another user"):
         StateDir(folder)
+
+
+def test_an_input_whose_name_is_no_utf_8_has_a_state_folder_too(tmp_path: Path) -> None:
+    names = [os.fsdecode(b"bad\xff.log"), os.fsdecode(b"bad\xfe.log")]
+    first, second = (default_state_dir([name], tmp_path) for name in names)
+    assert first.parent == second.parent
+    assert first != second

@@ -179,10 +179,7 @@ class SeriesStore:
     def latest(
         self, matchers: Sequence[Matcher], since: float, until: float
     ) -> Iterable[tuple[Labels, float, float]]:
-        """Labels, time and value of the last sample in (since, until] of each matching series.
-
-        Series that ended by `until` are left out. Times are Unix seconds.
-        """
+        """Labels, time, value of the last sample in (since, until] of each series that goes on."""
         at = self._last_slot(min(until, self.last_scrape))
         for kept in self._matching(matchers):
             segment = kept.segments[-1]

@@ -22,7 +22,7 @@ from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import BOM, Tail
 
 HEAD_BYTES = 2048
-"""Bytes by which the format is recognised: a choice, the first lines of a usual log."""
+"""Bytes of `Backlog.head`, by which the format is recognised: a choice, some lines of a log."""
 
 
 class _Opened(NamedTuple):
@@ -121,10 +121,7 @@ class Recall:
 
 
 def find_again(tail: Tail) -> bool:
-    """Open a closed file that lost its name: at its old place, or renamed in the same folder.
-
-    Returns whether it was found.
-    """
+    """Open a closed file again, at its place or renamed beside it; return whether it was found."""
     for place in likely_places(tail.place, tail.key[1], read=tail.splitter.position):
         with contextlib.suppress(OSError):
             if tail.reopen(place) and tail.same_content():
@@ -140,7 +137,7 @@ class Backlog:
     `offset`: where reading begins. `size`: the file's bytes. `modified`: its mtime (Unix
     seconds). `has_name`: the followed name leads to this file. `head`: the first bytes after a
     hole and a byte order mark. `tail` reads the file. `trouble`: why decoding a compressed file
-    ended before the end of the file; otherwise empty.
+    ended before the end of the file; otherwise empty. All methods raise `OSError`.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
@@ -161,7 +158,7 @@ class Backlog:
     def new(
         cls, path: Path, journal: Journal, disk: Disk = DIRECT, *, is_followed: bool = False
     ) -> Backlog:
-        """A file of which nothing was read yet. Raises `OSError`.
+        """A file of which nothing was read yet.
 
         `is_followed`: the file is followed afterwards.
         """
@@ -177,10 +174,7 @@ class Backlog:
     def of(
         cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
     ) -> Backlog | None:
-        """The file that `Recall.find` finds for `position`; None if it is gone.
-
-        Raises `OSError` as `find` does. `now`: Unix seconds.
-        """
+        """The file that `Recall.find` finds for `position` at `now`; None if it is gone."""
         tail = Recall(journal, disk).find(position, Path(position.path), now)
         return None if tail is None else cls._begun(tail, disk)
 
@@ -193,29 +187,23 @@ class Backlog:
             raise
 
     def begin_at(self, offset: int, line: int) -> None:
-        """Read from `offset` on, where a record in line `line` begins. Raises `OSError`."""
+        """Read from `offset` on, where a record in line `line` begins."""
         self.descriptor()
         self.tail.begin_at(offset, line)
         self.offset = offset
 
     def chunks(self, now: float, stop: int | None = None) -> Iterator[Chunk]:
-        """Whole records up to byte `stop`, otherwise up to the end. Raises `OSError`.
-
-        `now` (Unix seconds) counts as the time of reading.
-        """
+        """Chunks of whole records up to byte `stop` (None: all), read at `now` (Unix seconds)."""
         self.descriptor()
         yield from self._read(self.tail, self.size if stop is None else stop, now)
 
     def all(self, now: float) -> Iterator[Chunk]:
-        """All of `chunks`, then the file's last chunk. Raises `OSError`."""
+        """All of `chunks`, then the file's last chunk."""
         yield from self.chunks(now)
         yield self.tail.finish()
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
-        """Bytes `start` to `stop` with an unfinished record at the end. Raises `OSError`.
-
-        The reading position does not move.
-        """
+        """Chunks of bytes `start` to `stop` and their unfinished record; keeps the position."""
         held = self.tail
         tail = Tail(
             self.path, self.place, self.descriptor(), held.key,
@@ -227,12 +215,12 @@ class Backlog:
             yield tail.splitter.rest()
 
     def part(self, start: int, stop: int) -> bytes:
-        """Bytes `start` to `stop`, at most `RECORD_BYTES` of them. Raises `OSError`."""
+        """Bytes `start` to `stop`, at most `RECORD_BYTES` of them."""
         size = max(min(stop - start, RECORD_BYTES), 0)
         return self._disk.pread(self.descriptor(), size, start)
 
     def position(self) -> FilePosition | None:
-        """The present position; None if the file is finished and deleted."""
+        """The reading position; None if the file is finished and deleted."""
         if self.tail.finished and not self._disk.fstat(self.descriptor()).st_nlink:
             return None
         return self.tail.position()
@@ -246,7 +234,7 @@ class Backlog:
             self.tail.close()
 
     def descriptor(self) -> int:
-        """The descriptor, opened again after `rest`. Raises `OSError`."""
+        """The descriptor, opened again after `rest`; fails if the name leads to another file."""
         if self.tail.reopen(self.place):
             return self.tail.open_descriptor()
         raise FileNotFoundError(errno.ENOENT, "another file has its name", self.path)
@@ -259,7 +247,7 @@ class Backlog:
             found = tail.read(now, stop)
             yield from found
             if not found and tail.splitter.position == before:
-                return  # truncated meanwhile: `_status` has the size before that
+                return  # the file was truncated: `_status` has the size from before
 
     def _head(self) -> bytes:
         descriptor = self.tail.open_descriptor()

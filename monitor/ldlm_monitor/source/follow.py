@@ -159,10 +159,7 @@ class Follower:
     def _share(
         self, reader: MountReader, paths: Collection[Path] | None
     ) -> Collection[Path] | None:
-        """The `paths` that `reader` reads; the local reader gets paths that are no followed name.
-
-        Such a path may be the resolved path of a local file.
-        """
+        """The `paths` that `reader` reads; the local one gets unknown ones: resolved paths."""
         if paths is None or not self._remote:
             return paths
         return [path for path in paths if self._readers.get(path, self._local) is reader]

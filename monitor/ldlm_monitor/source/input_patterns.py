@@ -38,9 +38,8 @@ def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "In
     sources = []
     for argument in arguments:
         if not argument or "\0" in argument:
-            raise InputError(
-                f"{argument!r} is not a file name", remedy="name files, folders, globs, or `-`"
-            )
+            remedy = "name files, folders, globs, or `-`"
+            raise InputError(f"{argument!r} is not a file name", remedy=remedy)
         if argument != STANDARD_INPUT:
             sources.append(_Source(argument, base / Path(argument).expanduser(), disk))
     return InputPatterns(tuple(sources), disk, standard_input=STANDARD_INPUT in arguments)
@@ -132,11 +131,8 @@ class InputPatterns:
     def present(self) -> list[Path]:
         """As `files`. Raises `InputError` for an argument that matches no file."""
         if missing := self.missing():
-            raise InputError(
-                "no such file, or no match",
-                where=missing[0],
-                remedy="check the path; a glob must match at least one file",
-            )
+            remedy = "check the path; a glob must match at least one file"
+            raise InputError("no such file, or no match", where=missing[0], remedy=remedy)
         return self.files()
 
     def missing(self) -> list[str]:
@@ -146,10 +142,7 @@ class InputPatterns:
         ]
 
     def folders(self) -> list[Path]:
-        """The folders in which a match may appear or change, sorted; subfolders are listed apart.
-
-        The folder of a symbolic link's target is one of them.
-        """
+        """The folders, sorted, in which a match, or a link's target, may appear or change."""
         folders = {folder for source in self.sources for folder in source.folders()}
         for path in self.files():
             folders.add(path.parent)

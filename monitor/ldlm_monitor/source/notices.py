@@ -46,19 +46,13 @@ class Journal:
         self.notices.append(Notice(kind, path, message))
 
     def cut(self, path: str, count: int) -> None:
-        """Note, unless `count` is 0, that so many records of `path` were cut.
-
-        They were longer than 1 MiB (`split.RECORD_BYTES`).
-        """
+        """Note that `count` records of `path`, if any, were longer than `split.RECORD_BYTES`."""
         if count:
             text = "a record longer than 1 MiB was cut there; the records after it are read whole"
             self.note("record_cut", path, text)
 
     def rewritten(self, path: str, read: int, *, shrunk: bool) -> None:
-        """Note that a file has new content, and whether it is shorter (`shrunk`) than `read`.
-
-        `read`: how many bytes of the old content were read.
-        """
+        """Note that a file has new content, shorter (`shrunk`) or not than the `read` bytes."""
         how = "truncated" if shrunk else "rewritten in place"
         text = f"was {how} after byte {read} had been read; reading it from the start"
         self.note("truncated" if shrunk else "rewritten", path, text)

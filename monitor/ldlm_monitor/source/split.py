@@ -97,10 +97,7 @@ class Splitter:
         self.offset = self.position
 
     def peek_at(self) -> float | None:
-        """Unix seconds at which the unfinished record is due as a peek.
-
-        None if there is no such record, or if it has not grown since its last peek.
-        """
+        """Unix seconds when the unfinished record is due as a peek; None without a new one."""
         was_shown = self.shown >= self.position
         shows = self._rest and not was_shown and not self.framed
         return self.grown + PEEK_SECONDS if shows else None
@@ -112,15 +109,8 @@ class Splitter:
 
     def rest(self) -> Chunk:
         """The unfinished record, as `peek` returns it, without counting as a peek."""
-        return Chunk(
-            self.path,
-            self.file,
-            self.offset,
-            self.line,
-            bytes(self._rest),
-            peek=True,
-            age=PEEK_SECONDS,
-        )
+        rest, age = bytes(self._rest), PEEK_SECONDS
+        return Chunk(self.path, self.file, self.offset, self.line, rest, peek=True, age=age)
 
     def finish(self) -> Chunk:
         """The last chunk of the file: the unfinished record, or no bytes."""
@@ -188,10 +178,7 @@ class Splitter:
 
 
 def split(stream: BinaryIO, splitter: Splitter) -> Iterator[Chunk]:
-    """A stream's chunks of whole records; the last is `final`. `stream` may be compressed.
-
-    If the stream is damaged, a warning is logged and what was decoded is returned.
-    """
+    """Chunks of a stream that may be compressed; the last is `final`. Damage is only logged."""
     try:
         for data in pieces(stream.read, CHUNK_BYTES):
             yield from splitter.feed(data, 0.0)
