@@ -26,7 +26,7 @@ HEAD_BYTES = 2048
 
 
 class _Opened(NamedTuple):
-    """A candidate: a file that may be the one that the position describes."""
+    """A candidate for the file that a position describes."""
 
     path: Path
     descriptor: int
@@ -55,8 +55,9 @@ class Recall:
         try:
             trouble = self._open(path, opened)
             if not (opened and self._is_same(position, opened[0])):  # listing folders is slow
-                at = Path(position.place)
-                for place in likely_places(at, position.inode, read=position.read):
+                for place in likely_places(
+                    Path(position.place), position.inode, read=position.read
+                ):
                     self._open(place, opened)
             tail = self._choose(position, path, opened)
         finally:
@@ -100,11 +101,8 @@ class Recall:
                 self.journal.rewritten(str(path), position.read, shrunk=shrunk)
                 return self._begin(path, file, position.generation + 1, None)
         for file in kept:
-            if (
-                file.path == path
-                and position.offset >= COPY_BYTES
-                and position.checksum.fits(self.disk, file.descriptor)
-            ):
+            comparable = file.path == path and position.offset >= COPY_BYTES
+            if comparable and position.checksum.fits(self.disk, file.descriptor):
                 self.journal.replaced(str(path), copied=True)
                 return self._begin(path, file, 0, position)
         return None
@@ -158,10 +156,7 @@ class Backlog:
     def new(
         cls, path: Path, journal: Journal, disk: Disk = DIRECT, *, is_followed: bool = False
     ) -> Backlog:
-        """A file of which nothing was read yet.
-
-        `is_followed`: the file is followed afterwards.
-        """
+        """A file of which nothing was read yet; `is_followed`: it is followed afterwards."""
         place = disk.realpath(path)
         descriptor, key = disk.open_regular(path)
         tail = Tail(
@@ -174,7 +169,7 @@ class Backlog:
     def of(
         cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
     ) -> Backlog | None:
-        """The file that `Recall.find` finds for `position` at `now`; None if it is gone."""
+        """The file of `position`, found by `Recall.find` at `now` (Unix seconds); None if gone."""
         tail = Recall(journal, disk).find(position, Path(position.path), now)
         return None if tail is None else cls._begun(tail, disk)
 
@@ -203,7 +198,7 @@ class Backlog:
         yield self.tail.finish()
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
-        """Chunks of bytes `start` to `stop` and their unfinished record; keeps the position."""
+        """Chunks of bytes `start` to `stop`, with an unfinished last record; the position stays."""
         held = self.tail
         tail = Tail(
             self.path, self.place, self.descriptor(), held.key,

@@ -37,7 +37,7 @@ class LaunchFacts:
     nccl_debug_file: str | None = None
 
     def names(self) -> frozenset[str]:
-        """The folder names under `saved/` that are this launch's."""
+        """The names that this launch's folder under `saved/` may have."""
         names = {Path(name).name for name in self.run_names}
         if self.working_directory:
             names.add(Path(self.working_directory).name)

@@ -119,7 +119,8 @@ def _docker_row(line: bytes) -> tuple[bytes, bytes, bytes] | None:
 class CriLines(_Lines):
     """Lines of CRI. Data without parts of lines and without `\\r` is returned unchanged."""
 
-    # After the first tag CRI allows others, which no engine writes; 64 bytes bound the prefix.
+    # `{8,18}`: seconds to nanoseconds. CRI allows more tags after the first, which no engine
+    # writes: `{0,64}` bounds the prefix, which each `\r` repeats.
     HEAD = re.compile(
         rb"(?P<head>\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?P<stream>stdout|stderr) )"
         rb"(?P<tag>[FP])(?::\S{0,64})? "

@@ -31,8 +31,7 @@ WINDOW_BYTES = 1024
 """Bytes of the undecoded file that are compared, at its start and before the reading position, to
 detect that it was rewritten: as many as in `file_identity`."""
 REMEMBERED_SIZES = 4096
-"""Files whose decoded size is kept, so that a start decodes each only once: a choice; they take
-about a MiB."""
+"""Files whose decoded size is kept, so that a start decodes each once: a choice, about a MiB."""
 
 
 class _Stream:
@@ -175,7 +174,7 @@ class _DecodedFile:
         return bytes(window[at : at + size])
 
     def is_same(self) -> bool:
-        """Whether the file still has the bytes that were decoded; compared if it has changed."""
+        """Whether the file still has the decoded bytes; read only if size or mtime has changed."""
         status, seen = os.fstat(self._descriptor), self._text.file
         version = status.st_size, status.st_mtime_ns
         if version == self._version:

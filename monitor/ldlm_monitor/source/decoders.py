@@ -23,8 +23,7 @@ DICTIONARY_BYTES = 128 * 1024 * 1024
 asks for more is damaged, or made to exhaust memory."""
 _BZIP2_BYTES = 10  # bzip2's stream header (4), and the magic number of the first block (6)
 HEAD_BYTES = 64
-"""First bytes by which a form is recognised: a CRI line's time, stream and tag take the most, 45
-of them."""
+"""First bytes by which a form is recognised: the time, stream and tag of CRI are 45 of them."""
 
 
 class _Gzip:
@@ -101,6 +100,7 @@ def _new_xz() -> Decoder:
     return lzma.LZMADecompressor(memlimit=DICTIONARY_BYTES)
 
 
+# The magic numbers are those of the formats' documents; decompressed data is `_CONVERTED` at most.
 _COMPRESSED = (
     Form("gzip", re.compile(rb"\x1f\x8b\x08"), _Gzip),
     Form("xz", re.compile(rb"\xfd7zXZ\0"), _new_xz),

@@ -41,7 +41,7 @@ handlers), or a word or `~` (editors and scripts). Digits of the name itself may
 _SEPARATORS = "-._~"  # where the part that a rotation added may begin
 _Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # stat(2) has 64 bits without sign
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
-"""A byte of a file, or a line: pread(2) accepts 63 bits. A damaged state may have any number."""
+"""A number of bytes or lines. pread(2) accepts 63 bits; a damaged state may have any number."""
 REST_BYTES = 8 * 1024 * 1024
 """A file with more unread bytes is not compared with a copy, since the unread bytes of both would
 be read in one turn. A choice, as much as a turn reads (`follow.TURN_BYTES`)."""
@@ -166,7 +166,7 @@ class FilePosition:
         return self.device, self.inode, self.generation
 
     def verify(self, disk: Disk, descriptor: int) -> Fingerprint | None:
-        """The file's fingerprint; None if it does not hold the content that was read any more."""
+        """The fingerprint of the file at `descriptor`; None if the file has other content now."""
         found = Fingerprint.of(disk, descriptor, self.read)
         if found is None or found.digests() != (self.head, self.window):
             return None
@@ -197,7 +197,7 @@ class Found(NamedTuple):
     is_doubtful: bool = False
 
 
-NEW = Found()  # content that was never read, and so the default
+NEW = Found()  # the result for content that was never read
 
 
 def originals(name: str) -> set[str]:

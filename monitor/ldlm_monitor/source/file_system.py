@@ -168,9 +168,9 @@ class Disk:
 
     All raise `OSError`; `TimeoutError` if a server did not answer, so that a missing file
     must not be assumed. `pread` gives the decoded bytes of compressed and converted files
-    (`decoded_files`). As the size, `fstat` gives their number, for which it decodes the file, and
-    `status` that of the undecoded bytes. `listing`: the names in a folder and their kinds.
-    `realpath` follows all symbolic links. The others are the system's calls of these names.
+    (`decoded_files`). `fstat` decodes the file and gives their number as the size; `status` gives
+    the size of the undecoded file. `listing`: the names in a folder and their kinds. `realpath`
+    follows all symbolic links. The others are the system's calls of these names.
     """
 
     stat: Callable[[Path], os.stat_result] = os.stat

@@ -159,7 +159,7 @@ class Follower:
     def _share(
         self, reader: MountReader, paths: Collection[Path] | None
     ) -> Collection[Path] | None:
-        """The `paths` that `reader` reads; the local one gets unknown ones: resolved paths."""
+        """The `paths` of `reader`; a path that is no followed name goes to the local reader."""
         if paths is None or not self._remote:
             return paths
         return [path for path in paths if self._readers.get(path, self._local) is reader]

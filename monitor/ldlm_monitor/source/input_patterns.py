@@ -129,7 +129,7 @@ class InputPatterns:
         return [path for path in paths if stat.S_ISFIFO(mode_of(path, self.disk))]
 
     def present(self) -> list[Path]:
-        """As `files`. Raises `InputError` for an argument that matches no file."""
+        """The same as `files`. Raises `InputError` if an argument matches no file."""
         if missing := self.missing():
             remedy = "check the path; a glob must match at least one file"
             raise InputError("no such file, or no match", where=missing[0], remedy=remedy)

@@ -124,7 +124,7 @@ class RawLine:
 
 
 class LogReader:
-    """An open file, of which the first `limit` bytes can be read. All raise `OSError`."""
+    """An open file, of which the first `limit` bytes are read. All methods raise `OSError`."""
 
     def __init__(self, path: str, limit: float = math.inf) -> None:
         self._descriptor = DIRECT.open(Path(path), os.O_RDONLY | os.O_CLOEXEC)

@@ -48,11 +48,11 @@ class Journal:
     def cut(self, path: str, count: int) -> None:
         """Note that `count` records of `path`, if any, were longer than `split.RECORD_BYTES`."""
         if count:
-            text = "a record longer than 1 MiB was cut there; the records after it are read whole"
+            text = "a record longer than 1 MiB was cut; the records after it are read whole"
             self.note("record_cut", path, text)
 
     def rewritten(self, path: str, read: int, *, shrunk: bool) -> None:
-        """Note that a file has new content, shorter (`shrunk`) or not than the `read` bytes."""
+        """Note new content of a file; `read`: bytes read of the old; `shrunk`: the new is less."""
         how = "truncated" if shrunk else "rewritten in place"
         text = f"was {how} after byte {read} had been read; reading it from the start"
         self.note("truncated" if shrunk else "rewritten", path, text)
@@ -94,9 +94,7 @@ class Journal:
         """Note, once per journal, that the process may open no more files."""
         if not self.is_exhausted:
             self.is_exhausted = True
-            text = (
-                "no more files can be opened: raise `ulimit -n`; until then some logs are read late"
-            )
+            text = "no more files can be opened, and some logs are read late: raise `ulimit -n`"
             self.note("exhausted", "", text)
 
     def absorb(self, other: "Journal") -> None:

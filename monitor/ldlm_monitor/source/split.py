@@ -67,10 +67,7 @@ class Splitter:
         return len(self._rest)
 
     def feed(self, data: bytes, now: float) -> list[Chunk]:
-        """The records that `data`, the file's next bytes (at most `CHUNK_BYTES`), completes.
-
-        `now`: Unix seconds.
-        """
+        """The records that `data`, the next bytes (at most `CHUNK_BYTES`), completes at `now`."""
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
@@ -97,7 +94,7 @@ class Splitter:
         self.offset = self.position
 
     def peek_at(self) -> float | None:
-        """Unix seconds when the unfinished record is due as a peek; None without a new one."""
+        """When (Unix seconds) the next peek of the unfinished record is due; None if none is."""
         was_shown = self.shown >= self.position
         shows = self._rest and not was_shown and not self.framed
         return self.grown + PEEK_SECONDS if shows else None

@@ -2,8 +2,8 @@
 
 A thread per network file system makes the calls. A call that is not answered in time
 raises `TimeoutError`; until its answer has come, every later call raises it at once.
-The pump's thread calls network file systems only through `TimedDisk`. The files there are
-read by `mount_reader`, in a second thread: a read may take longer than the pump can wait.
+The daemon's main loop, the pump, calls network file systems only through `TimedDisk`. The logs
+there are read in a second thread (`file_system_reader`), since a read may take longer.
 """
 
 import errno

@@ -21,8 +21,8 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.text.format import duration
 
 POLL_SECONDS = 0.25
-"""The delay of changes in a folder without events. A choice: a shorter one polls more often, at
-the cost of one `stat` per file and poll."""
+"""Between two checks of files whose folder has no events. A choice: a shorter time costs a `stat`
+per file more often, a longer one delays the files."""
 GATHER_SECONDS = 0.02
 """Events that come so soon after the first are handled in one turn, so that many growing files
 cost at most 50 turns a second. A choice: longer delays every record."""
@@ -93,7 +93,7 @@ class Waker(events.FileSystemEventHandler):
         return {Path(os.fsdecode(path)) for path in paths}
 
     def dispatch(self, event: events.FileSystemEvent) -> None:
-        """Queue an event's paths. The observer's threads call this; an exception ends them."""
+        """Queue an event's paths, in a thread of the observer, which an exception would end."""
         if self._paths.qsize() < QUEUED_EVENTS:
             self._paths.put(event.src_path)
             if event.dest_path:

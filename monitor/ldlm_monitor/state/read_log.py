@@ -50,9 +50,9 @@ them in two days, 64 such logs in an hour. Then each two neighbours in the older
 row at the later time, which loses pauses shorter than the row and the order among files within
 it; peeks there are dropped. The start of an active alert is stored separately."""
 MAX_OBSERVED = 10_000
-"""Records of this host, the oldest of which are dropped: so many are a thousand examinations of
-stalled runs, each of about ten records."""
-_ARRIVALS = (
+"""Records of this host that are kept, the newest ones. A choice: a thousand examinations of a
+stalled run give so many, about ten each."""
+_ARRIVALS = (  # in the order of reading, of files that are still followed
     "SELECT number, at, start, stop, line, kind, key FROM arrival"
     " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
 )
@@ -85,7 +85,7 @@ class ObservedRecords:
     record: Record
 
 
-_Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]
+_Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]  # a row of the table `arrival`
 
 
 class ReadLog:
