@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -235,7 +236,7 @@ def test_of_a_rank_only_the_last_heartbeat_is_kept(folder: Path) -> None:
     store = opened(folder)
     for step in range(3):
         store.read_log.note_observed([beat(0, step), beat(1, 0)], 10.0 + step)
-    store.read_log.note_observed([beat(0, 9)], 20.0)
+    store.read_log.note_observed([beat(0, 8), beat(0, 9)], 20.0)
     found = [(each.at, each.record) for each in store.read_log.observed()]
     assert found == [(12.0, beat(1, 0)), (20.0, beat(0, 9))]
     store.close()
@@ -292,3 +293,20 @@ def test_an_input_whose_name_is_no_utf_8_has_a_state_folder_too(tmp_path: Path) 
     first, second = (default_state_dir([name], tmp_path) for name in names)
     assert first.parent == second.parent
     assert first != second
+
+
+def test_a_full_disk_does_not_end_a_start(folder: Path) -> None:
+    state = StateDir(folder)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        state.announce("http://127.0.0.1:9090")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    state.close()
+    again = StateDir(folder)
+    again.announce("http://127.0.0.1:9090")
+    with pytest.raises(UsageError) as refused:
+        StateDir(folder)
+    assert "attach http://127.0.0.1:9090" in str(refused.value)
+    again.close()

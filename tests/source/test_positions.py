@@ -395,3 +395,9 @@ def test_a_checksum_that_no_file_can_have_is_refused(reading, log, name):
     damaged = replace(position.checksum, **{name: 2**70})
     with pytest.raises(ValueError, match=name):
         positions_from_json(positions_to_json([replace(position, checksum=damaged)]))
+
+
+def test_a_link_that_leads_to_itself_cannot_be_read(log):
+    log.symlink_to(log)
+    with pytest.raises(OSError, match="symbolic links"):
+        Backlog.new(log, Journal())

@@ -70,9 +70,12 @@ def test_damage_is_named_in_words(pipe):
     rung: queue.SimpleQueue = queue.SimpleQueue()
     journal = Journal()
     stdin = StdinSource(source, rung.put, journal)
-    sink.write(gzip.compress(b"one\n" * 100)[:-9])
+    packed = gzip.compress(b"one\n" * 100)[:-9]
+    sink.write(packed)
     sink.close()
     rung.get(timeout=30)
     stdin.thread.join()
     (notice,) = journal.drain()
-    assert str(notice) == "-: its end is missing; what came before is read"
+    assert str(notice) == (
+        f"-: its end is missing: the gzip is cut at byte {len(packed)}; what came before is read"
+    )

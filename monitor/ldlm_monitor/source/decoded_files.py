@@ -54,9 +54,11 @@ class _Stream:
         self._left = DECODED_BYTES
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the end of the file is missing."""
-        return self._form.ends and self.at > 0 and not (self._decoder.eof or self.trouble)
+    def loss(self) -> str:
+        """Why the decoded bytes are not the whole content; empty if they are."""
+        is_cut = self._form.ends and self.at > 0 and not (self._decoder.eof or self.trouble)
+        cut = f"its end is missing: the {self._form.name} is cut at byte {self.at}"
+        return cut if is_cut else self.trouble
 
     def more(self) -> bytes:
         """The next decoded bytes; empty if the file has no more at present."""
@@ -190,10 +192,7 @@ class _DecodedFile:
         if key not in _sizes:
             text = _Text(self._form, self._raw)
             size = sum(map(len, iter(text.more, b"")))
-            trouble = text.file.trouble
-            if text.file.is_cut:
-                trouble = f"its end is missing: the {self._form.name} is cut at byte {text.file.at}"
-            _sizes[key] = size, trouble
+            _sizes[key] = size, text.file.loss
             if len(_sizes) > REMEMBERED_SIZES:
                 del _sizes[next(iter(_sizes))]
         size, self.trouble = _sizes[key]
@@ -277,8 +276,8 @@ def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
     if form is not None:
         text = _Text(form, lambda _size, _at: read(size), head)
         yield from iter(text.more, b"")
-        if trouble := text.file.trouble or ("its end is missing" if text.file.is_cut else ""):
-            raise OSError(errno.EIO, trouble)
+        if loss := text.file.loss:
+            raise OSError(errno.EIO, loss)
         return
     while head:
         yield head

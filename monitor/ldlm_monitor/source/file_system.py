@@ -182,7 +182,8 @@ class Disk:
     lseek: Callable[[int, int, int], int] = decoded_files.seek_decoded
     close: Callable[[int], None] = decoded_files.close_decoded
     listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
-    realpath: Callable[[Path], Path] = Path.resolve
+    # Not `Path.resolve`, which raises RuntimeError for a loop of links.
+    realpath: Callable[[Path], Path] = lambda path: Path(os.path.realpath(path))
 
     def mode(self, path: Path) -> int:
         """`st_mode`; 0 if the file is missing or not accessible. Raises `TimeoutError`."""

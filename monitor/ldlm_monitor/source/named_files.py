@@ -223,7 +223,7 @@ class NamedFiles:
     def _begun(
         self, entry: FollowedName, old: Tail | None, descriptor: int, key: Key
     ) -> tuple[Tail, bool]:
-        """The reader of a new file, set to the first byte to read; whether it is a copy of `old`."""
+        """The reader of a new file, at its first byte to read; whether it is a copy of `old`."""
         waiting, before = self._waiting_for(key, descriptor), self._ended.get(key)
         name, generation = str(entry.path), 0 if before is None else before.generation + 1
         if waiting is not None:

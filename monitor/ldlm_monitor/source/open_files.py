@@ -10,8 +10,7 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.tail import Tail
 
 OPEN_FILES = 4096
-"""The most files that stay open, whatever the process's limit. A choice: more cost the system more
-than a few MiB, fewer are opened again and again."""
+"""The most files that stay open, whatever the process's limit: a choice, which costs a few MiB."""
 OPEN_SHARE = 4
 """Files get one in so many descriptors that the process may have: a choice. The rest is for HTTP,
 the databases, the watches of folders, and files that lost their names."""

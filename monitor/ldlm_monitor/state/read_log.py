@@ -121,11 +121,11 @@ class ReadLog:
             self.last += 1
             source = json.dumps(record.position.path) if isinstance(record, Heartbeat) else ""
             rows.append((self.last, at, source, to_json(record).decode()))
-        sources = [(source,) for _, _, source, _ in rows if source]
+        heartbeats = [(source, number) for number, _, source, _ in rows if source]
 
         def work(db: sqlite3.Connection) -> None:
-            db.executemany("DELETE FROM observed WHERE source = ?", sources)
             db.executemany("INSERT OR REPLACE INTO observed VALUES (?, ?, ?, ?)", rows)
+            db.executemany("DELETE FROM observed WHERE source = ? AND number < ?", heartbeats)
             db.execute(
                 "DELETE FROM observed WHERE number NOT IN"
                 " (SELECT number FROM observed ORDER BY number DESC LIMIT ?)",

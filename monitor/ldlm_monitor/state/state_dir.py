@@ -1,5 +1,6 @@
 """The folder of files that survive a restart: one per set of inputs, one daemon at a time."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -57,10 +58,10 @@ class StateDir:
     def announce(self, url: str) -> None:
         """Write the daemon's URL into the lock file, for the error of a second daemon."""
         if self._lock is not None:
-            self._lock.seek(0)
-            self._lock.truncate()
-            self._lock.write(json.dumps({"pid": os.getpid(), "url": url}))
-            self._lock.flush()
+            text = json.dumps({"pid": os.getpid(), "url": url})
+            with contextlib.suppress(OSError):  # a full disk: that error then has no URL
+                os.truncate(self._lock.fileno(), 0)
+                os.write(self._lock.fileno(), text.encode())
 
     def look(self) -> int | None:
         """The free bytes of the folder's disk, without those reserved for root; None if unknown.
