@@ -201,7 +201,7 @@ class SeriesStore:
         return latest
 
     def has_changed(self, names: Iterable[str], start: float, end: float) -> bool:
-        """Whether a series of one of these names changed, began or ended in [start, end]."""
+        """Whether a series of these names changed, began or ended in [start, end], Unix seconds."""
         for name in names:
             times = self._changed.get(name, ())
             first = bisect_left(times, start)
@@ -240,7 +240,7 @@ class SeriesStore:
         return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
-        """The series that satisfy all, oldest first; cached until a series of the name is gone."""
+        """Series that satisfy all matchers, oldest first; cached until one of the name is gone."""
         key = tuple(matchers)
         name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
         matched = self._matched.get(name, {}).get(key)

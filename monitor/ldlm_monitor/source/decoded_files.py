@@ -1,8 +1,8 @@
 """Compressed and converted files, read as the text that they hold.
 
-The functions `..._decoded` replace the system's calls on files (in `file_system.Disk`). For such
-a file, they give decoded bytes, and the number of decoded bytes as the size. So every reader of
-a file gets text, and positions count decoded bytes. A file is recognised by its first bytes.
+The functions `..._decoded` replace the system's calls on files (in `file_system.Disk`). For
+a compressed or converted file, recognised by its first bytes, they give decoded bytes, and the
+number of them as the size. So every reader gets text, and positions count decoded bytes.
 
 A file is decoded forwards; a read further back than `KEPT_BYTES` decodes the file from the
 start again. A file that is being written is read as far as it can be decoded at present.
@@ -206,7 +206,7 @@ _files: dict[int, _DecodedFile] = {}
 
 
 def open_decoded(path: Path, flags: int) -> int:
-    """open(2). Raises `OSError`, with ENOTSUP if the package that decodes the file is missing."""
+    """open(2), which also recognises the form. Raises `OSError` (ENOTSUP: no decoder installed)."""
     descriptor = os.open(path, flags)
     _files.pop(descriptor, None)  # of an earlier file
     try:
@@ -226,7 +226,7 @@ def close_decoded(descriptor: int) -> None:
 
 
 def read_decoded(descriptor: int, size: int, offset: int) -> bytes:
-    """pread(2)."""
+    """pread(2), of the decoded bytes."""
     file = _current(descriptor)
     if file is None:
         data = os.pread(descriptor, size, offset)

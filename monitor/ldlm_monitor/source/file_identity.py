@@ -39,7 +39,7 @@ _ADDED = re.compile(r"[-._]?\d[\d\-._:TZ]*|[-._](?:old|bak|prev)\b|~")
 """What a rotation adds to a file's name: a number or a time (logrotate, loguru, Python's logging
 handlers), or a word or `~` (editors and scripts). Digits of the name itself may precede it."""
 _SEPARATORS = "-._~"  # where the part that a rotation added may begin
-_Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # stat(2) has 64 bits without sign
+_Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # device or inode: stat(2) has 64 bits
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of bytes or lines. pread(2) accepts 63 bits; a damaged state may have any number."""
 REST_BYTES = 8 * 1024 * 1024
@@ -66,7 +66,7 @@ class Checksum:
         return Checksum(self.start, self.stop + len(fresh), crc32(fresh, self.value))
 
     def fits(self, disk: Disk, descriptor: int) -> bool:
-        """Whether a file has bytes with this checksum at these offsets."""
+        """Whether bytes `start` to `stop` of the file at `descriptor` have this checksum."""
         value, at = 0, self.start
         for data in disk.blocks(descriptor, self.start, self.stop):
             value, at = crc32(data, value), at + len(data)

@@ -20,17 +20,16 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.source import decoded_files
 
-_NETWORK_TYPES = (
+_NETWORK_TYPES = (  # as mount(8) and the vendors' documentation name them
     "9p afs autofs beegfs ceph cifs davfs fhgfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2"
     " orangefs panfs pvfs2 smb3 smbfs virtiofs wekafs"
 )
 NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_TYPES.split())
 """File system types whose files other machines write: inotify does not report such writes,
-and a call blocks while the server is down. The names are those of mount(8) and of the vendors'
-documentation."""
+and a call blocks while the server is down."""
 MOUNT_SECONDS = 5.0
-"""Seconds between two readings of the mount table, a small file of /proc. Until then the files of
-a new network mount are read in the caller's own thread, which a dead server would block."""
+"""Seconds between two readings of the mount table, a small file of /proc. A choice: until then the
+files of a new network mount are read in the caller's thread, which a dead server would block."""
 MAX_LINKS = 40
 """The system follows at most so many symbolic links in one path, path_resolution(7)."""
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes, proc(5)
@@ -63,7 +62,7 @@ class MountTable:
     """The mounted file systems, parsed from `text`, the content of /proc/self/mountinfo.
 
     proc(5): field 3 is the device, field 5 the mount point, and the type follows ` - `.
-    `fuse.sshfs` counts as `fuse`.
+    `fuse.sshfs` counts as `fuse`. `has_remote`: some file system is on a network.
     """
 
     def __init__(self, text: str) -> None:

@@ -106,7 +106,7 @@ class NamedFiles:
         return [*waiting, *(tail.position() for tail in tails)]
 
     def contents(self) -> list[Known]:
-        """The contents that are read, and those that were read before their files changed."""
+        """The contents that are read, and those of ended and of rewritten files."""
         before = [tail.before for _, tail in list(self.live.values()) if tail.before is not None]
         return [
             *(Known(position) for position in self.positions()),

@@ -16,7 +16,7 @@ _OUTSIDE = (
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY),
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
 )
-"""Result codes with which the file may be sound: its disk, rights or another process fail it."""
+"""Result codes after which the file may be sound: the disk, rights or another process failed."""
 _BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
 _TYPES = ("INTEGER", "REAL", "TEXT")  # of columns that are checked; BLOBs and the rest may vary
 

@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS kept (
 ) WITHOUT ROWID;
 {SCHEMA}
 """
+"""The fields of a `State` by name, each as JSON, and the tables of the read log."""
 
 log = logging.getLogger(__name__)
 
