@@ -100,7 +100,7 @@ def _new_xz() -> Decoder:
     return lzma.LZMADecompressor(memlimit=DICTIONARY_BYTES)
 
 
-# The magic numbers are those of the formats' documents; decompressed data is `_CONVERTED` at most.
+# The formats' documents give the magic numbers. Decompressed data may only be `_CONVERTED`.
 _COMPRESSED = (
     Form("gzip", re.compile(rb"\x1f\x8b\x08"), _Gzip),
     Form("xz", re.compile(rb"\xfd7zXZ\0"), _new_xz),

@@ -182,7 +182,7 @@ class Tail:
         """
         descriptor = self.open_descriptor()
         position = self.splitter.position
-        # A chunk with the held bytes has the usual size; a long record is read in quarters of it.
+        # Held and new bytes make a chunk of the usual size; of a long record, a quarter is read.
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
         if stop is not None:
             wanted = min(wanted, stop - position)

@@ -168,7 +168,7 @@ class _Caller:
         try:
             return pending.result(self._seconds)
         except LateError as error:
-            if pending.done():  # a TimeoutError of the system, or it finished just now
+            if pending.done():  # the call raised TimeoutError itself, or ended just now
                 return pending.result()
             if discard is not None:
                 pending.add_done_callback(lambda late: self._discard(late, discard))

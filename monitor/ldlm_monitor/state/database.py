@@ -18,7 +18,7 @@ _OUTSIDE = (
 )
 """Result codes after which the file may be sound: the disk, rights or another process failed."""
 _BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
-_TYPES = ("INTEGER", "REAL", "TEXT")  # of columns that are checked; BLOBs and the rest may vary
+_TYPES = ("INTEGER", "REAL", "TEXT")  # columns of other types, such as BLOB, may hold any value
 
 log = logging.getLogger(__name__)
 
