@@ -20,7 +20,7 @@ from ldlm_monitor.text.format import byte_size
 PIECE_BYTES = 16 * 1024
 """Undecoded bytes of one step. A choice: a damaged step is lost whole, shorter ones are slower."""
 OUT_BYTES = 64 * 1024
-"""The most decoded bytes of one step, which bounds memory: a few KiB can decode to a GiB."""
+"""The most decoded bytes of one step: a choice that bounds memory, as a KiB can hold a MiB."""
 KEPT_BYTES = 64 * 1024
 """Decoded bytes that are kept behind the reading position, for fingerprints, which read the last
 KiB. A choice: fewer would make reads further back decode the file again, more cost memory."""

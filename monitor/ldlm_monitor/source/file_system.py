@@ -141,7 +141,7 @@ def _working_folder() -> str:
 
 Key: TypeAlias = tuple[int, int]
 """(device, inode): the identity of a file."""
-FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
+FileKind: TypeAlias = Literal["file", "folder", "link", "other"]  # of a name in a folder
 
 # O_NONBLOCK: opening a named pipe without a writer would block the reading of all files.
 # O_NOCTTY: a log that is a terminal must not become the one that controls this process.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
+Work = Callable[[sqlite3.Connection], T]  # statements that make one transaction
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Result codes (https://sqlite.org/rescode.html) for a file whose content is unusable."""

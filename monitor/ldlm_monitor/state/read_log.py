@@ -181,7 +181,7 @@ class ReadLog:
             self._database.run(lambda db: db.execute(moved, (new, old)))
 
     def forget_others(self, present: Collection[str]) -> dict[str, int]:
-        """Drop the rows of files whose key is not in `present`; return their sizes read, by path."""
+        """Drop the rows of files whose key is not in `present`; return path to bytes read of it."""
         highest = "SELECT max(stop) FROM arrival WHERE file = ?"
         lost: dict[str, int] = {}
         gone = [(key, self._ids.pop(key)) for key in self._ids.keys() - present]
