@@ -190,6 +190,23 @@ def test_the_read_log_stays_small_where_each_record_is_shown_unfinished_first(
     store.close()
 
 
+def test_the_read_log_stays_small_where_logs_are_rotated(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(read_log, "MAX_ARRIVALS", 100)
+    store = opened(folder)
+    for number in range(1000):
+        path = f"{number}.log"
+        whole = chunk("a\n", 0, path)
+        store.read_log.note([whole, replace(whole, data=b"", final=True)], float(number))
+        store.commit(State(positions=[FilePosition.at_start(path, FILE)]))
+    assert [each.path for each in store.read_log.arrivals()] == ["999.log", "999.log"]
+    store.close()
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
+        assert db.execute("SELECT count(*) FROM arrival").fetchone()[0] <= 103
+    again = opened(folder)
+    assert sum(again.read_log.forget_others(set()).values()) <= 103
+    again.close()
+
+
 def test_files_that_cannot_be_read_again_are_forgotten_and_counted(folder: Path) -> None:
     store = opened(folder)
     store.commit(State(), [Arrival(9.0, "a.log", FILE, 0, 40)])

@@ -48,7 +48,7 @@ MAX_ARRIVALS = 200_000
 """Rows of arrivals: about 10 MB, read in half a second. One log that grows every second fills
 them in two days, 64 such logs in an hour. Then each two neighbours in the older half become one
 row at the later time, which loses pauses shorter than the row and the order among files within
-it; peeks there are dropped. The start of an active alert is stored separately."""
+it; peeks and ended files there are dropped. An active alert's start is stored separately."""
 MAX_OBSERVED = 10_000
 """Records of this host that are kept, the newest ones. A choice: a thousand examinations of a
 stalled run give so many, about ten each."""
@@ -249,8 +249,8 @@ def _thin_out(db: sqlite3.Connection) -> int:
     half = "SELECT number FROM arrival ORDER BY number LIMIT 1 OFFSET ?"
     (middle,) = db.execute(half, (MAX_ARRIVALS // 2,)).fetchone()
     db.execute(  # the bytes of a peek come again, unless the peek is its file's last row
-        "DELETE FROM arrival WHERE kind = 'peek' AND number <= ?"
-        " AND number NOT IN (SELECT max(number) FROM arrival GROUP BY file)",
+        "DELETE FROM arrival WHERE number <= ? AND (file IN (SELECT id FROM file WHERE ended)"
+        " OR kind = 'peek' AND number NOT IN (SELECT max(number) FROM arrival GROUP BY file))",
         (middle,),
     )
     rows = db.execute(
