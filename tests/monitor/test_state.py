@@ -2,9 +2,11 @@
 
 import math
 import os
+import resource
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.state import read_log
 from ldlm_monitor.state.read_log import Arrival
-from ldlm_monitor.state.state_dir import StateDir
+from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import State, StateStore
 
 FILE = (1, 2, 0)
@@ -124,7 +126,7 @@ def test_of_an_earlier_versions_state_what_fits_is_taken_over_with_a_line(
     again = opened(folder)
     assert again.load() == State(runs={"a.log": "r"})
     assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [
-        "written by an earlier version; what fits is taken over"
+        "written by an earlier version; the fields that can be read are taken over"
     ]
     again.close()
 
@@ -168,6 +170,41 @@ def test_the_read_log_stays_small_and_keeps_what_came_last(folder: Path, monkeyp
     assert [each.start for each in found] == ends[:-1]
     assert all(each.line == each.start + 1 for each in found)
     store.close()
+
+
+def test_the_read_log_stays_small_where_each_record_is_shown_unfinished_first(
+    folder: Path, monkeypatch
+) -> None:
+    """So a progress bar is read that is repainted less often than a peek is due."""
+    monkeypatch.setattr(read_log, "MAX_ARRIVALS", 100)
+    store = opened(folder)
+    for second in range(1000):
+        whole = chunk("a\n", 2 * second)
+        store.read_log.note([replace(whole, data=b"a", peek=True)], float(second))
+        store.read_log.note([whole], second + 0.5)
+    found = store.read_log.arrivals()
+    assert len(found) <= 101
+    assert [each.at for each in found[-20:]] == [second / 2 for second in range(1980, 2000)]
+    ends = [0, *(each.stop for each in found if each.kind == "records")]
+    assert [each.start for each in found if each.kind == "records"] == ends[:-1]
+    store.close()
+
+
+def test_the_read_log_stays_small_where_logs_are_rotated(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(read_log, "MAX_ARRIVALS", 100)
+    store = opened(folder)
+    for number in range(1000):
+        path = f"{number}.log"
+        whole = chunk("a\n", 0, path)
+        store.read_log.note([whole, replace(whole, data=b"", final=True)], float(number))
+        store.commit(State(positions=[FilePosition.at_start(path, FILE)]))
+    assert [each.path for each in store.read_log.arrivals()] == ["999.log", "999.log"]
+    store.close()
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
+        assert db.execute("SELECT count(*) FROM arrival").fetchone()[0] <= 103
+    again = opened(folder)
+    assert sum(again.read_log.forget_others(set()).values()) <= 103
+    again.close()
 
 
 def test_files_that_cannot_be_read_again_are_forgotten_and_counted(folder: Path) -> None:
@@ -216,7 +253,7 @@ def test_of_a_rank_only_the_last_heartbeat_is_kept(folder: Path) -> None:
     store = opened(folder)
     for step in range(3):
         store.read_log.note_observed([beat(0, step), beat(1, 0)], 10.0 + step)
-    store.read_log.note_observed([beat(0, 9)], 20.0)
+    store.read_log.note_observed([beat(0, 8), beat(0, 9)], 20.0)
     found = [(each.at, each.record) for each in store.read_log.observed()]
     assert found == [(12.0, beat(1, 0)), (20.0, beat(0, 9))]
     store.close()
@@ -266,3 +303,27 @@ def test_a_state_folder_of_another_user_is_refused(folder: Path, monkeypatch) ->
         os.chown(folder, 1001, -1)
     with pytest.raises(UsageError, match="another user"):
         StateDir(folder)
+
+
+def test_an_input_whose_name_is_no_utf_8_has_a_state_folder_too(tmp_path: Path) -> None:
+    names = [os.fsdecode(b"bad\xff.log"), os.fsdecode(b"bad\xfe.log")]
+    first, second = (default_state_dir([name], tmp_path) for name in names)
+    assert first.parent == second.parent
+    assert first != second
+
+
+def test_a_full_disk_does_not_end_a_start(folder: Path) -> None:
+    state = StateDir(folder)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        state.announce("http://127.0.0.1:9090")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    state.close()
+    again = StateDir(folder)
+    again.announce("http://127.0.0.1:9090")
+    with pytest.raises(UsageError) as refused:
+        StateDir(folder)
+    assert "attach http://127.0.0.1:9090" in str(refused.value)
+    again.close()

@@ -163,3 +163,14 @@ def test_a_group_that_is_the_same_object_goes_on_and_one_that_is_missing_has_end
         "a",
         [5, 10, 20],
     )
+
+
+def test_selectors_of_many_queries_take_no_memory_for_ever() -> None:
+    store = SeriesStore(5, 3600)
+    store.append([[loss(2.0)]], 5)
+    for number in range(3000):
+        matchers = (Matcher("__name__", "=", f"n{number % 1500}"), Matcher("a", "=", f"{number}"))
+        assert list(store.select(matchers, 0, 5)) == []
+    assert sum(map(len, store._matched.values())) <= 1024
+    assert len(store._matched) <= 1024
+    assert samples(store, 5, 5) == [(5, 2.0)]

@@ -104,3 +104,16 @@ def test_a_log_cannot_make_us_read_just_anything(log, printed):
 def test_nothing_near_is_nothing_found(log):
     assert found(log) == []
     assert undecided(log, LaunchFacts(), Surroundings()) is None
+
+
+def test_what_nccl_replaces_in_a_name_leads_to_no_other_kind_of_file(log, tmp_path):
+    write(tmp_path / "keys/host.key")
+    write(tmp_path / "keys/.host")
+    assert found(log, nccl_debug_file=str(tmp_path / "keys/%h")) == []
+
+
+def test_a_link_that_leads_to_itself_is_no_folder(log, tmp_path):
+    saved = tmp_path / "saved"
+    saved.symlink_to(saved)
+    rows = write(log.parent / "training_log.jsonl")
+    assert found(log) == [rows]

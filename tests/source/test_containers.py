@@ -209,3 +209,30 @@ def test_a_part_that_came_without_its_newline_is_joined_once() -> None:
     assert b"".join(cut.decompress(each, 1 << 20) for each in pieces) == whole.decompress(
         (first + second).encode(), 1 << 20
     )
+
+
+def test_parts_of_streams_that_no_engine_has_are_not_kept() -> None:
+    """A log may hold any text: a thousand names of streams would keep a thousand parts."""
+    data = "".join(docker("a", stream=f"s{number}", end="") for number in range(9)).encode()
+    assert DockerLines().decompress(data, 1 << 20) == data
+
+
+LONG_TIME = f"2025-01-21T{'2' * 2000}Z"
+REPAINTED = "a\r" * 2000 + "\n"
+LONG_ROW = {"log": REPAINTED, "stream": "stdout", "time": LONG_TIME}
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        (CriLines, f"{LONG_TIME} stdout F {REPAINTED}"),
+        (CriLines, f"{stamp(0)} stdout F:{'x' * 2000} {REPAINTED}"),
+        (DockerLines, json.dumps(LONG_ROW) + "\n"),
+    ],
+    ids=["cri-time", "cri-tag", "docker-time"],
+)
+def test_a_prefix_that_no_engine_writes_is_not_repeated(
+    kind: type[CriLines | DockerLines], line: str
+) -> None:
+    """Each `\\r` repeats the prefix: one of half a MiB would make a MiB of log 100 GiB."""
+    assert len(kind().decompress(line.encode(), 1 << 20)) < 100 * len(line)

@@ -135,3 +135,7 @@ def test_a_dash_is_standard_input(tmp_path):
 def test_what_cannot_be_a_name_is_refused(argument, tmp_path):
     with pytest.raises(InputError, match="is not a file name"):
         resolve([argument], base=tmp_path)
+
+
+def test_an_argument_that_the_system_refuses_is_no_pipe(tmp_path):
+    assert resolve(["a" * 300], base=tmp_path).pipes() == []

@@ -1,12 +1,20 @@
 """What survives a restart: which content of which file was read, and how far."""
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Never
 
 import pytest
+from kept_positions import positions_from_json, positions_to_json
+
+from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.file_system import DIRECT
+from ldlm_monitor.source.notices import Journal
 
 BANNER = b"#" * 1500 + b"\n"
 
@@ -247,3 +255,149 @@ def test_a_file_that_is_where_it_was_is_found_without_a_look_at_its_folder(tmp_p
     log.write_text("a line\n" * 10)
     output = subprocess.check_output([sys.executable, "-c", FINDS, str(log)], text=True)
     assert output.splitlines() == ["70 True []", f"70 False ['{tmp_path}']"]
+
+
+def descriptors() -> list[str]:
+    return os.listdir("/proc/self/fd")
+
+
+def fails(*_: object) -> Never:
+    raise TimeoutError(errno.ETIMEDOUT, "planted")
+
+
+@pytest.mark.parametrize("call", ["fstat", "pread", "realpath"])
+def test_a_file_is_closed_whose_backlog_cannot_be_read(log: Path, call: str) -> None:
+    append(log, BANNER)
+    backlog = Backlog.new(log, Journal())
+    list(backlog.chunks(0.0))
+    position = backlog.position()
+    backlog.rest()
+    assert position is not None
+    disk, before = replace(DIRECT, **{call: fails}), descriptors()
+    with pytest.raises(TimeoutError, match="planted"):
+        Backlog.of(position, 0.0, Journal(), disk)
+    with pytest.raises(TimeoutError, match="planted"):
+        Backlog.new(log, Journal(), disk)
+    assert descriptors() == before
+
+
+def test_a_renamed_file_whose_server_does_not_answer_is_not_counted_as_gone(log: Path) -> None:
+    append(log, BANNER)
+    backlog = Backlog.new(log, Journal())
+    list(backlog.chunks(0.0))
+    position = backlog.position()
+    backlog.rest()
+    assert position is not None
+    log.rename(log.with_name("train.log.1"))
+    append(log, b"new\n")
+
+    def answers_for_the_name(path: Path, flags: int) -> int:
+        return DIRECT.open(path, flags) if path == log else fails()
+
+    journal, before = Journal(), descriptors()
+    with pytest.raises(TimeoutError, match="planted"):
+        Backlog.of(position, 0.0, journal, replace(DIRECT, open=answers_for_the_name))
+    assert (journal.drain(), descriptors()) == ([], before)
+
+
+@pytest.mark.parametrize("working", range(8))
+def test_a_file_that_fails_while_it_is_resumed_under_another_name_keeps_its_position(
+    reading, log, working
+):
+    """Of its calls of `pread`, `working` succeed and the next one fails."""
+    append(log, BANNER + lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    (position,) = reader.follower.positions()
+    reader.follower.close()
+    other = log.with_name("other.log")
+    log.rename(other)
+    folder = log.parent / "old"
+    left = [working]
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(errno.EIO, "planted")
+        return DIRECT.pread(descriptor, size, offset)
+
+    again = reading(disk=replace(DIRECT, pread=read))
+    moved = replace(position, path=str(folder / "a.log"), place=str(folder / "a.log"))
+    again.follower.add(Path(moved.path), resume=[moved])
+    again.follower.add(other)
+    append(other, lines(10, 12))
+    assert [*again.look(), *again.look(after=1), *again.look(after=1)] == expected(10, 12)
+
+
+@pytest.mark.parametrize("working", range(14))
+def test_a_copy_that_cannot_be_read_at_once_is_still_no_new_file(reading, log, working):
+    """Of the calls of `pread` after the copy, `working` succeed and the next one fails."""
+    append(log, BANNER + lines(0, 10))
+    left = [len(BANNER) * 100]
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(errno.EIO, "planted")
+        return DIRECT.pread(descriptor, size, offset)
+
+    reader = reading(log, disk=replace(DIRECT, pread=read))
+    reader.look()
+    copy = log.with_name("copy")
+    shutil.copy(log, copy)
+    append(copy, lines(10, 12))
+    copy.replace(log)
+    left[0] = working
+    assert [*reader.look(), *reader.look(after=1), *reader.look(after=1)] == expected(10, 12)
+
+
+def test_a_copy_replaces_a_file_whose_handle_is_stale(reading, log):
+    """A server that deletes a file makes its handles stale (nfs(5))."""
+    append(log, BANNER + lines(0, 10))
+    inode = log.stat().st_ino
+
+    def stale(descriptor: int) -> os.stat_result:
+        if not os.fstat(descriptor).st_nlink and os.fstat(descriptor).st_ino == inode:
+            raise OSError(errno.ESTALE, "planted")
+        return DIRECT.fstat(descriptor)
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        stale(descriptor)
+        return DIRECT.pread(descriptor, size, offset)
+
+    reader = reading(log, disk=replace(DIRECT, fstat=stale, pread=read))
+    reader.look()
+    copy = log.with_name("copy")
+    shutil.copy(log, copy)
+    append(copy, lines(10, 12))
+    copy.replace(log)
+    assert [*reader.look(), *reader.look(after=1)] == expected(10, 12)
+    assert reader.notices() == ["copied"]
+
+
+@pytest.mark.parametrize("name", ["offset", "line", "read", "shown"])
+def test_a_position_that_no_file_can_have_is_refused(reading, log, name):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    (position,) = reader.follower.positions()
+    with pytest.raises(ValueError, match=name):
+        positions_from_json(positions_to_json([replace(position, **{name: 2**70})]))
+    assert positions_from_json(positions_to_json([replace(position, inode=2**64 - 1)]))
+
+
+@pytest.mark.parametrize("name", ["start", "stop"])
+def test_a_checksum_that_no_file_can_have_is_refused(reading, log, name):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    (position,) = reader.follower.positions()
+    damaged = replace(position.checksum, **{name: 2**70})
+    with pytest.raises(ValueError, match=name):
+        positions_from_json(positions_to_json([replace(position, checksum=damaged)]))
+
+
+def test_a_link_that_leads_to_itself_cannot_be_read(log):
+    log.symlink_to(log)
+    with pytest.raises(OSError, match="symbolic links"):
+        Backlog.new(log, Journal())

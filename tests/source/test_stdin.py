@@ -1,5 +1,6 @@
 """A pipe: bytes that come once, read in a thread, ended by the writer."""
 
+import gzip
 import os
 import queue
 
@@ -62,3 +63,19 @@ def test_a_record_that_is_too_long_is_counted_and_said(pipe):
     assert data == b"x" * RECORD_BYTES + b"\nnext\n"
     assert [notice.kind for notice in journal.drain()] == ["record_cut"]
     stdin.thread.join()
+
+
+def test_damage_is_named_in_words(pipe):
+    source, sink = pipe
+    rung: queue.SimpleQueue = queue.SimpleQueue()
+    journal = Journal()
+    stdin = StdinSource(source, rung.put, journal)
+    packed = gzip.compress(b"one\n" * 100)[:-9]
+    sink.write(packed)
+    sink.close()
+    rung.get(timeout=30)
+    stdin.thread.join()
+    (notice,) = journal.drain()
+    assert str(notice) == (
+        f"-: its end is missing: the gzip is cut at byte {len(packed)}; what came before is read"
+    )

@@ -184,3 +184,22 @@ def test_of_very_many_watched_files_a_part_is_checked_in_a_turn_and_each_in_its_
 
 def test_few_files_are_all_checked_in_each_turn(waker, tmp_path):
     assert Rota(waker.watches).turn({tmp_path / "a.log": tmp_path / "a.log"}) is None
+
+
+def test_a_name_that_is_followed_no_more_is_checked_no_more(waker, tmp_path):
+    names = [tmp_path / "unwatched" / f"{number}.log" for number in range(CHECKED_FILES + 2)]
+    rota = Rota(waker.watches)
+    assert rota.turn({path: path for path in names}) == {*names}
+    assert rota.turn({path: path for path in names[1:]}) == {*names[1:]}
+
+
+def test_a_folder_beyond_the_number_of_watches_is_watched_when_another_is_free(
+    waker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(wake_module, "WATCHED_FOLDERS", 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    waker.watch([tmp_path, other])
+    assert waker.polling
+    waker.watch([other])
+    assert not waker.polling

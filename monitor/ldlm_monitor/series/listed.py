@@ -8,11 +8,11 @@ from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.series.store import is_matched
 
 ENDED: Final = None
-"""Stands in place of a value: the series ends at this time (Prometheus' stale marker)."""
+"""In the place of a value: the series ends at this time, as by Prometheus' stale marker."""
 
 
 class ListedSeries(Storage):
-    """A store of listed samples, of which queries see those up to the time of `pass_time`."""
+    """A store of listed samples; queries return those up to the time that `pass_time` set."""
 
     def __init__(self) -> None:
         self._series: dict[Labels, tuple[list[float], list[float | None]]] = {}
@@ -23,9 +23,10 @@ class ListedSeries(Storage):
         self._now = now
 
     def add(self, labels: Labels, samples: Iterable[tuple[float, float | None]]) -> None:
-        """Append pairs of Unix seconds and a value or ENDED; of equal times the later pair counts.
+        """Append pairs of a time (Unix seconds) and a value or ENDED.
 
-        Raises ValueError if a time lies before one that the series already has.
+        Of two pairs with the same time, the later one counts. Raises `ValueError` if a time lies
+        before the last one of the series.
         """
         times, values = self._series.setdefault(labels, ([], []))
         for time, value in samples:

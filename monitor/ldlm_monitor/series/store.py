@@ -21,7 +21,7 @@ from ldlm_monitor.model.points import Labels, Matcher, Point, Series
 
 @dataclass(slots=True)
 class Segment:
-    """A period in which the series existed; each value holds until the next time in `times`.
+    """A period in which a series existed; each of `values` holds from its time in `times` on.
 
     `born`, `ended` and `times` are Unix seconds; `ended` is None while the series exists.
     """
@@ -32,13 +32,13 @@ class Segment:
     values: array[float] = field(default_factory=lambda: array("d"))
 
     def since(self, start: float) -> Segment:
-        """The part after `start`, and the value that held at `start`."""
+        """The part after `start`, preceded by the change to the value that held at `start`."""
         old = max(bisect_right(self.times, start) - 1, 0)
         times = self.times[old:]
         return Segment(times[0], self.ended, times, self.values[old:])
 
     def at(self, grid: Sequence[float]) -> Sequence[float]:
-        """The value at each time of `grid`, which must contain the times of all changes in it."""
+        """The value at each time of `grid`, in which no time of a change may be missing."""
         first = bisect_right(self.times, grid[0]) - 1
         last = bisect_right(self.times, grid[-1])
         if last - first == len(grid):
@@ -79,7 +79,12 @@ def satisfies(matcher: Matcher, labels: Labels) -> bool:
     return found == (matcher.op == "=~")
 
 
-@lru_cache(maxsize=1024)  # patterns: far more than the packaged rules and boards have
+_SELECTORS = 1024
+"""Selectors, and patterns in them, that are cached: far more than the packaged rules and boards
+have. More would cost memory, since queries over HTTP may have ever new ones."""
+
+
+@lru_cache(maxsize=_SELECTORS)
 def _compiled(pattern: str) -> Any:
     return re2.compile(f"(?s:{pattern})")  # `.` matches a line feed, as in Prometheus 3
 
@@ -92,14 +97,16 @@ class _Kept:
 
 
 _FORGET_EVERY = 256
-"""Scrapes (21 minutes at 5 s) between two passes that drop old samples: trades time for memory."""
+"""Scrapes between two passes that drop old samples (21 minutes at one each 5 s). A choice: fewer
+cost time, more cost memory."""
 
 
 class SeriesStore:
     """The embedded store: `append` adds a scrape; queries read it as a `points.Storage`.
 
-    `interval`: the grid in seconds. `retention`: seconds for which samples are kept.
-    Scrapes off the grid, by an evaluation on an urgent event, are samples too.
+    `interval`: seconds between two times of the grid. `retention`: seconds for which samples are
+    kept. A scrape between them, for an evaluation on an urgent event, is a sample too.
+    `last_scrape`: Unix seconds, -inf before the first.
     """
 
     def __init__(self, interval: float, retention: float) -> None:
@@ -116,10 +123,10 @@ class SeriesStore:
         self._read_last: tuple[tuple[float, float], Sequence[float]] = ((math.inf, -math.inf), ())
 
     def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
-        """Store one scrape at `at`, not before the last one. A series that is missing has ended.
+        """Store one scrape at `at` (Unix seconds), not before the last one.
 
-        A group that is the same object (`is`) as in the last scrape is taken as unchanged: a
-        scrape costs what has changed.
+        A series that is in no group has ended. A group that is the same object (`is`) as in the
+        last scrape counts as unchanged, so that a scrape costs only what has changed.
         """
         self._scrape += 1
         self._read_last = ((math.inf, -math.inf), ())
@@ -155,7 +162,7 @@ class SeriesStore:
     def record(self, name: str, points: Iterable[Point]) -> None:
         """Store a recording rule's result, which holds from the last scrape until the next call.
 
-        Series of `name` that are not in it end.
+        Series of `name` that are not among `points` end.
         """
         current = {self._put(point, self.last_scrape).labels for point in points}
         for series in self._by_name.get(name, ()):
@@ -172,7 +179,7 @@ class SeriesStore:
     def latest(
         self, matchers: Sequence[Matcher], since: float, until: float
     ) -> Iterable[tuple[Labels, float, float]]:
-        """Labels, time and value of the last sample in (since, until] of each unended series."""
+        """Labels, time, value of the last sample in (since, until] of each series that goes on."""
         at = self._last_slot(min(until, self.last_scrape))
         for kept in self._matching(matchers):
             segment = kept.segments[-1]
@@ -185,7 +192,7 @@ class SeriesStore:
                 yield kept.labels, at, segment.values[index]
 
     def changed_at(self, names: Iterable[str]) -> float:
-        """When a series of one of these names last changed, began or ended; -inf if never."""
+        """Unix seconds when a series of these names last changed, began or ended; -inf if never."""
         latest = -math.inf
         for name in names:  # asked thousands of times a second: no generator
             changed = self._changed.get(name)
@@ -194,7 +201,7 @@ class SeriesStore:
         return latest
 
     def has_changed(self, names: Iterable[str], start: float, end: float) -> bool:
-        """Whether a series of one of these names changed, began or ended in [start, end]."""
+        """Whether a series of these names changed, began or ended in [start, end], Unix seconds."""
         for name in names:
             times = self._changed.get(name, ())
             first = bisect_left(times, start)
@@ -233,14 +240,16 @@ class SeriesStore:
         return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
-        """The series that satisfy all, oldest first; cached until a series of the name is gone."""
+        """Series that satisfy all matchers, oldest first; cached until one of the name is gone."""
         key = tuple(matchers)
         name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
-        known = self._matched.setdefault(name, {})
-        matched = known.get(key)
+        matched = self._matched.get(name, {}).get(key)
         if matched is None:
             candidates = self._series.values() if name is None else self._by_name.get(name, ())
-            matched = known[key] = [kept for kept in candidates if is_matched(kept.labels, key)]
+            matched = [kept for kept in candidates if is_matched(kept.labels, key)]
+            if sum(map(len, self._matched.values())) >= _SELECTORS:
+                self._matched.clear()
+            self._matched.setdefault(name, {})[key] = matched
         return matched
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
@@ -273,7 +282,7 @@ class SeriesStore:
         return self._read_last[1]
 
     def _forget(self, before: float) -> None:
-        """Drop the samples of before `before`, except the value that held then."""
+        """Drop the samples from before `before`, except the value that held at that time."""
         del self._extra[: bisect_left(self._extra, before)]
         for times in self._changed.values():  # the last one stays
             del times[: bisect_left(times, before, hi=len(times) - 1)]

@@ -22,11 +22,11 @@ from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import BOM, Tail
 
 HEAD_BYTES = 2048
-"""Bytes by which the format is recognised: a choice, the first lines of a usual log."""
+"""Bytes of `Backlog.head`, by which the format is recognised: a choice, some lines of a log."""
 
 
 class _Opened(NamedTuple):
-    """A candidate: a file that may be the one that the position describes."""
+    """A candidate for the file that a position describes."""
 
     path: Path
     descriptor: int
@@ -47,23 +47,18 @@ class Recall:
         at `now` (Unix seconds). If `path` leads to a copy of the file, the copy is continued. If
         the file has new content, the journal gets a notice and the content is read from its
         start. If the file is gone, the journal gets a notice and the result is None. A reboot
-        can change device numbers, so inode and content identify the file. Raises `OSError`
-        while `path` cannot be read.
+        can change device numbers, so inode and content identify the file. Raises `OSError` if the
+        file is not found and `path` cannot be opened; `TimeoutError` if a server does not answer.
         """
-        trouble: OSError | None = None
-        opened = []
-        try:
-            opened.append(_Opened(path, *self.disk.open_regular(path)))
-        except TimeoutError:
-            raise
-        except OSError as error:
-            trouble = error
-        if not (opened and self._is_same(position, opened[0])):  # listing folders is slow
-            for place in likely_places(Path(position.place), position.inode, read=position.read):
-                with contextlib.suppress(OSError):
-                    opened.append(_Opened(place, *self.disk.open_regular(place)))
+        opened: list[_Opened] = []
         tail: Tail | None = None
         try:
+            trouble = self._open(path, opened)
+            if not (opened and self._is_same(position, opened[0])):  # listing folders is slow
+                for place in likely_places(
+                    Path(position.place), position.inode, read=position.read
+                ):
+                    self._open(place, opened)
             tail = self._choose(position, path, opened)
         finally:
             for file in opened:
@@ -76,6 +71,16 @@ class Recall:
         elif trouble is not None or tail.descriptor != opened[0].descriptor:
             tail.retired_at = now
         return tail
+
+    def _open(self, path: Path, opened: list[_Opened]) -> OSError | None:
+        """Open `path` and append it to `opened`; otherwise return why it cannot be opened."""
+        try:
+            opened.append(_Opened(path, *self.disk.open_regular(path)))
+        except TimeoutError:  # the file may exist
+            raise
+        except OSError as error:
+            return error
+        return None
 
     def _is_same(self, position: FilePosition, file: _Opened) -> bool:
         has_inode = file.key[1] == position.inode
@@ -96,11 +101,8 @@ class Recall:
                 self.journal.rewritten(str(path), position.read, shrunk=shrunk)
                 return self._begin(path, file, position.generation + 1, None)
         for file in kept:
-            if (
-                file.path == path
-                and position.offset >= COPY_BYTES
-                and position.checksum.fits(self.disk, file.descriptor)
-            ):
+            comparable = file.path == path and position.offset >= COPY_BYTES
+            if comparable and position.checksum.fits(self.disk, file.descriptor):
                 self.journal.replaced(str(path), copied=True)
                 return self._begin(path, file, 0, position)
         return None
@@ -117,10 +119,7 @@ class Recall:
 
 
 def find_again(tail: Tail) -> bool:
-    """Open a closed file that lost its name: at its old place, or renamed in the same folder.
-
-    Returns whether it was found.
-    """
+    """Open a closed file again, at its place or renamed beside it; return whether it was found."""
     for place in likely_places(tail.place, tail.key[1], read=tail.splitter.position):
         with contextlib.suppress(OSError):
             if tail.reopen(place) and tail.same_content():
@@ -136,7 +135,7 @@ class Backlog:
     `offset`: where reading begins. `size`: the file's bytes. `modified`: its mtime (Unix
     seconds). `has_name`: the followed name leads to this file. `head`: the first bytes after a
     hole and a byte order mark. `tail` reads the file. `trouble`: why decoding a compressed file
-    ended before the end of the file; otherwise empty.
+    ended before the end of the file; otherwise empty. All methods raise `OSError`.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
@@ -157,57 +156,49 @@ class Backlog:
     def new(
         cls, path: Path, journal: Journal, disk: Disk = DIRECT, *, is_followed: bool = False
     ) -> Backlog:
-        """A file of which nothing was read yet. Raises `OSError`.
-
-        `is_followed`: the file is followed afterwards.
-        """
-        descriptor, key = disk.open_regular(path)
+        """A file of which nothing was read yet; `is_followed`: it is followed afterwards."""
         place = disk.realpath(path)
+        descriptor, key = disk.open_regular(path)
         tail = Tail(
             str(path), place, descriptor, key,
             generation=0, journal=journal, disk=disk, is_followed=is_followed,
         )  # fmt: skip
+        return cls._begun(tail, disk)
+
+    @classmethod
+    def of(
+        cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
+    ) -> Backlog | None:
+        """The file of `position`, found by `Recall.find` at `now` (Unix seconds); None if gone."""
+        tail = Recall(journal, disk).find(position, Path(position.path), now)
+        return None if tail is None else cls._begun(tail, disk)
+
+    @classmethod
+    def _begun(cls, tail: Tail, disk: Disk) -> Backlog:
         try:
             return cls(tail, disk)
         except OSError:
             tail.close()
             raise
 
-    @classmethod
-    def of(
-        cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
-    ) -> Backlog | None:
-        """The file that `Recall.find` finds for `position`; None if it is gone.
-
-        Raises `OSError` while the name cannot be read. `now`: Unix seconds.
-        """
-        tail = Recall(journal, disk).find(position, Path(position.path), now)
-        return None if tail is None else cls(tail, disk)
-
     def begin_at(self, offset: int, line: int) -> None:
-        """Read from `offset` on, where a record in line `line` begins. Raises `OSError`."""
+        """Read from `offset` on, where a record in line `line` begins."""
         self.descriptor()
         self.tail.begin_at(offset, line)
         self.offset = offset
 
     def chunks(self, now: float, stop: int | None = None) -> Iterator[Chunk]:
-        """Whole records up to byte `stop`, otherwise up to the end. Raises `OSError`.
-
-        `now` (Unix seconds) counts as the time of reading.
-        """
+        """Chunks of whole records up to byte `stop` (None: all), read at `now` (Unix seconds)."""
         self.descriptor()
         yield from self._read(self.tail, self.size if stop is None else stop, now)
 
     def all(self, now: float) -> Iterator[Chunk]:
-        """All of `chunks`, then the file's last chunk. Raises `OSError`."""
+        """All of `chunks`, then the file's last chunk."""
         yield from self.chunks(now)
         yield self.tail.finish()
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
-        """Bytes `start` to `stop` with an unfinished record at the end. Raises `OSError`.
-
-        The reading position does not move.
-        """
+        """Chunks of bytes `start` to `stop`, with an unfinished last record; the position stays."""
         held = self.tail
         tail = Tail(
             self.path, self.place, self.descriptor(), held.key,
@@ -219,12 +210,12 @@ class Backlog:
             yield tail.splitter.rest()
 
     def part(self, start: int, stop: int) -> bytes:
-        """Bytes `start` to `stop`, at most `RECORD_BYTES` of them. Raises `OSError`."""
+        """Bytes `start` to `stop`, at most `RECORD_BYTES` of them."""
         size = max(min(stop - start, RECORD_BYTES), 0)
         return self._disk.pread(self.descriptor(), size, start)
 
     def position(self) -> FilePosition | None:
-        """The present position; None if the file is finished and deleted."""
+        """The reading position; None if the file is finished and deleted."""
         if self.tail.finished and not self._disk.fstat(self.descriptor()).st_nlink:
             return None
         return self.tail.position()
@@ -238,7 +229,7 @@ class Backlog:
             self.tail.close()
 
     def descriptor(self) -> int:
-        """The descriptor, opened again after `rest`. Raises `OSError`."""
+        """The descriptor, opened again after `rest`; fails if the name leads to another file."""
         if self.tail.reopen(self.place):
             return self.tail.open_descriptor()
         raise FileNotFoundError(errno.ENOENT, "another file has its name", self.path)
@@ -251,7 +242,7 @@ class Backlog:
             found = tail.read(now, stop)
             yield from found
             if not found and tail.splitter.position == before:
-                return  # truncated meanwhile: `_status` has the size before that
+                return  # the file was truncated: `_status` has the size from before
 
     def _head(self) -> bytes:
         descriptor = self.tail.open_descriptor()

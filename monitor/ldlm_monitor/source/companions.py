@@ -16,10 +16,10 @@ from pathlib import Path
 from ldlm_monitor.source.file_system import DIRECT, Disk, FileKind
 
 PATTERNS = ("training_log.jsonl", "health_rank*.jsonl")
-"""The trainer's exact values, and the callback's files (contract section 6)."""
+"""Names of companions: the trainer's exact values, and the files of the monitor's callback."""
 NCCL_SUFFIXES = frozenset({"", ".log", ".txt", ".out"})
-"""The suffixes of logs. NCCL_DEBUG_FILE is untrusted text from a log, which must not make the
-monitor read other kinds of files."""
+"""The usual suffixes of logs. NCCL_DEBUG_FILE, the path of NCCL's own log, is untrusted text from
+the training's log, which must not make the monitor read other kinds of files."""
 
 LISTED = 4  # folders that a message names: a choice, so that it stays one line of a log
 
@@ -37,7 +37,7 @@ class LaunchFacts:
     nccl_debug_file: str | None = None
 
     def names(self) -> frozenset[str]:
-        """The folder names under `saved/` that are this launch's."""
+        """The names that this launch's folder under `saved/` may have."""
         names = {Path(name).name for name in self.run_names}
         if self.working_directory:
             names.add(Path(self.working_directory).name)
@@ -46,7 +46,7 @@ class LaunchFacts:
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """A file to follow with a log; `reason` completes the sentence "added, because ..."."""
+    """A file to follow with a log; `reason` completes the sentence "followed too, because ..."."""
 
     path: Path
     reason: str
@@ -80,7 +80,7 @@ def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Comp
 
 
 def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None:
-    """Why none of several folders was chosen; None if there was nothing to choose.
+    """Why none of several folders was chosen; None if one was, or if there was none.
 
     Raises as `companions` does.
     """
@@ -89,7 +89,7 @@ def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None
 
 
 def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path | None, str]:
-    """The folder of the launch's files and the reason; otherwise None and the reason."""
+    """The launch's folder and why; or None, and why not (empty without any candidate)."""
     folders = around.of(log.parent)
     if not folders and facts.working_directory is None:
         return None, ""
@@ -136,7 +136,7 @@ def _folders(folder: Path, disk: Disk) -> list[Path]:
 
 
 def _held(folder: Path, disk: Disk) -> Iterator[Path]:
-    """The companions in a folder, whose listing is cached until its mtime changes."""
+    """The companions in a folder; its listing is cached until the folder's mtime changes."""
     try:
         changed = disk.stat(folder).st_mtime_ns
     except TimeoutError:
@@ -157,7 +157,7 @@ def _names(folder: Path, disk: Disk) -> list[tuple[str, FileKind]]:
 
 @lru_cache(maxsize=1024)  # folders: a choice, more than the runs of one watched `saved`
 def _listed(folder: Path, changed: int, disk: Disk) -> tuple[Path, ...]:
-    """The names that match; `changed` (mtime in ns) makes a changed folder be listed again."""
+    """Paths that match; `changed` (the folder's mtime in ns) is a part of the cache's key."""
     del changed
     names = [name for name, _ in _names(folder, disk)]
     return tuple(
@@ -179,7 +179,8 @@ def _nccl(log: Path, facts: LaunchFacts, disk: Disk) -> list[Path]:
     near = (template.parent, log.parent, log.parent.parent)
     for folder in near if template.is_absolute() else near[1:]:
         names = (name for name, _ in _names(folder, disk) if fnmatch.fnmatchcase(name, pattern))
-        found = [folder / name for name in names if stat.S_ISREG(disk.mode(folder / name))]
-        if found:
+        paths = (folder / name for name in names if not name.startswith("."))
+        logs = (path for path in paths if path.suffix in NCCL_SUFFIXES)
+        if found := [path for path in logs if stat.S_ISREG(disk.mode(path))]:
             return found
     return []

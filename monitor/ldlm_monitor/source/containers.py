@@ -13,10 +13,13 @@ from collections.abc import Iterator
 LINE_BYTES = 1024 * 1024
 """An unfinished line is returned at this length, which bounds memory; `split.RECORD_BYTES`,
 which cannot be imported here, cuts records at the same length."""
+TIME_LENGTH = 35
+"""Characters of a time with nanoseconds and offset (RFC 3339). A longer text is no time; each
+`\\r` would repeat it, and a log of a MiB could decode to many GiB."""
 
 
 class _Lines:
-    """Decodes whole lines; the last line waits until it is whole, or `_opened` returns it.
+    """Decodes whole lines. The last line waits until its end comes, or `_opened` returns it.
 
     The interface is that of `bz2.BZ2Decompressor`.
     """
@@ -27,11 +30,10 @@ class _Lines:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._parts: dict[bytes, tuple[bytes, bytes]] = {}
+        self._parts: dict[bytes, tuple[bytes, bytes]] = {}  # prefix and text, by stream
         self._is_open = False  # the last line was returned before its end came
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """The lines that `data` completes."""
         del max_length  # the result is as short as `data`, except for prefixes after `\r`
         passed = b""
         if self._is_open:
@@ -55,7 +57,7 @@ class _Lines:
         raise NotImplementedError
 
     def _opened(self, rest: bytes) -> bytes:
-        """A last line without its end, if its text cannot change; otherwise empty."""
+        """`rest`, a last line without its end, if its text cannot change; otherwise empty."""
         raise NotImplementedError
 
     def _continued(self, rest: bytes) -> bytes:
@@ -63,7 +65,7 @@ class _Lines:
         raise NotImplementedError
 
     def _joined(self, head: bytes, stream: bytes, text: bytes, *, ends: bool) -> Iterator[bytes]:
-        """A stream's line after its next part: the whole line, or what ends with `\\r`.
+        """Add a part, `text`, to a stream's line; yield the line if it ends, else up to a `\\r`.
 
         A progress bar is repainted with `\\r`, and its line may last for hours.
         """
@@ -81,7 +83,7 @@ class _Lines:
 class DockerLines(_Lines):
     """Lines of Docker's json-file driver."""
 
-    HEAD = re.compile(rb'\{"log":"')
+    HEAD = re.compile(rb'\{"log":"')  # Go's encoder writes the fields in this order
 
     def _line(self, line: bytes) -> Iterator[bytes]:
         row = _docker_row(line)
@@ -102,11 +104,14 @@ class DockerLines(_Lines):
 
 
 def _docker_row(line: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """The prefix in CRI's form, the stream and the text; None if the line is no whole object."""
+    """The prefix in CRI's form, the stream and the text; None if Docker did not write the line."""
     try:
         row = json.loads(line)
-        head = f"{row['time']} {row['stream']} F ".encode("utf-8", "replace")
-        return head, row["stream"].encode(), row["log"].encode("utf-8", "replace")
+        time, stream, text = row["time"], row["stream"], row["log"]
+        if stream not in ("stdout", "stderr") or len(time) > TIME_LENGTH:
+            return None
+        head = f"{time} {stream} F ".encode("utf-8", "replace")
+        return head, stream.encode(), text.encode("utf-8", "replace")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -114,12 +119,14 @@ def _docker_row(line: bytes) -> tuple[bytes, bytes, bytes] | None:
 class CriLines(_Lines):
     """Lines of CRI. Data without parts of lines and without `\\r` is returned unchanged."""
 
+    # `{8,18}`: seconds to nanoseconds. CRI allows more tags after the first, which no engine
+    # writes: `{0,64}` bounds the prefix, which each `\r` repeats.
     HEAD = re.compile(
-        rb"(?P<head>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?P<stream>stdout|stderr) )"
-        rb"(?P<tag>[FP])(?::\S*)? "
+        rb"(?P<head>\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?P<stream>stdout|stderr) )"
+        rb"(?P<tag>[FP])(?::\S{0,64})? "
     )
 
-    _head = _held = b""
+    _head = _held = b""  # of an opened line: its prefix, and last line ends not returned yet
 
     def _decoded(self, whole: bytes) -> bytes:
         is_plain = not self._parts and not any(mark in whole for mark in (b" P ", b" P:", b"\r"))
@@ -144,7 +151,7 @@ class CriLines(_Lines):
         return rest
 
     def _continued(self, rest: bytes) -> bytes:
-        """As `_joined`, wherever a read was cut: what is after a last `\r` decides its prefix."""
+        """Prefixed as by `_joined`; a last `\\r` waits for the byte that decides on its prefix."""
         rest, self._held = self._held + rest, b""
         body = rest.rstrip(b"\r\n")
         end = rest[len(body) :]

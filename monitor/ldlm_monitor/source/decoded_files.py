@@ -1,8 +1,8 @@
 """Compressed and converted files, read as the text that they hold.
 
-The functions `..._decoded` replace the system's calls on files (in `file_system.Disk`). For such
-a file, they give decoded bytes, and the number of decoded bytes as the size. So every reader of
-a file gets text, and positions count decoded bytes. A file is recognised by its first bytes.
+The functions `..._decoded` replace the system's calls on files (in `file_system.Disk`). For
+a compressed or converted file, recognised by its first bytes, they give decoded bytes, and the
+number of them as the size. So every reader gets text, and positions count decoded bytes.
 
 A file is decoded forwards; a read further back than `KEPT_BYTES` decodes the file from the
 start again. A file that is being written is read as far as it can be decoded at present.
@@ -20,29 +20,30 @@ from ldlm_monitor.text.format import byte_size
 PIECE_BYTES = 16 * 1024
 """Undecoded bytes of one step. A choice: a damaged step is lost whole, shorter ones are slower."""
 OUT_BYTES = 64 * 1024
-"""The most decoded bytes of one step, which bounds memory: a few KiB can decode to a GiB."""
+"""The most decoded bytes of one step: a choice that bounds memory, as a KiB can hold a MiB."""
 KEPT_BYTES = 64 * 1024
-"""Decoded bytes that are kept behind the reading position: a fingerprint reads the last KiB."""
+"""Decoded bytes that are kept behind the reading position, for fingerprints, which read the last
+KiB. A choice: fewer would make reads further back decode the file again, more cost memory."""
 DECODED_BYTES = 16 * 1024**3
-"""The most bytes that are decoded of a file, against files made to exhaust time. A choice: it
-takes about a minute, and is far more than a log has."""
+"""The most bytes that are decoded of a file, against files made to exhaust time. A choice: so many
+take about a minute, and no log has nearly as many."""
 WINDOW_BYTES = 1024
-"""How much of the undecoded file is compared, at its start and before the reading position, to
-detect that it was rewritten: as in `file_identity`."""
+"""Bytes of the undecoded file that are compared, at its start and before the reading position, to
+detect that it was rewritten: as many as in `file_identity`."""
 REMEMBERED_SIZES = 4096
-"""Files whose decoded size is kept, to decode each once at a start: a choice, about a MiB."""
+"""Files whose decoded size is kept, so that a start decodes each once: a choice, about a MiB."""
 
 
 class _Stream:
     """Decodes a file from its start.
 
-    The undecoded bytes are `held`, then those of `read(size, offset)`. `at`: how many bytes were
-    read with `read`; `first` and `last`: the first and last KiB of them. `trouble`: why nothing
-    more can be decoded; empty if nothing is wrong.
+    The undecoded bytes are `held`, then those of `read(size, offset)`. `at`: how many undecoded
+    bytes there were so far; `first` and `last`: the first and last KiB of those that `read` gave.
+    `trouble`: why nothing more can be decoded; empty if nothing is wrong.
     """
 
     def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
-        self.at = 0
+        self.at = len(held)
         self.trouble = ""
         self.first = self.last = b""
         self._form = form
@@ -53,9 +54,11 @@ class _Stream:
         self._left = DECODED_BYTES
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the end of the file is missing."""
-        return self._form.ends and self.at > 0 and not (self._decoder.eof or self.trouble)
+    def loss(self) -> str:
+        """Why the decoded bytes are not the whole content; empty if they are."""
+        is_cut = self._form.ends and self.at > 0 and not (self._decoder.eof or self.trouble)
+        cut = f"its end is missing: the {self._form.name} is cut at byte {self.at}"
+        return cut if is_cut else self.trouble
 
     def more(self) -> bytes:
         """The next decoded bytes; empty if the file has no more at present."""
@@ -95,7 +98,7 @@ class _Stream:
         return raw
 
     def _next_member(self) -> bool:
-        """Begin the file's next compressed stream, if it has one: some writers append streams."""
+        """Begin the next compressed stream, as some writers append several; False if none comes."""
         raw, self._begun = self._begun or self._decoder.unused_data, b""
         while not (raw := raw.lstrip(b"\0")) or len(raw) < HEAD_BYTES:  # NULs pad tape blocks
             piece = self._take()
@@ -117,7 +120,7 @@ class _Stream:
 
 
 class _Text:
-    """Decodes a file twice if needed: a compressed one may hold containers' lines, or UTF-16."""
+    """Decodes a compressed file, and then its content if that is UTF-16 or a container's log."""
 
     def __init__(self, form: Form, read: Callable[[int, int], bytes], held: bytes = b"") -> None:
         self.file = _Stream(form, read, held)
@@ -157,7 +160,6 @@ class _DecodedFile:
         return os.pread(self._descriptor, size, offset)
 
     def read(self, size: int, offset: int) -> bytes:
-        """At most `size` decoded bytes from `offset` on."""
         if offset + size <= len(self._head):
             return self._head[offset : offset + size]
         if offset < self._start:
@@ -174,7 +176,7 @@ class _DecodedFile:
         return bytes(window[at : at + size])
 
     def is_same(self) -> bool:
-        """Whether the file still has the bytes that were decoded; compared if it has changed."""
+        """Whether the file still has the decoded bytes; read only if size or mtime has changed."""
         status, seen = os.fstat(self._descriptor), self._text.file
         version = status.st_size, status.st_mtime_ns
         if version == self._version:
@@ -190,10 +192,7 @@ class _DecodedFile:
         if key not in _sizes:
             text = _Text(self._form, self._raw)
             size = sum(map(len, iter(text.more, b"")))
-            trouble = text.file.trouble
-            if text.file.is_cut:
-                trouble = f"its end is missing: the {self._form.name} is cut at byte {text.file.at}"
-            _sizes[key] = size, trouble
+            _sizes[key] = size, text.file.loss
             if len(_sizes) > REMEMBERED_SIZES:
                 del _sizes[next(iter(_sizes))]
         size, self.trouble = _sizes[key]
@@ -201,12 +200,13 @@ class _DecodedFile:
 
 
 _sizes: dict[tuple[int, int, int, int], tuple[int, str]] = {}
+"""Decoded size and trouble, by device, inode, size and mtime (ns) of the undecoded file."""
 _files: dict[int, _DecodedFile] = {}
-"""By descriptor. Needs no lock: a descriptor is used by one thread at a time."""
+"""Decoders by descriptor. Needs no lock: a descriptor is used by one thread at a time."""
 
 
 def open_decoded(path: Path, flags: int) -> int:
-    """open(2). Raises `OSError` also if the package that decodes the file is missing."""
+    """open(2), which also recognises the form. Raises `OSError` (ENOTSUP: no decoder installed)."""
     descriptor = os.open(path, flags)
     _files.pop(descriptor, None)  # of an earlier file
     try:
@@ -226,7 +226,7 @@ def close_decoded(descriptor: int) -> None:
 
 
 def read_decoded(descriptor: int, size: int, offset: int) -> bytes:
-    """pread(2)."""
+    """pread(2), of the decoded bytes."""
     file = _current(descriptor)
     if file is None:
         data = os.pread(descriptor, size, offset)
@@ -249,7 +249,7 @@ def fstat_decoded(descriptor: int) -> os.stat_result:
 
 
 def seek_decoded(descriptor: int, offset: int, how: int) -> int:
-    """lseek(2); a decoded file has no holes that could be found."""
+    """lseek(2). Raises `OSError` (EINVAL) for a decoded file, whose holes cannot be found."""
     if descriptor in _files:
         raise OSError(errno.EINVAL, "not in a decoded file")
     return os.lseek(descriptor, offset, how)
@@ -261,23 +261,23 @@ def is_decoded(descriptor: int) -> bool:
 
 
 def trouble(descriptor: int) -> str:
-    """Why a file was not decoded to its end when its size was read; empty if it was."""
+    """Why `fstat_decoded` could not decode the file to its end; empty if it could."""
     file = _files.get(descriptor)
     return "" if file is None else file.trouble
 
 
 def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
-    """The decoded bytes of a stream, of which `read(size)` gives the next bytes.
+    """The decoded bytes of a stream; `read(size)` returns at most `size` of its next bytes.
 
-    Raises `OSError` (EIO) after the last of a stream that is damaged or cut.
+    Raises `OSError` (EIO) after the last bytes that can be decoded of a damaged or cut stream.
     """
     head = read(size)
     form = form_of(head)
     if form is not None:
         text = _Text(form, lambda _size, _at: read(size), head)
         yield from iter(text.more, b"")
-        if trouble := text.file.trouble or ("its end is missing" if text.file.is_cut else ""):
-            raise OSError(errno.EIO, trouble)
+        if loss := text.file.loss:
+            raise OSError(errno.EIO, loss)
         return
     while head:
         yield head
@@ -285,7 +285,7 @@ def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
 
 
 def _current(descriptor: int) -> _DecodedFile | None:
-    """The decoder of a file; None if it has none, or was rewritten, perhaps in another form."""
+    """The file's decoder; None if the file needs none, or was rewritten (perhaps as plain text)."""
     file = _files.get(descriptor)
     if file is not None and not file.is_same():
         del _files[descriptor]

@@ -21,9 +21,9 @@ from ldlm_monitor.source.containers import CriLines, DockerLines
 DICTIONARY_BYTES = 128 * 1024 * 1024
 """Memory that a decoder may need: `xz -9` takes 65 MiB, `zstd --long` 128 MiB. A file that
 asks for more is damaged, or made to exhaust memory."""
-_BZIP2_BYTES = 10  # bzip2's stream header, and the magic number of the first block
+_BZIP2_BYTES = 10  # bzip2's stream header (4), and the magic number of the first block (6)
 HEAD_BYTES = 64
-"""Bytes by which every form is recognised: a CRI line's time and stream take the most."""
+"""First bytes by which a form is recognised: the time, stream and tag of CRI are 45 of them."""
 
 
 class _Gzip:
@@ -52,7 +52,7 @@ class _Gzip:
 
 
 class _Utf16:
-    """UTF-16 with a byte order mark; half a character waits for its other half."""
+    """UTF-16 with a byte order mark, to UTF-8. Half a character waits for its other half."""
 
     eof = False
     needs_input = True
@@ -74,7 +74,7 @@ Decoder: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of files. `head` matches the first bytes of such a file.
+    """A form of files. `head` matches the first bytes of such a file; `decoder` makes a decoder.
 
     `ends`: the form marks the end of a file, so that a cut file can be recognised.
     """
@@ -86,7 +86,7 @@ class Form:
 
 
 def _new_zstd() -> Decoder:
-    """Python has the module from version 3.14 on; its backport is used before."""
+    """From Python's own module (3.14), or its backport. Raises `OSError` (ENOTSUP) without it."""
     module = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     try:
         decoder: Decoder = import_module(module).ZstdDecompressor()
@@ -100,6 +100,7 @@ def _new_xz() -> Decoder:
     return lzma.LZMADecompressor(memlimit=DICTIONARY_BYTES)
 
 
+# The formats' documents give the magic numbers. Decompressed data may only be `_CONVERTED`.
 _COMPRESSED = (
     Form("gzip", re.compile(rb"\x1f\x8b\x08"), _Gzip),
     Form("xz", re.compile(rb"\xfd7zXZ\0"), _new_xz),
@@ -113,11 +114,11 @@ _CONVERTED = (
     Form("CRI", CriLines.HEAD, CriLines, ends=False),
 )
 _FIRST_BYTES = frozenset(b"\x1f\xfdB\x28\xff\xfe{0123456789" + bytes(range(0x50, 0x60)))
-"""The first bytes of all forms: one look-up excludes most logs, at each read of each file."""
+"""The first byte of a file of any form: one look-up at each read excludes most logs."""
 
 
 def remedy(error: OSError) -> str:
-    """What a user may do about a file that cannot be read."""
+    """What a user may do about a file whose opening or reading raised `error`."""
     missing = error.errno == errno.ENOTSUP
     return "pip install backports.zstd" if missing else "check its permissions"
 
@@ -125,7 +126,7 @@ def remedy(error: OSError) -> str:
 def form_of(head: bytes, *, compressed: bool = True) -> Form | None:
     """The form of a file that begins with `head`; None if the file is read as it is.
 
-    `compressed`: whether `head` may be compressed; if false, it is decompressed data.
+    `compressed`: False for decompressed data, in which no compressed form is looked for.
     """
     if not head or head[0] not in _FIRST_BYTES:
         return None

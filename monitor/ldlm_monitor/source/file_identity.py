@@ -10,7 +10,7 @@ bytes that were read, under a name that differs by a number or a date.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,39 +29,44 @@ if TYPE_CHECKING:
     from ldlm_monitor.source.tail import Tail
 
 WINDOW_BYTES = 1024
-"""So much of a file's start and end is compared at every read: more would cost a second page,
-and a KiB of a training log has several lines with times or losses, which no other log repeats."""
+"""Bytes of a file's start, and before the reading position, that are compared at every read. More
+would cost a second page; a KiB of a training log has several lines with times or losses, which no
+other log repeats."""
 COPY_BYTES = WINDOW_BYTES
-"""A copy is recognised only if at least so much of its original was read: shorter files may be
-equal by chance."""
+"""A copy is recognised only if at least so many bytes of its original were read: shorter files
+may be equal by chance."""
 _ADDED = re.compile(r"[-._]?\d[\d\-._:TZ]*|[-._](?:old|bak|prev)\b|~")
-"""What logrotate, loguru and Python's logging handlers add to a name, with digits beside it."""
-_SEPARATORS = "-._~"  # where such an addition may begin
+"""What a rotation adds to a file's name: a number or a time (logrotate, loguru, Python's logging
+handlers), or a word or `~` (editors and scripts). Digits of the name itself may precede it."""
+_SEPARATORS = "-._~"  # where the part that a rotation added may begin
+_Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # device or inode: stat(2) has 64 bits
+Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+"""A number of bytes or lines. pread(2) accepts 63 bits; a damaged state may have any number."""
 REST_BYTES = 8 * 1024 * 1024
-"""A file with more unread bytes is not compared with a copy, since both would be read whole in
-one turn. A choice, as much as a turn reads (`follow.TURN_BYTES`)."""
+"""A file with more unread bytes is not compared with a copy, since the unread bytes of both would
+be read in one turn. A choice, as much as a turn reads (`follow.TURN_BYTES`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """CRC-32 of bytes `start` to `stop` of a file.
+    """CRC-32 (`value`) of bytes `start` to `stop` of a file.
 
     Two logs of one program may differ only between their first and last KiB, so a copy must
     have this checksum too. A CRC costs a tenth of reading, and can be continued after a
     restart; the standard library's digests cannot.
     """
 
-    start: int = 0
-    stop: int = 0
+    start: Offset = 0
+    stop: Offset = 0
     value: int = 0
 
     def more(self, data: bytes, position: int) -> Checksum:
-        """The checksum extended by `data` at `position`; covered bytes of it are ignored."""
+        """The checksum extended by `data`, the bytes from `position` on; each byte counts once."""
         fresh = memoryview(data)[max(self.stop - position, 0) :]
         return Checksum(self.start, self.stop + len(fresh), crc32(fresh, self.value))
 
     def fits(self, disk: Disk, descriptor: int) -> bool:
-        """Whether a file has bytes with this checksum at these offsets."""
+        """Whether bytes `start` to `stop` of the file at `descriptor` have this checksum."""
         value, at = 0, self.start
         for data in disk.blocks(descriptor, self.start, self.stop):
             value, at = crc32(data, value), at + len(data)
@@ -118,15 +123,12 @@ class Fingerprint:
         return sha256(self.head).hexdigest(), sha256(self.window).hexdigest()
 
 
-Count: TypeAlias = Annotated[int, Field(ge=0)]
-
-
 @dataclass(frozen=True, slots=True)
 class FilePosition:
     """The reading position in one generation of one file, with its fingerprint.
 
-    `path`: the followed name. `place`: the resolved path. All before `offset` was returned in
-    chunks; `line` (1-based, counts `\\n`) is the line at `offset`. `read`: `offset` plus the
+    `path`: the followed name. `place`: the resolved path. All bytes before `offset` were returned
+    in chunks; `line` (1-based, counts `\\n`) is the line at `offset`. `read`: `offset` plus the
     bytes that were read of an unfinished record. `head` and `window`: SHA-256 of the first KiB
     and of the KiB before `read`, or of less if less was read. `nameless`: the followed name does
     not lead to this file any more. `shown`: an unfinished record was emitted as a peek up to
@@ -135,21 +137,21 @@ class FilePosition:
 
     path: str
     place: str
-    device: Count
-    inode: Count
-    generation: Count
-    offset: Count
-    line: Count
-    read: Count
+    device: _Number
+    inode: _Number
+    generation: _Number
+    offset: Offset
+    line: Offset
+    read: Offset
     head: str
     window: str
     nameless: bool = False
-    shown: Count = 0
+    shown: Offset = 0
     checksum: Checksum = Checksum()
 
     @classmethod
     def at_start(cls, path: str, file: FileId) -> FilePosition:
-        """The position in a file of which nothing was read."""
+        """The position in a file (`path`, of identity `file`) of which nothing was read."""
         nothing = Fingerprint().digests()
         return cls(path, path, *file, 0, 1, 0, *nothing)
 
@@ -164,14 +166,14 @@ class FilePosition:
         return self.device, self.inode, self.generation
 
     def verify(self, disk: Disk, descriptor: int) -> Fingerprint | None:
-        """The file's fingerprint if it still holds the content that was read, else None."""
+        """The fingerprint of the file at `descriptor`; None if the file has other content now."""
         found = Fingerprint.of(disk, descriptor, self.read)
         if found is None or found.digests() != (self.head, self.window):
             return None
         return found
 
     def is_copied(self, disk: Disk, descriptor: int) -> bool:
-        """Whether another file begins with the content that was read."""
+        """Whether the file behind `descriptor` begins with the content that was read."""
         return self.verify(disk, descriptor) is not None and self.checksum.fits(disk, descriptor)
 
 
@@ -186,7 +188,7 @@ class Found(NamedTuple):
     """What a path leads to.
 
     `name`: the followed name of the same file or the same content; empty if the content is new.
-    `offset`: how many bytes of a copy were read; None if the path leads to the same file.
+    `offset`: how many bytes of a copy count as read; None if the path leads to the same file.
     `is_doubtful`: the path may be a copy that is still being written.
     """
 
@@ -195,7 +197,7 @@ class Found(NamedTuple):
     is_doubtful: bool = False
 
 
-NEW = Found()
+NEW = Found()  # the result for content that was never read
 
 
 def originals(name: str) -> set[str]:
@@ -223,7 +225,7 @@ class KnownContents:
                 self._by_name.setdefault(each.position.path, []).append(each)
 
     def find(self, path: Path) -> Found:
-        """Which of the contents `path` leads to. Raises `OSError`."""
+        """Which of the known contents `path` leads to. Raises `OSError` if it cannot be read."""
         rotated = [
             each
             for name in originals(path.name)
@@ -260,14 +262,18 @@ class KnownContents:
 def is_copied_by(tail: Tail, descriptor: int) -> bool:
     """Whether the file behind `descriptor` is a copy that replaced the file of `tail`.
 
-    rsync replaces files so. The copy has the whole content of the file, which is deleted; after
-    a rotation the file would have another name.
+    rsync replaces files so: the copy has the whole content of the old file, which is deleted.
+    After a rotation the old file would have another name. Raises `OSError`.
     """
     disk, offset, size, names = tail.disk, tail.splitter.offset, tail.size, 0
     if tail.descriptor is not None:
-        with contextlib.suppress(OSError):  # a stale handle: the file is deleted
+        try:
             status = disk.fstat(tail.descriptor)
             size, names = status.st_size, status.st_nlink
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            tail.close()  # the file is deleted, and its handle cannot be read any more
     rest = size - offset
     if names or offset < COPY_BYTES or rest > REST_BYTES or not tail.same_content(descriptor):
         return False
@@ -281,7 +287,7 @@ def is_copied_by(tail: Tail, descriptor: int) -> bool:
 
 
 def leave_rest(tail: Tail) -> None:
-    """Skip the unread bytes: a copy of the file provides them."""
+    """Skip the unread bytes of `tail`, which its copy provides. Raises `OSError`."""
     if tail.descriptor is not None:
         offset, line = tail.splitter.offset, tail.splitter.line
         rest = tail.disk.pread(tail.descriptor, REST_BYTES, offset)

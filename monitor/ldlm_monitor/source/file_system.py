@@ -20,23 +20,22 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.source import decoded_files
 
-_NETWORK_TYPES = (
+_NETWORK_TYPES = (  # as mount(8) and the vendors' documentation name them
     "9p afs autofs beegfs ceph cifs davfs fhgfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2"
     " orangefs panfs pvfs2 smb3 smbfs virtiofs wekafs"
 )
 NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_TYPES.split())
 """File system types whose files other machines write: inotify does not report such writes,
-and a call blocks while the server is down. The names are those of mount(8) and of the vendors'
-documentation."""
+and a call blocks while the server is down."""
 MOUNT_SECONDS = 5.0
-"""How often the mount table is read again: a small file of /proc. A longer time would leave
-the files of a new network mount to the pump's own thread for longer."""
+"""Seconds between two readings of the mount table, a small file of /proc. A choice: until then the
+files of a new network mount are read in the caller's thread, which a dead server would block."""
 MAX_LINKS = 40
 """The system follows at most so many symbolic links in one path, path_resolution(7)."""
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes, proc(5)
 BLOCK_BYTES = 256 * 1024
-"""Bytes of one read where much of a file is read: larger ones are hardly faster, and each
-read of a network file has `timed_disk.CALL_SECONDS`."""
+"""Bytes of one read where much of a file is read: larger reads are hardly faster, and one read of
+a network file must end within `timed_disk.CALL_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class MountTable:
     """The mounted file systems, parsed from `text`, the content of /proc/self/mountinfo.
 
     proc(5): field 3 is the device, field 5 the mount point, and the type follows ` - `.
-    `fuse.sshfs` counts as `fuse`.
+    `fuse.sshfs` counts as `fuse`. `has_remote`: some file system is on a network.
     """
 
     def __init__(self, text: str) -> None:
@@ -141,10 +140,11 @@ def _working_folder() -> str:
 
 
 Key: TypeAlias = tuple[int, int]
-"""(device, inode)"""
-FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
+"""(device, inode): the identity of a file."""
+FileKind: TypeAlias = Literal["file", "folder", "link", "other"]  # of a name in a folder
 
 # O_NONBLOCK: opening a named pipe without a writer would block the reading of all files.
+# O_NOCTTY: a log that is a terminal must not become the one that controls this process.
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
@@ -166,10 +166,10 @@ class Disk:
     """The calls that inspect, open and read files; `timed_disk` and tests replace them.
 
     All raise `OSError`; `TimeoutError` if a server did not answer, so that a missing file
-    must not be assumed. Descriptors of compressed and converted files give decoded bytes
-    (`decoded_files`), and `fstat` their number, for which a file is decoded; `status` gives the
-    system's. `listing`: the names in a folder and their kinds. `realpath` follows all symbolic
-    links. The others are the system's calls of these names.
+    must not be assumed. `pread` gives the decoded bytes of compressed and converted files
+    (`decoded_files`). `fstat` decodes the file and gives their number as the size; `status` gives
+    the size of the undecoded file. `listing`: the names in a folder and their kinds. `realpath`
+    follows all symbolic links. The others are the system's calls of these names.
     """
 
     stat: Callable[[Path], os.stat_result] = os.stat
@@ -181,7 +181,8 @@ class Disk:
     lseek: Callable[[int, int, int], int] = decoded_files.seek_decoded
     close: Callable[[int], None] = decoded_files.close_decoded
     listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
-    realpath: Callable[[Path], Path] = Path.resolve
+    # Not `Path.resolve`, which raises RuntimeError for a loop of links.
+    realpath: Callable[[Path], Path] = lambda path: Path(os.path.realpath(path))
 
     def mode(self, path: Path) -> int:
         """`st_mode`; 0 if the file is missing or not accessible. Raises `TimeoutError`."""
@@ -227,7 +228,7 @@ DIRECT = Disk()
 
 
 def key_of(status: os.stat_result) -> Key:
-    """The identity of a file: two names with the same key lead to one file."""
+    """The identity of the file with this `status`; two names of one file have the same."""
     return status.st_dev, status.st_ino
 
 
@@ -269,8 +270,7 @@ class Worker:
     def close(self, patience: float) -> None:
         """Let the thread end after the queued calls; wait at most `patience` seconds for it."""
         self._work.put(None)
-        if patience:
-            self._thread.join(patience)
+        self._thread.join(patience)
 
     def _run(self) -> None:
         while (queued := self._work.get()) is not None:

@@ -17,8 +17,8 @@ from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
 
 UNSETTLED_SECONDS = 1.0
-"""How often names are checked whose file is gone, unreadable or replaced, because no event
-reports when it can be read: a choice, one `stat` per name against a delay of a second."""
+"""Between two checks of names whose file is gone, unreadable or replaced, since no event reports
+when it can be read. A choice: a longer time delays such files, a shorter costs more calls."""
 SLOW_SECONDS = 2.0
 """If one slice (256 KiB) of a local file took longer, local files are read in a thread from
 then on: the cause is a FUSE mount of an unlisted type, or a dying disk, since a healthy disk
@@ -31,7 +31,7 @@ class MountReader:
     Local files are read in the caller's thread, by `read`. Those of a network file system are
     read in a thread: `submit` starts a read and `collect` returns its chunks. In between, the
     thread owns the files, and changes wait in a queue that the next `submit` applies. Times
-    are in Unix seconds. `overdue`: the last `collect` did not get the submitted read's chunks.
+    are in Unix seconds. `overdue`: the last `collect` returned before the read had ended.
     """
 
     def __init__(self, mount: Mount, journal: Journal, disk: Disk, open_files: int) -> None:
@@ -60,7 +60,7 @@ class MountReader:
 
     @property
     def idle(self) -> bool:
-        """Whether no submitted read is unfinished."""
+        """Whether no submitted read waits to be collected."""
         return self._pending is None
 
     def add(self, entry: FollowedName) -> None:
@@ -95,7 +95,7 @@ class MountReader:
                 return
 
     def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
-        """Start a read in the thread, unless the thread is reading or has nothing to do."""
+        """Start a read in the thread, unless the last one was not collected or there is no work."""
         assert self._worker is not None  # without a thread, the follower calls `read`
         if not self.idle:
             return
@@ -131,7 +131,7 @@ class MountReader:
         return sum(tail.unread for _, tail in list(self._named_files.live.values()))
 
     def next_peek(self) -> float | None:
-        """When the next unfinished record is due as a peek; None while the thread reads."""
+        """When the next unfinished record is due as a peek; None if none is, or during a read."""
         if not self.idle:
             return None
         times = (tail.splitter.peek_at() for tail in self._unfinished)
@@ -146,7 +146,7 @@ class MountReader:
         return self._named_files.positions()
 
     def contents(self) -> list[Known]:
-        """The contents that are or were read; while the thread reads, those before the read."""
+        """The contents that are or were read; during a read, those from before the read."""
         return self._named_files.contents() if self.idle else [*map(Known, self._positions)]
 
     def finish(self, patience: float) -> list[Chunk]:
@@ -179,7 +179,7 @@ class MountReader:
         self._worker = Worker(f"read {self.mount.point}")
 
     def _add(self, entry: FollowedName) -> None:
-        """Follow a name, perhaps again after it led to another file system for a while."""
+        """Follow a name, for the first time or after it led to another file system."""
         self._named_files.add(entry)
         known = self._named_files.entries[entry.path]
         known.elsewhere = False
@@ -214,7 +214,6 @@ class MountReader:
         yield from self._peeks(now)
 
     def _due_peeks(self, now: float) -> list[Tail]:
-        """The files whose unfinished record is due as a peek."""
         times = ((tail, tail.splitter.peek_at()) for tail in self._unfinished)
         return [tail for tail, time in times if time is not None and time <= now]
 
@@ -240,12 +239,12 @@ class MountReader:
         return chosen
 
     def _serve(self, entry: FollowedName, now: float) -> int:
-        """Read one slice of the first file that has unread bytes; return the bytes to budget."""
+        """Read a slice of the first file with unread bytes; return what it takes of the budget."""
         for tail in entry.due():
             before, generation = tail.splitter.position, tail.generation
             self._read_slice(entry, tail, now)
             if tail.generation != generation:
-                return 1
+                return 1  # new content: more than 0, so that the name gets another turn
             if tail.splitter.position != before:
                 return min(tail.splitter.position - before, CHUNK_BYTES)  # skipping a hole is free
         return 0

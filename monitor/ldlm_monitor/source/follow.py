@@ -31,7 +31,7 @@ TURN_BYTES = 8 * 1024 * 1024
 """Bytes read in one turn. A choice: parsing them takes less than a second, so that timers and
 alerts are not late while a backlog is read."""
 PATIENCE_SECONDS = 0.1
-"""How long a turn waits for all network file systems together, and the end for each of them:
+"""How long `read` waits for all network file systems together, and `finish` and `close` for each:
 below what a user notices, and long enough for a healthy server to answer in the same turn."""
 
 
@@ -116,7 +116,7 @@ class Follower:
         return sum(reader.behind() for reader in self._all())
 
     def next_peek(self) -> float | None:
-        """When (Unix seconds) the next unfinished record is due as a peek."""
+        """When (Unix seconds) the next unfinished record is due as a peek; None if none is."""
         times = (reader.next_peek() for reader in self._all())
         return min((time for time in times if time is not None), default=None)
 
@@ -124,12 +124,12 @@ class Follower:
         """The reading position of each file.
 
         Call this after the last chunk of a `read`: then exactly the returned chunks lie before
-        the positions. A `path` has several positions if older files lost this name.
+        the positions. A name has several positions while files that lost it are still read.
         """
         return [position for reader in self._all() for position in reader.positions()]
 
     def contents(self) -> list[Known]:
-        """The contents that are or were read, by which `KnownContents` knows new paths."""
+        """The contents that are or were read, with which `KnownContents` compares new paths."""
         return [known for reader in self._all() for known in reader.contents()]
 
     def finish(self) -> Iterator[Chunk]:
@@ -159,10 +159,7 @@ class Follower:
     def _share(
         self, reader: MountReader, paths: Collection[Path] | None
     ) -> Collection[Path] | None:
-        """The `paths` that `reader` reads; the local reader gets paths that are no followed name.
-
-        Such a path may be the resolved path of a local file.
-        """
+        """The `paths` of `reader`; a path that is no followed name goes to the local reader."""
         if paths is None or not self._remote:
             return paths
         return [path for path in paths if self._readers.get(path, self._local) is reader]
@@ -184,15 +181,15 @@ class Follower:
 
 PIECE_BYTES = 64 * 1024  # the usual capacity of a pipe, pipe(7)
 QUEUED_PIECES = 64
-"""With 4 MiB in the queue the thread stops reading, and the pipe's writer blocks. A choice that
-bounds the memory."""
+"""With so many pieces (4 MiB) in the queue the thread stops reading, and the pipe's writer blocks.
+A choice that bounds the memory."""
 
 
 class StdinSource:
     """Reads a pipe in a thread, so that waiting for input blocks nothing else.
 
     The thread calls `ring` with `path` (`-`) whenever there is something to read. `journal`
-    gets notices of records that were cut. `ended`: the last chunk was returned.
+    gets notices of records that were cut and of damage. `ended`: the last chunk was returned.
     """
 
     def __init__(
@@ -237,7 +234,8 @@ class StdinSource:
                 self._pieces.put(piece)
                 self._ring(self.path)
         except (OSError, ValueError) as error:  # another thread closed the pipe: end of input
-            if getattr(error, "errno", 0) in (errno.ENOTSUP, errno.EIO):
-                self._journal.note("unreadable", STANDARD_INPUT, str(error))
+            if isinstance(error, OSError) and error.errno in (errno.ENOTSUP, errno.EIO):
+                text = f"{error.strerror}; what came before is read"
+                self._journal.note("unreadable", STANDARD_INPUT, text)
         self._pieces.put(b"")
         self._ring(self.path)

@@ -16,7 +16,7 @@ from ldlm_monitor.source.file_system import DIRECT, Disk
 STANDARD_INPUT = "-"  # the argument, and the path in its chunks
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
 """The suffixes of the logs in a folder argument: those of loggers, Slurm and redirections."""
-EVENT_FILE = ".tfevents."  # in the name of each TensorBoard file
+EVENT_FILE = ".tfevents."  # in the name of each event file of TensorBoard
 TRANSACTIONS = ".wandb"  # the suffix of W&B's transaction logs
 FOLDER_LEVELS = 4
 """Levels of folders that are searched below a folder argument: deep enough for torchrun's
@@ -38,9 +38,8 @@ def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "In
     sources = []
     for argument in arguments:
         if not argument or "\0" in argument:
-            raise InputError(
-                f"{argument!r} is not a file name", remedy="name files, folders, globs, or `-`"
-            )
+            remedy = "name files, folders, globs, or `-`"
+            raise InputError(f"{argument!r} is not a file name", remedy=remedy)
         if argument != STANDARD_INPUT:
             sources.append(_Source(argument, base / Path(argument).expanduser(), disk))
     return InputPatterns(tuple(sources), disk, standard_input=STANDARD_INPUT in arguments)
@@ -48,7 +47,7 @@ def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "In
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One argument; each call decides anew whether it is a file, a folder or a glob."""
+    """One argument; each method checks anew whether it is a file, a folder or a glob."""
 
     argument: str
     path: Path
@@ -90,9 +89,9 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class InputPatterns:
-    """The inputs of one command; each call reads the file system again.
+    """The inputs of one command; each method reads the file system again.
 
-    `standard_input`: whether `-` is among them.
+    `standard_input`: whether `-` is an argument.
     """
 
     sources: tuple[_Source, ...]
@@ -126,16 +125,14 @@ class InputPatterns:
 
     def pipes(self) -> list[Path]:
         """Arguments that are named pipes, such as `<(command)`; a glob matches none."""
-        return [source.path for source in self.sources if source.path.is_fifo()]
+        paths = (source.path for source in self.sources)
+        return [path for path in paths if stat.S_ISFIFO(mode_of(path, self.disk))]
 
     def present(self) -> list[Path]:
-        """As `files`. Raises `InputError` for an argument that matches no file."""
+        """The same as `files`. Raises `InputError` if an argument matches no file."""
         if missing := self.missing():
-            raise InputError(
-                "no such file, or no match",
-                where=missing[0],
-                remedy="check the path; a glob must match at least one file",
-            )
+            remedy = "check the path; a glob must match at least one file"
+            raise InputError("no such file, or no match", where=missing[0], remedy=remedy)
         return self.files()
 
     def missing(self) -> list[str]:
@@ -145,10 +142,7 @@ class InputPatterns:
         ]
 
     def folders(self) -> list[Path]:
-        """The folders to watch, each without its subfolders, to see every future match.
-
-        For a symbolic link, the folder of its target is included.
-        """
+        """The folders, sorted, in which a match, or a link's target, may appear or change."""
         folders = {folder for source in self.sources for folder in source.folders()}
         for path in self.files():
             folders.add(path.parent)
@@ -254,7 +248,7 @@ def _names(folder: Path, disk: Disk) -> list[str]:
 
 
 def _nearest(folder: Path, disk: Disk) -> Path:
-    """The folder, or the nearest existing one above it, where it will appear."""
+    """The folder if it exists; otherwise the nearest existing folder above it."""
     with contextlib.suppress(TimeoutError):
         while not stat.S_ISDIR(disk.mode(folder)) and folder != folder.parent:
             folder = folder.parent

@@ -1,4 +1,4 @@
-r"""Parts of a big log: those to read first, and those that a screen shows.
+r"""Parts of a big log: those that decide its verdict, and those that a screen shows.
 
 `excerpt` chooses the parts to read of a log of, say, 100 GB: its start (configuration, world
 size) and its end decide the verdict. `LogReader` reads only the part that a screen shows.
@@ -18,7 +18,7 @@ from ldlm_monitor.source.split import RECORD_BYTES, after_first_end
 from ldlm_monitor.text.format import byte_size
 
 START_BYTES = 1024 * 1024
-"""How much of a big log's start is read: a launch prints its configuration and world size well
+"""Bytes of a big log's start that are read: a launch prints its configuration and world size well
 within the first MiB."""
 
 
@@ -42,9 +42,9 @@ class ByteSpan:
 def excerpt(descriptor: int, size: int, *, budget: int, disk: Disk = DIRECT) -> list[ByteSpan]:
     """The parts to read of a file of `size` bytes: all of it, or its start and its end.
 
-    The parts have at most `budget` bytes; the first one is extended to the end of its last
-    record. A file that fits the budget is not cut, nor one without the end of a record where
-    it would be cut. Reads about `START_BYTES`. Raises `OSError`.
+    The parts have at most `budget` bytes, apart from the rest of the first part's last record. A
+    file is not cut if it fits the budget, or if no record ends between the two parts. Reads about
+    `START_BYTES`. Raises `OSError`.
     """
     whole = [ByteSpan(0, size, 1)]
     if size <= budget:
@@ -74,7 +74,7 @@ def skipped_note(spans: Sequence[ByteSpan]) -> str:
 
 
 def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | None:
-    """Where the first record after `start` begins, if before `stop`."""
+    """Where the first record after `start` begins; None if that is not before `stop`."""
     at = start
     while at < stop:
         data = disk.pread(descriptor, min(BLOCK_BYTES, stop - at), at)
@@ -99,11 +99,12 @@ def _after_hole(disk: Disk, descriptor: int, at: int) -> int:
 
 
 SEARCHED_BYTES = 64 * 1024 * 1024
-"""The most bytes that one call reads. A choice: it bounds how long a key press can take."""
+"""The most bytes that one search of `LogReader` reads. A choice: more delay the answer to a key
+press, fewer end more searches without a result."""
 NUMBERED_BYTES = 32 * 1024 * 1024
 """Lines beyond so many bytes have no number, since counting would delay each screen: a choice."""
 SHOWN_BYTES = 64 * 1024
-"""The most bytes of a record that are returned: a choice, more does not fit on a screen."""
+"""The most bytes of a record that are returned: a choice, as more do not fit on a screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class RawLine:
 
 
 class LogReader:
-    """An open file, of which the first `limit` bytes can be shown. Raises `OSError`."""
+    """An open file, of which the first `limit` bytes are read. All methods raise `OSError`."""
 
     def __init__(self, path: str, limit: float = math.inf) -> None:
         self._descriptor = DIRECT.open(Path(path), os.O_RDONLY | os.O_CLOEXEC)
@@ -134,7 +135,7 @@ class LogReader:
         DIRECT.close(self._descriptor)
 
     def after(self, at: int) -> Iterator[RawLine]:
-        """The records from byte `at` on."""
+        """The records from byte `at` on, up to `SEARCHED_BYTES` further."""
         rest, offset = b"", at
         for block_at in range(at, min(self.size, at + SEARCHED_BYTES), BLOCK_BYTES):
             size = min(BLOCK_BYTES, self.size - block_at)
@@ -146,7 +147,7 @@ class LogReader:
                 offset += len(piece)
 
     def before(self, at: int) -> Iterator[RawLine]:
-        """The records before byte `at`, the last one first."""
+        """The records before byte `at`, the last one first, back to `SEARCHED_BYTES` before it."""
         end, rest, lowest = at, b"", max(at - SEARCHED_BYTES, 0)
         while end > lowest:
             start = max(end - BLOCK_BYTES, lowest)
@@ -184,9 +185,9 @@ class LogReader:
         return self.size
 
     def find(self, text: str, at: int, *, backwards: bool) -> tuple[int | None, int]:
-        """Offset of the next record with `text`, in any case of letters, and of the search's end.
+        """The offset of the next record that contains `text`, and where the search ended.
 
-        The first is None if no record was found.
+        The first is None if no record was found. Upper and lower case are not distinguished.
         """
         wanted = text.encode("utf-8", "surrogateescape").lower()
         searched = at
@@ -200,7 +201,7 @@ class LogReader:
 def first_matching(
     lines: Iterator[RawLine], count: int, wanted: Callable[[RawLine], bool]
 ) -> tuple[list[RawLine], RawLine | None]:
-    """The first `count` wanted records, and the last record that was examined."""
+    """The first `count` wanted records, and the last record read; None if there was none."""
     kept: list[RawLine] = []
     last: RawLine | None = None
     while len(kept) < count and (line := next(lines, None)) is not None:

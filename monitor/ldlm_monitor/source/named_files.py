@@ -24,16 +24,17 @@ from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedN
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
-"""How long a file without its name must not grow until it is ended. Its writer still has it
-open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals."""
+"""How long a file without its name must not grow until it is ended. Its writer may still have it
+open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals. A
+choice: a longer time delays the file's unfinished last record."""
 LINGER_SECONDS = 3600.0
 """How long a renamed file stays open without growth: longer than a usual evaluation, during
 which a trainer prints nothing."""
 LINGERING_FILES = 64
-"""The most files that stay open so: a choice, by which the daily rotation of 64 logs fits."""
+"""The most renamed files that stay open so long: a choice, enough to rotate 64 logs at once."""
 RECALL_SECONDS = 1.0
-"""How often missing files from before a restart are searched for: the search lists their
-folders, which is slow on a network file system."""
+"""Between two searches for missing files from before a restart. A choice: a search lists their
+folders, which is slow on a network file system; rarer searches delay the files."""
 REMEMBERED_FILES = 4096
 """Ended files whose position is kept in case they come back: a choice, 12 MiB at 3 KiB each."""
 
@@ -42,8 +43,8 @@ class NamedFiles:
     """The followed names and their files.
 
     `entries`: the names. `places`: the names by the resolved path of their file. `live`: the
-    open or reopenable files, with their names. `ready`: chunks to be returned by the next read.
-    `held`: the files with a descriptor, at most `open_files`. Times are in Unix seconds.
+    files that are read, with their names. `ready`: chunks that the next read returns. `held`: the
+    files with a descriptor, at most `open_files`. Times are in Unix seconds.
     """
 
     def __init__(self, journal: Journal, disk: Disk, open_files: int) -> None:
@@ -77,7 +78,7 @@ class NamedFiles:
             self._recalled[entry] = (math.inf, -math.inf)
 
     def check(self, entry: FollowedName, now: float) -> None:
-        """Update where the name leads, and the state of the files that it led to."""
+        """Find out where the name leads now, and whether the files that it led to have grown."""
         if entry.elsewhere and entry.tail is not None:
             self._retire(entry, entry.tail, now)
         elif not (entry.elsewhere or entry.kept):
@@ -105,7 +106,7 @@ class NamedFiles:
         return [*waiting, *(tail.position() for tail in tails)]
 
     def contents(self) -> list[Known]:
-        """The contents that are read, and those that were read before their files changed."""
+        """The contents that are read, and those of ended and of rewritten files."""
         before = [tail.before for _, tail in list(self.live.values()) if tail.before is not None]
         return [
             *(Known(position) for position in self.positions()),
@@ -117,7 +118,7 @@ class NamedFiles:
     def _recall(self, entry: FollowedName, now: float, *, gives_up: bool) -> None:
         """Resume the name's files; positions whose file is missing or unreadable stay.
 
-        `gives_up`: missing files are counted as gone.
+        `gives_up`: missing files count as gone, and their positions are dropped.
         """
         waiting = []
         for position in entry.kept:
@@ -182,7 +183,8 @@ class NamedFiles:
                 tail.place = Path(os.path.realpath(entry.path))
                 self._assign(entry, tail)
         else:
-            copied = self._begin(entry, old)
+            # Retired in an earlier turn if the new file could not be read then.
+            copied = self._begin(entry, old or next(reversed(entry.retired), None))
         if old is not None:
             self.journal.replaced(path, copied=copied)
         entry.report_found(self.journal)
@@ -210,32 +212,29 @@ class NamedFiles:
         entry.recover(self.journal)
         return copied
 
-    def _waiting_for(self, key: Key, descriptor: int) -> FilePosition | None:
-        """The position of this file from before a restart, if any name still waits for the file.
-
-        The position is removed from that name: the file was found, perhaps under another name.
-        """
+    def _waiting_for(self, key: Key, descriptor: int) -> tuple[FollowedName, FilePosition] | None:
+        """This file's position from before a restart, and the name that waits for it; else None."""
         for entry in self._recalled:
             for position in entry.kept:
                 if position.key == key and position.verify(self.disk, descriptor) is not None:
-                    entry.kept.remove(position)
-                    return position
+                    return entry, position
         return None
 
     def _begun(
         self, entry: FollowedName, old: Tail | None, descriptor: int, key: Key
     ) -> tuple[Tail, bool]:
-        """The reader of a new file, where reading begins, and whether it is a copy of `old`."""
+        """The reader of a new file, at its first byte to read; whether it is a copy of `old`."""
         waiting, before = self._waiting_for(key, descriptor), self._ended.get(key)
         name, generation = str(entry.path), 0 if before is None else before.generation + 1
         if waiting is not None:
-            name, generation = waiting.path, waiting.generation
+            name, generation = waiting[1].path, waiting[1].generation
         tail = Tail(
             name, Path(os.path.realpath(entry.path)), descriptor, key,
             generation=generation, journal=self.journal, disk=self.disk,
         )  # fmt: skip
         if waiting is not None:
-            tail.continue_at(waiting)
+            tail.continue_at(waiting[1])
+            waiting[0].kept.remove(waiting[1])  # last: after an error, the next check needs it
         elif old is not None and is_copied_by(old, descriptor):
             tail.continue_at(old.position())
             leave_rest(old)

@@ -30,9 +30,10 @@ class Notice:
 class Journal:
     """Notices since the last `drain`, and counts.
 
-    `lost_bytes`: bytes of a file that disappeared before they were read. Bytes that were
+    `lost_bytes`: how many bytes disappeared from files before they were read. Bytes that were
     written and truncated between two checks cannot be counted. `silent`: the mounts that do
-    not answer at present, each with the readers that wait for it.
+    not answer at present, each with the readers that wait for it. `is_exhausted`: `exhausted`
+    gave its notice.
     """
 
     notices: list[Notice] = field(default_factory=list)
@@ -45,30 +46,32 @@ class Journal:
         self.notices.append(Notice(kind, path, message))
 
     def cut(self, path: str, count: int) -> None:
-        """Note that `count` records of `path` were longer than 1 MiB (`split.RECORD_BYTES`)."""
+        """Note that `count` records of `path`, if any, were longer than `split.RECORD_BYTES`."""
         if count:
-            self.note("record_cut", path, "a record longer than 1 MiB was cut; the next are whole")
+            text = "a record longer than 1 MiB was cut; the records after it are read whole"
+            self.note("record_cut", path, text)
 
     def rewritten(self, path: str, read: int, *, shrunk: bool) -> None:
-        """Note that the file has new content; `read`: how many bytes of the old were read."""
+        """Note new content of a file; `read`: bytes read of the old; `shrunk`: the new is less."""
         how = "truncated" if shrunk else "rewritten in place"
         text = f"was {how} after byte {read} had been read; reading it from the start"
         self.note("truncated" if shrunk else "rewritten", path, text)
 
     def replaced(self, path: str, *, copied: bool) -> None:
-        """Note that the name `path` leads to another file; `copied`: a copy of the old one."""
+        """Note that the name `path` leads to another file; `copied`: to a copy of the old file."""
         if copied:
             self.note("copied", path, "was replaced by a copy of itself; reading continues")
         else:
-            self.note("replaced", path, "is another file now; the old one is read to its end first")
+            text = "leads to another file now; the old one is read to its end first"
+            self.note("replaced", path, text)
 
     def lost_file(self, path: str, read: int) -> None:
-        """Note that a file cannot be found whose first `read` bytes were read before a restart."""
-        text = f"the file read before is gone; everything after byte {read} is lost"
+        """Note that a file is gone of which `read` bytes were read before a restart."""
+        text = f"the file read before the restart is gone; its bytes from {read} on are not read"
         self.note("gone", path, text)
 
     def stalled(self, path: str, mount: Mount, seconds: float, reader: object) -> None:
-        """Note that a call of `reader` for `path` has not returned for `seconds`.
+        """Note that a call for `path` has not returned for `seconds`; `reader` waits for it.
 
         One notice is given for all readers of the mount, after `STALL_SECONDS`.
         """
@@ -80,7 +83,7 @@ class Journal:
         self.silent.setdefault(mount, set()).add(reader)
 
     def answered(self, mount: Mount, reader: object) -> None:
-        """Note that a mount answers again, once all readers that had stalled have an answer."""
+        """Remove `reader` from those that wait; note when none waits for the mount any more."""
         readers = self.silent.get(mount, set())
         readers.discard(reader)
         if mount in self.silent and not readers:
@@ -88,16 +91,14 @@ class Journal:
             self.note("answering", "", f"{mount} answers again")
 
     def exhausted(self) -> None:
-        """Note, once, that the process may open no more files."""
+        """Note, once per journal, that the process may open no more files."""
         if not self.is_exhausted:
             self.is_exhausted = True
-            text = (
-                "no more files can be opened (see `ulimit -n`); some logs wait until one is closed"
-            )
+            text = "no more files can be opened, and some logs are read late: raise `ulimit -n`"
             self.note("exhausted", "", text)
 
     def absorb(self, other: "Journal") -> None:
-        """Move the notices of another journal into this one."""
+        """Move the notices and the lost bytes of another journal into this one."""
         self.notices += other.drain()
         self.lost_bytes += other.lost_bytes
         other.lost_bytes = 0

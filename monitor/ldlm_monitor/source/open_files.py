@@ -10,13 +10,13 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.tail import Tail
 
 OPEN_FILES = 4096
-"""The most files that stay open, whatever the process's limit: they cost the system a few MiB."""
+"""The most files that stay open, whatever the process's limit: a choice, which costs a few MiB."""
 OPEN_SHARE = 4
-"""Files get a quarter of the descriptors that the process may have: a choice. The rest is for
-HTTP, the databases, the watches of folders, and files that lost their names."""
+"""Files get one in so many descriptors that the process may have: a choice. The rest is for HTTP,
+the databases, the watches of folders, and files that lost their names."""
 RETIRED_FILES = 8
-"""The most files without their name that a followed name keeps open. A name that leads to its
-ninth file within a minute is replaced by each write, and nobody writes to the old ones."""
+"""The most files without their name that a followed name keeps open. A choice: a name that leads
+to its ninth file within a minute is replaced by each write, and its old files do not grow."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,8 @@ class FollowedName:
     `start` (bytes) and `line`: where to begin in the first file. `kept`: positions from before
     a restart whose files were not found yet. `tail`: the present file. `retired`: the files
     before, which are still checked. `elsewhere`: the name leads to another file system, whose
-    reader serves it. `lost`: the missing name was reported. `trouble`: the last reported error.
+    reader serves it. `lost`: the missing name was reported. `trouble`: the last reported error,
+    empty once the name can be read again.
     """
 
     path: Path

@@ -18,15 +18,15 @@ from ldlm_monitor.model.chunk import (
 from ldlm_monitor.source.decoded_files import pieces
 
 CHUNK_BYTES = 256 * 1024
-"""Bytes of one slice of a turn: smaller slices are parsed slower, larger ones delay the other
-files. A choice."""
+"""The most bytes that are read of a file at once. A choice: fewer are parsed slower, more delay
+the other files."""
 RECORD_BYTES = 1024 * 1024
 """A longer record is cut: its first MiB and its terminator are kept. This bounds the memory
 per file; a printed configuration, the longest useful line, is far shorter."""
 PEEK_SECONDS = 0.5
-"""An unfinished record that has not grown for so long is emitted as a peek. tqdm leaves its
-last bar without a terminator until the next one. A choice: longer shows each bar of slow steps
-later; shorter shows parts of lines that a busy writer has not finished."""
+"""An unfinished record that has not grown for so long is emitted as a peek: now, and again when
+it is whole. tqdm leaves its last bar without a terminator until the next one. A choice: longer
+shows each bar of slow steps later; shorter shows parts of lines that a busy writer has begun."""
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +37,13 @@ class Splitter:
     A record ends with `\\n`, `\\r\\n` or `\\r`. A `\\r` at the end of the data ends a record too; a
     `\\n` that follows later makes an empty record, so that lines are still counted by `\\n`.
     `position` is the file offset of the next byte to feed; `offset` and `line` are those of
-    the first byte that is in no chunk yet. `grown`: the time of the last `feed`. At most
-    `RECORD_BYTES` of an unfinished record are kept; `cut_records` counts the longer ones.
+    the first byte that is in no chunk yet. `grown`: the time of the last `feed` (Unix seconds). At
+    most `RECORD_BYTES` of an unfinished record are kept; `cut_records` counts the longer ones.
     `shown` is the `position` of the last peek, 0 before the first.
 
     A file of frames (`model.chunk`) is recognised by its first bytes and cut at the ends of
-    frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form; None until known.
+    frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form of the frames; ""
+    for lines, None until the first bytes decide.
     """
 
     def __init__(
@@ -66,10 +67,7 @@ class Splitter:
         return len(self._rest)
 
     def feed(self, data: bytes, now: float) -> list[Chunk]:
-        """The records that `data` completes: the next bytes, at most `CHUNK_BYTES`.
-
-        `now`: Unix seconds.
-        """
+        """The records that `data`, the next bytes (at most `CHUNK_BYTES`), completes at `now`."""
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
@@ -91,35 +89,28 @@ class Splitter:
         return chunks
 
     def skip(self, count: int) -> None:
-        """Skip bytes that belong to no record. Only between records."""
+        """Skip `count` bytes that belong to no record; allowed only between records."""
         self.position += count
         self.offset = self.position
 
     def peek_at(self) -> float | None:
-        """When the unfinished record is due as a peek; None without one, or if it was emitted."""
+        """When (Unix seconds) the next peek of the unfinished record is due; None if none is."""
         was_shown = self.shown >= self.position
         shows = self._rest and not was_shown and self.framed == ""
         return self.grown + PEEK_SECONDS if shows else None
 
     def peek(self) -> Chunk:
-        """The unfinished record; its bytes are returned again when it is whole."""
+        """The unfinished record; its bytes come again in a later chunk, when it is whole."""
         self.shown = self.position
         return self.rest()
 
     def rest(self) -> Chunk:
-        """Like `peek`, without marking it as shown."""
-        return Chunk(
-            self.path,
-            self.file,
-            self.offset,
-            self.line,
-            bytes(self._rest),
-            peek=True,
-            age=PEEK_SECONDS,
-        )
+        """The unfinished record, as `peek` returns it, without counting as a peek."""
+        rest, age = bytes(self._rest), PEEK_SECONDS
+        return Chunk(self.path, self.file, self.offset, self.line, rest, peek=True, age=age)
 
     def finish(self) -> Chunk:
-        """The last chunk of the file: an unfinished record, or nothing."""
+        """The last chunk of the file: the unfinished record, or no bytes."""
         self.cut_records += self._cut
         rest, framed = bytes(self._rest), self.framed or ""
         chunk = Chunk(self.path, self.file, self.offset, self.line, rest, final=True, framed=framed)
@@ -175,7 +166,7 @@ class Splitter:
         self._cut = self._cut or len(data) > room
 
     def _long_record(self, ending: bytes, length: int) -> Chunk:
-        """A chunk of one long record: after a cut record, offsets of others would be wrong."""
+        """A chunk of one long record alone: if it is cut, offsets after it would be wrong."""
         self._hold(ending[:-1])
         self.cut_records += self._cut
         data = bytes(self._rest) + ending[-1:]
@@ -184,14 +175,14 @@ class Splitter:
 
 
 def split(stream: BinaryIO, splitter: Splitter) -> Iterator[Chunk]:
-    """A stream's chunks of whole records; the last is `final`. `stream` may be compressed."""
+    """Chunks of a stream that may be compressed; the last is `final`. Damage is only logged."""
     try:
         for data in pieces(stream.read, CHUNK_BYTES):
             yield from splitter.feed(data, 0.0)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        log.warning("standard input: %s; what came before is read", error.strerror)
+        log.warning("%s: %s; what came before is read", splitter.path, error.strerror)
     yield splitter.finish()
 
 

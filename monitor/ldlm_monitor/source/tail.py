@@ -39,9 +39,9 @@ class Tail:
     `name`: the path in its chunks, wherever the file is moved. `place`: the resolved path.
     `size`: the last known size in bytes. `retired_at` (Unix seconds): when its name was taken
     away; None while it has the name. `finished`: the last chunk was returned. `before`: how far
-    the previous content was read, if the file was truncated or rewritten. `is_followed`: the
-    file is followed, so a checksum is kept by which copies of it are recognised. `fingerprint`:
-    of the bytes that were read.
+    the previous content was read; None unless the file was truncated or rewritten. `is_followed`:
+    a checksum is kept, by which copies of the file are recognised. `fingerprint`: of the bytes
+    that were read.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Tail:
         """Begin at `offset`, as if all before were read; do nothing if the file is shorter.
 
         `line` is the line at `offset`; if it is None, the lines before `offset` are read and
-        counted. `shown` and `checksum` are as in `FilePosition`.
+        counted. `shown` and `checksum` are as in `FilePosition`. Raises `OSError`.
         """
         descriptor = self.open_descriptor()
         found = Fingerprint.of(self.disk, descriptor, offset) if offset > 0 else None
@@ -127,7 +127,7 @@ class Tail:
         self.start_at(offset, line)
 
     def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
-        """`offset`, or the start of the frame that contains it, and its line."""
+        """`offset` (in a file of frames, the start of the frame around it), and its line."""
         counter = Splitter(self.name, self.splitter.file)
         line = 1
         for data in self.disk.blocks(descriptor, 0, offset):
@@ -138,7 +138,7 @@ class Tail:
         return (counter.offset, counter.line) if framed else (offset, line)
 
     def continue_at(self, position: FilePosition) -> None:
-        """Begin after the last record that was read of the same content, perhaps elsewhere."""
+        """Begin at `position`, that of the same content, perhaps in another file."""
         self.start_at(position.offset, position.line, position.shown, position.checksum)
 
     def position(self) -> FilePosition:
@@ -160,7 +160,7 @@ class Tail:
         return self.fingerprint.fits(self.disk, descriptor)
 
     def see(self, status: os.stat_result) -> None:
-        """Store the file's size and mtime; if it shrank, count its unread bytes as lost."""
+        """Store the size and mtime in `status`; if the file shrank, count unread bytes as lost."""
         size, modified = status.st_size, status.st_mtime_ns
         if self._is_decoded:  # the size is of undecoded bytes: only reading finds the end
             self._dirty = self._dirty or (size, modified) != self._decoded_at
@@ -175,13 +175,14 @@ class Tail:
             self._dirty = True
 
     def read(self, now: float, stop: int | None = None) -> list[Chunk]:
-        """The chunks of the next slice, read at `now` (Unix seconds). Raises `OSError`.
+        """The chunks of the next bytes, read at `now` (Unix seconds). Raises `OSError`.
 
-        If the content was replaced, the last chunk of the old content. Bytes from `stop` on are
-        left for later.
+        If the content was replaced, returns the last chunk of the old content instead. Bytes from
+        `stop` on are not read.
         """
         descriptor = self.open_descriptor()
         position = self.splitter.position
+        # Held and new bytes make a chunk of the usual size; of a long record, a quarter is read.
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
         if stop is not None:
             wanted = min(wanted, stop - position)
@@ -224,14 +225,14 @@ class Tail:
         return chunk
 
     def go_on(self, now: float) -> None:
-        """Read on after the last chunk, as another generation, because the file has grown."""
+        """Read on after the last chunk, as a new generation, in a file retired at `now`."""
         before = self.position()
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
         self.continue_at(before)
         self.finished, self.retired_at = False, now
 
     def reopen(self, path: Path) -> bool:
-        """Open a closed file by `path`; False if it leads to another file. Raises `OSError`."""
+        """Open the file if it is closed; False if `path` leads to another. Raises `OSError`."""
         if self.descriptor is None:
             descriptor, key = self.disk.open_regular(path)
             if key != self.key:
@@ -254,7 +255,7 @@ class Tail:
         return self.descriptor
 
     def _skip_blank(self, descriptor: int, data: bytes) -> bytes:
-        """`data` without leading NULs or a BOM; one seek skips the rest of a hole."""
+        """`data` without leading NULs and BOM; one seek skips the rest of a hole."""
         if self.splitter.position == 0 and data.startswith(BOM):
             self.splitter.skip(len(BOM))
             self.fingerprint.add(BOM)

@@ -2,8 +2,8 @@
 
 A thread per network file system makes the calls. A call that is not answered in time
 raises `TimeoutError`; until its answer has come, every later call raises it at once.
-The pump's thread calls network file systems only through `TimedDisk`. The files there are
-read by `mount_reader`, in a second thread: a read may take longer than the pump can wait.
+The daemon's main loop, the pump, calls network file systems only through `TimedDisk`. The logs
+there are read in a second thread (`file_system_reader`), since a read may take longer.
 """
 
 import errno
@@ -28,7 +28,7 @@ from ldlm_monitor.source.notices import Journal
 
 CALL_SECONDS = 1.0
 """How long a call may take: healthy servers answer in milliseconds, and a longer time would
-delay the pump, which waits. A later answer is discarded, and the pump calls again."""
+delay the pump, which waits. A later answer is discarded, and the pump repeats the call."""
 JOIN_SECONDS = 0.1
 """How long `close` waits for a thread that no call blocks: enough to close its files, and
 below what a user notices at the end."""
@@ -119,7 +119,7 @@ class TimedDisk:
         return descriptor
 
     def _close(self, descriptor: int) -> None:
-        """Close without waiting, because closing can block on a server too."""
+        """Close without waiting: close(2) can block on a server too."""
         caller = self._descriptors.pop(descriptor, None)
         if caller is None:
             self._real.close(descriptor)
@@ -155,8 +155,8 @@ class _Caller:
     ) -> T:
         """The result or exception of `work`. Raises `TimeoutError` if `work` takes too long.
 
-        `path`: the file of the call; None: of the call before. The thread passes a result that
-        comes too late to `discard`.
+        `path`: the file that a notice names; None stands for that of the call before. A result
+        that comes too late is passed to `discard`, in the thread.
         """
         self._place = self._place if path is None else str(path)
         if self.blocked:
@@ -168,7 +168,7 @@ class _Caller:
         try:
             return pending.result(self._seconds)
         except LateError as error:
-            if pending.done():  # a TimeoutError of the system, or it finished just now
+            if pending.done():  # the call raised TimeoutError itself, or ended just now
                 return pending.result()
             if discard is not None:
                 pending.add_done_callback(lambda late: self._discard(late, discard))

@@ -1,7 +1,7 @@
-"""When to check the files again.
+"""Decides when files are checked again: on an event of their folder, and by polling.
 
-An event of watchdog only names a path to check; the check finds what happened. Every file is
-checked without events too: each second, or in turn if thousands are watched (`Rota`).
+An event of the library watchdog only names a path to check; the check finds what happened. Every
+file is checked without events too: each second, or in turn if thousands are watched (`Rota`).
 """
 
 import contextlib
@@ -21,19 +21,20 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.text.format import duration
 
 POLL_SECONDS = 0.25
-"""The delay of files without events. A choice: polling costs one `stat` per file and poll."""
+"""Between two checks of files whose folder has no events. A choice: a shorter time costs a `stat`
+per file more often, a longer one delays the files."""
 GATHER_SECONDS = 0.02
 """Events that come so soon after the first are handled in one turn, so that many growing files
 cost at most 50 turns a second. A choice: longer delays every record."""
 WATCHED_FOLDERS = 64
-"""The most folders that are watched, since watchdog starts a thread for each: a choice."""
+"""The most folders that are watched; others are polled. A choice: each costs a thread."""
 CHECKED_FILES = 500
-"""So many files in watched folders are checked in a turn without an event: half a percent of a
-core each second. A change without an event (of a memory map, or beyond the system's queue of
-16,384 events) is seen within 20 s in one of 10,000 files."""
+"""Files in watched folders that are checked each second without an event. More cost more (these
+half a percent of a core); fewer delay changes that cause no event (through a memory map, or beyond
+the system's queue of 16,384 events). In one of 10,000 files these are seen within 20 s."""
 QUEUED_EVENTS = 10_000
-"""Further events are dropped while the pump is busy, which delays a file by one poll. A choice
-that bounds the memory to about a MiB."""
+"""Events that wait while the pump is busy. Further ones are dropped, which delays their files by
+one poll. A choice that bounds the memory to about a MiB."""
 
 EVENTS = [
     events.FileCreatedEvent,
@@ -41,14 +42,15 @@ EVENTS = [
     events.FileModifiedEvent,
     events.FileMovedEvent,
 ]
-"""Not `opened` and `closed`: the monitor's own reads would cause events."""
+"""The kinds of events that wake; not `opened` and `closed`, which the monitor's reads cause."""
 
 
 class Waker(events.FileSystemEventHandler):
     """Wakes when the operating system reports a change in a watched folder.
 
     If some folder cannot be watched (on a network, or beyond the system's limits), waits end
-    after `interval` seconds (polling); `journal` gets a notice of each reason.
+    after `interval` seconds (polling); `journal` gets one notice of each reason. `mounts` returns
+    the present mount table.
     """
 
     def __init__(
@@ -70,13 +72,14 @@ class Waker(events.FileSystemEventHandler):
 
     @property
     def polling(self) -> bool:
-        """Whether some folder has no watch."""
+        """Whether some folder cannot be watched, so that its files are polled."""
         return self._observer is None or bool(self._polled)
 
     def wait(self, timeout: float) -> set[Path] | None:
-        """The paths with events of the system or of `ring`; empty after `timeout` seconds.
+        """Wait for events and calls of `ring`, and return their paths; empty if none came.
 
-        If polling, None after `interval`: any file may have changed.
+        Waits at most `timeout` seconds; while `polling` at most `interval`, and then returns
+        None if none came: any file may have changed.
         """
         if self.polling:
             timeout = min(timeout, self._interval)
@@ -91,7 +94,7 @@ class Waker(events.FileSystemEventHandler):
         return {Path(os.fsdecode(path)) for path in paths}
 
     def dispatch(self, event: events.FileSystemEvent) -> None:
-        """Called by the observer's threads; an exception would end all watching silently."""
+        """Queue an event's paths, in a thread of the observer, which an exception would end."""
         if self._paths.qsize() < QUEUED_EVENTS:
             self._paths.put(event.src_path)
             if event.dest_path:
@@ -102,12 +105,13 @@ class Waker(events.FileSystemEventHandler):
         return self._observer is not None and folder in self._watches
 
     def watch(self, folders: Collection[Path]) -> None:
-        """Watch exactly these folders, also those that were deleted and came back."""
+        """Watch exactly these folders, and again those that were deleted and came back."""
         wanted = set(folders)
-        self._polled &= wanted
         for folder in [*self._watches]:
             if folder not in wanted or not self._watched(folder):
                 self._unschedule(folder)
+                self._polled.clear()  # one of the polled folders may be watched instead
+        self._polled &= wanted
         for folder in sorted(wanted - self._watches.keys() - self._polled):
             self._schedule(folder)
 
@@ -116,7 +120,7 @@ class Waker(events.FileSystemEventHandler):
         self._paths.put(str(path))
 
     def close(self) -> None:
-        """End the observer and wait for its threads."""
+        """Stop the observer and wait until its threads have ended."""
         observer, self._observer = self._observer, None
         if observer is not None and observer.is_alive():
             observer.stop()
@@ -172,10 +176,10 @@ class Waker(events.FileSystemEventHandler):
 
 
 class Rota:
-    """Which names are checked in a turn without events of them.
+    """Chooses the names to check without an event: of very many, a part in each turn.
 
-    `watches` returns whether a folder is watched. A name whose file lies in another folder is
-    checked in each turn, like one in a folder without a watch.
+    `watches` returns whether a folder is watched. A name in another folder is checked in each
+    turn, and so is a symbolic link, since the folder of its target may have no watch.
     """
 
     def __init__(self, watches: Callable[[Path], bool]) -> None:
@@ -184,14 +188,14 @@ class Rota:
         self._left: list[Path] = []
 
     def turn(self, followed: Mapping[Path, Path]) -> set[Path] | None:
-        """The names of this turn, where `followed` has names by real path; None: all."""
+        """The names to check in this turn; None means all of `followed` (real path to name)."""
         if len(followed) <= CHECKED_FILES:
             return None
         if not self._left:
+            self._always.clear()
             for real, name in followed.items():
                 watched = self._watches(name.parent) and real == name.absolute()
                 (self._left.append if watched else self._always.add)(name)
-            self._always.difference_update(self._left)
         part = self._left[-CHECKED_FILES:]
         del self._left[-CHECKED_FILES:]
         return self._always.union(part)
@@ -200,5 +204,6 @@ class Rota:
 def _reason(what: str, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EMFILE):  # inotify_add_watch(2), inotify_init(2)
         what = "not every folder can be watched"
-        return f"{what} ({error.strerror}; see fs.inotify.max_user_watches and max_user_instances)"
+        limits = "fs.inotify.max_user_watches or max_user_instances"
+        return f"{what} ({error.strerror}; raise the sysctl {limits})"
     return f"{what} ({error.strerror})"

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
+Work = Callable[[sqlite3.Connection], T]  # statements that make one transaction
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""Result codes (https://sqlite.org/rescode.html) of a file whose content is unusable."""
+"""Result codes (https://sqlite.org/rescode.html) for a file whose content is unusable."""
 _OUTSIDE = (
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY),
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
 )
-"""The file may be sound: the disk, its rights or another process are in the way."""
+"""Result codes after which the file may be sound: the disk, rights or another process failed."""
 _BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
-_TYPES = ("INTEGER", "REAL", "TEXT")  # of columns that are checked; BLOBs and the rest may vary
+_TYPES = ("INTEGER", "REAL", "TEXT")  # columns of other types, such as BLOB, may hold any value
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Database:
     """One connection, used by one thread at a time.
 
     A damaged file is renamed and replaced by a new one. From the first failed write on, the data
-    are kept in memory. Both are logged in one line. A commit survives the end of the process;
+    are kept in memory. Each is logged in one line. A commit survives the end of the process;
     with `durable` it also survives a loss of power, at the cost of one disk sync per commit.
     """
 
@@ -60,8 +60,8 @@ class Database:
     def load(self, work: Work[T]) -> T:
         """Return what `work` reads of a file that was just opened.
 
-        If it raises, the file is set aside and `work` reads a new one: whatever damage leads to in
-        our own code must not end this start and every later one.
+        If `work` raises, the file is set aside and `work` reads a new one: otherwise any damage
+        that our own code does not expect would end each start.
         """
         try:
             return self.run(work)

@@ -43,15 +43,16 @@ CREATE TABLE IF NOT EXISTS observed (
     record TEXT NOT NULL
 );
 """
-"""Tables of the followed files (`key` as of `file_key`), `Arrival`s and `ObservedRecords`."""
+"""Tables of the followed files (`key`: see `file_key`), `Arrival`s and `ObservedRecords`."""
 MAX_ARRIVALS = 200_000
 """Rows of arrivals: about 10 MB, read in half a second. One log that grows every second fills
 them in two days, 64 such logs in an hour. Then each two neighbours in the older half become one
 row at the later time, which loses pauses shorter than the row and the order among files within
-it. The start of an active alert is stored separately and is not affected."""
+it; peeks and ended files there are dropped. An active alert's start is stored separately."""
 MAX_OBSERVED = 10_000
-"""Records of this host (the oldest are dropped first): a thousand looks of about ten each."""
-_ARRIVALS = (
+"""Records of this host that are kept, the newest ones. A choice: a thousand examinations of a
+stalled run give so many, about ten each."""
+_ARRIVALS = (  # in the order of reading, of files that are still followed
     "SELECT number, at, start, stop, line, kind, key FROM arrival"
     " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
 )
@@ -60,7 +61,7 @@ LATEST = 1e10
 
 
 class Arrival(NamedTuple):
-    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds), from the line `line` on.
+    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds); they begin in line `line`.
 
     `order`: the row's number in the read log, which rises over all files.
     """
@@ -84,7 +85,7 @@ class ObservedRecords:
     record: Record
 
 
-_Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]
+_Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]  # a row of the table `arrival`
 
 
 class ReadLog:
@@ -117,13 +118,14 @@ class ReadLog:
         self._prolonged = None
         rows = []
         for record in records:
+            self.last += 1
             source = json.dumps(record.position.path) if isinstance(record, Heartbeat) else ""
-            rows.append((self._number(), at, source, to_json(record).decode()))
-        sources = [(source,) for _, _, source, _ in rows if source]
+            rows.append((self.last, at, source, to_json(record).decode()))
+        heartbeats = [(source, number) for number, _, source, _ in rows if source]
 
         def work(db: sqlite3.Connection) -> None:
-            db.executemany("DELETE FROM observed WHERE source = ?", sources)
             db.executemany("INSERT OR REPLACE INTO observed VALUES (?, ?, ?, ?)", rows)
+            db.executemany("DELETE FROM observed WHERE source = ? AND number < ?", heartbeats)
             db.execute(
                 "DELETE FROM observed WHERE number NOT IN"
                 " (SELECT number FROM observed ORDER BY number DESC LIMIT ?)",
@@ -161,38 +163,33 @@ class ReadLog:
         return self._database.load(work)
 
     def observed(self) -> list[ObservedRecords]:
-        """What this host reported, in the order in which it was judged."""
+        """The records of this host, in the order in which they were judged."""
         query = "SELECT number, at, record FROM observed ORDER BY number"
         return self._database.load(
             lambda db: [
-                ObservedRecords(number, at, from_json(text))
-                for number, at, text in db.execute(query)
+                ObservedRecords(n, at, from_json(text)) for n, at, text in db.execute(query)
             ]
         )
 
     def rename(self, path: str, before: FileId, after: FileId) -> None:
-        """Move the rows of the file `before` to the file `after`, which has its content now."""
+        """Move the rows of the file `before` to the file `after`, which has that content now."""
         old, new = file_key(path, before), file_key(path, after)
         if old in self._ids and new not in self._ids:
             self._ids[new] = self._ids.pop(old)
             self._ended.discard(old)
-            self._database.run(
-                lambda db: db.execute(
-                    "UPDATE file SET key = ?, ended = 0 WHERE key = ?", (new, old)
-                )
-            )
+            moved = "UPDATE file SET key = ?, ended = 0 WHERE key = ?"
+            self._database.run(lambda db: db.execute(moved, (new, old)))
 
     def forget_others(self, present: Collection[str]) -> dict[str, int]:
-        """Drop the rows of files not in `present`; return path to the read bytes that are lost."""
+        """Drop the rows of files whose key is not in `present`; return path to bytes read of it."""
+        highest = "SELECT max(stop) FROM arrival WHERE file = ?"
         lost: dict[str, int] = {}
         gone = [(key, self._ids.pop(key)) for key in self._ids.keys() - present]
 
         def work(db: sqlite3.Connection) -> None:
             lost.clear()
             for key, number in gone:
-                (read,) = db.execute(
-                    "SELECT max(stop) FROM arrival WHERE file = ?", (number,)
-                ).fetchone()
+                (read,) = db.execute(highest, (number,)).fetchone()
                 path = json.loads(key)[0]
                 lost[path] = lost.get(path, 0) + (read or 0)
                 db.execute("DELETE FROM arrival WHERE file = ?", (number,))
@@ -215,17 +212,15 @@ class ReadLog:
     def _row(self, new: Arrival) -> _Row:
         """A new row; or, if the bytes continue the last row, that row's number and a later end."""
         key = file_key(new.path, new.file)
-        file = self._ids.setdefault(key, max(self._ids.values(), default=0) + 1)
+        if key not in self._ids:
+            self._ids[key] = max(self._ids.values(), default=0) + 1
+        file, whole = self._ids[key], new.kind == "records"
         second = math.floor(new.at)  # bounds the rows; shorter pauses matter to no stall limit
-        if new.kind != "records":
-            self._prolonged = None
-        elif self._prolonged == (file, second, new.start):
-            self._prolonged = (file, second, new.stop)
-            return self.last, new.at, file, new.start, new.stop, new.line, new.kind
-        else:
-            self._prolonged = (file, second, new.stop)
-        self._rows += 1
-        return self._number(), new.at, file, new.start, new.stop, new.line, new.kind
+        if not whole or self._prolonged != (file, second, new.start):
+            self._rows += 1
+            self.last += 1
+        self._prolonged = (file, second, new.stop) if whole else None
+        return self.last, new.at, file, new.start, new.stop, new.line, new.kind
 
     def _insert(self, db: sqlite3.Connection, rows: Sequence[_Row]) -> None:
         numbers = {row[2] for row in rows}
@@ -237,29 +232,31 @@ class ReadLog:
             rows,
         )
 
-    def _number(self) -> int:
-        self.last += 1
-        return self.last
-
 
 def file_key(path: str, file: FileId) -> str:
-    """A file and its identity as ASCII text, because a path need not be valid UTF-8."""
+    """The key of a file with the name `path`: ASCII text, as a path need not be valid UTF-8."""
     return json.dumps([path, *file])
 
 
 def _is_key(text: str) -> bool:
-    """Whether a text is one of `file_key`; it may raise anything if not."""
+    """Whether `text` is a key of `file_key`. Raises any exception if it is no JSON list."""
     path, *file = json.loads(text)
     return isinstance(path, str) and [type(part) for part in file] == [int] * 3
 
 
 def _thin_out(db: sqlite3.Connection) -> int:
     """Merge each two neighbours of the older half into one row; return how many rows are left."""
+    half = "SELECT number FROM arrival ORDER BY number LIMIT 1 OFFSET ?"
+    (middle,) = db.execute(half, (MAX_ARRIVALS // 2,)).fetchone()
+    db.execute(  # the bytes of a peek come again, unless the peek is its file's last row
+        "DELETE FROM arrival WHERE number <= ? AND (file IN (SELECT id FROM file WHERE ended)"
+        " OR kind = 'peek' AND number NOT IN (SELECT max(number) FROM arrival GROUP BY file))",
+        (middle,),
+    )
     rows = db.execute(
-        "SELECT number, file, start, stop, line FROM arrival WHERE kind = 'records'"
-        " AND number <= (SELECT number FROM arrival ORDER BY number LIMIT 1 OFFSET ?)"
-        " ORDER BY file, number",
-        (MAX_ARRIVALS // 2,),
+        "SELECT number, file, start, stop, line FROM arrival"
+        " WHERE kind = 'records' AND number <= ? ORDER BY file, number",
+        (middle,),
     ).fetchall()
     merged = [
         (first[2], first[4], second[0], first[0])

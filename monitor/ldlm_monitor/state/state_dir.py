@@ -1,5 +1,6 @@
 """The folder of files that survive a restart: one per set of inputs, one daemon at a time."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -18,10 +19,10 @@ OWN_FILES = frozenset({"daemon", "ledger", "outbox", "silences", "arrivals"})
 
 
 def default_state_dir(files: Sequence[str], base: Path) -> Path:
-    """A folder under `$XDG_STATE_HOME/ldlm-monitor/`, named by a hash of the sorted inputs."""
+    """A folder under `$XDG_STATE_HOME/ldlm-monitor/`, named by a hash of the inputs' paths."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     inputs = sorted(str(base / file) if file != "-" else file for file in files)
-    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()
+    digest = hashlib.sha256(os.fsencode("\0".join(inputs))).hexdigest()
     return Path(home) / "ldlm-monitor" / digest[:12]  # 48 bits: short, and far from a collision
 
 
@@ -31,7 +32,7 @@ class StateDir:
     `notice`: one line for the user about the folder, or None. If the folder cannot be written,
     `path` is a temporary one, nothing is locked, and nothing survives a restart. Raises
     `UsageError` if a daemon uses the folder already, or if it belongs to another user, who could
-    change what is sent. `free`: free bytes of its disk at the last `look`; None if unknown.
+    change the messages that are sent. `free`: as `look` returned last.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -57,10 +58,10 @@ class StateDir:
     def announce(self, url: str) -> None:
         """Write the daemon's URL into the lock file, for the error of a second daemon."""
         if self._lock is not None:
-            self._lock.seek(0)
-            self._lock.truncate()
-            self._lock.write(json.dumps({"pid": os.getpid(), "url": url}))
-            self._lock.flush()
+            text = json.dumps({"pid": os.getpid(), "url": url})
+            with contextlib.suppress(OSError):  # a full disk: that error then has no URL
+                os.truncate(self._lock.fileno(), 0)
+                os.write(self._lock.fileno(), text.encode())
 
     def look(self) -> int | None:
         """The free bytes of the folder's disk, without those reserved for root; None if unknown.
@@ -93,11 +94,8 @@ class StateDir:
             self._lock.seek(0)
             text = self._lock.read()
             self._lock.close()
-            raise UsageError(
-                "another ldlm-monitor follows these inputs already",
-                where=str(self.path),
-                remedy=_how_to_see(text),
-            ) from error
+            what = "another ldlm-monitor follows these inputs already"
+            raise UsageError(what, where=str(self.path), remedy=_how_to_see(text)) from error
 
 
 def _restrict(folder: Path) -> str | None:
@@ -105,11 +103,8 @@ def _restrict(folder: Path) -> str | None:
     status = folder.stat()
     # A container's volume belongs to root; its users may write to it by their group.
     if status.st_uid not in (os.geteuid(), 0):
-        raise UsageError(
-            "belongs to another user",
-            where=str(folder),
-            remedy="name a folder of your own with --state-dir",
-        )
+        remedy = "name a folder of your own with --state-dir"
+        raise UsageError("belongs to another user", where=str(folder), remedy=remedy)
     if not status.st_mode & 0o077:
         return None
     # A folder with other files is the user's own, and may be shared on purpose: no chmod.

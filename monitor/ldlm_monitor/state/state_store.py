@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS kept (
 ) WITHOUT ROWID;
 {SCHEMA}
 """
+"""The fields of a `State` by name, each as JSON, and the tables of the read log."""
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,9 @@ log = logging.getLogger(__name__)
 class State:
     """A daemon's state when everything before `positions` was judged and put into the outbox.
 
-    `alerts`: the active ones. `runs`: file name to run name, in the order in which the files were
-    first seen. `clock`: everything up to this time (Unix seconds) was judged. `judged`: the read
-    log's highest number at that time.
+    `alerts`: the active ones. `counts`: the lifetime counters; None if none were stored. `runs`:
+    file name to run name, in the order in which the files were first seen. `clock`: everything up
+    to this time (Unix seconds) was judged. `judged`: the read log's highest number at that time.
     """
 
     positions: list[FilePosition] = field(default_factory=list)
@@ -43,8 +44,8 @@ class State:
     judged: int = 0
 
 
-_STATE: TypeAdapter[State] = TypeAdapter(State)
-_FIELDS: dict[str, TypeAdapter[Any]] = {  # each read by itself: a damaged one spoils no other
+_STATE: TypeAdapter[State] = TypeAdapter(State)  # writes the fields as JSON values
+_FIELDS: dict[str, TypeAdapter[Any]] = {  # each is read by itself: a damaged one spoils no other
     name: TypeAdapter(kind) for name, kind in get_type_hints(State).items()
 }
 
@@ -79,8 +80,9 @@ class StateStore:
         kept = self._database.load(lambda db: dict(db.execute(query).fetchall()))
         if not kept:
             return None
-        if "clock" not in kept:  # every version since the read log has stored it
-            log.warning("%s: written by an earlier version; what fits is taken over", self._path)
+        if "clock" not in kept:  # every version with a read log stores it
+            text = "%s: written by an earlier version; the fields that can be read are taken over"
+            log.warning(text, self._path)
         found = {}
         for name in _FIELDS.keys() & kept.keys():
             try:
