@@ -293,6 +293,20 @@ def test_what_began_and_ended_within_quiet_hours_is_sent_to_nobody(channel, rece
     assert slack.outbox.counts()[receiver, "withheld"] == 2
 
 
+def test_an_alert_held_in_quiet_hours_is_sent_after_them_though_its_group_has_ended(channel):
+    slack = channel(**QUIET)
+    slack.add()
+    slack.add("DiskSlow", severity="error")
+    assert [[each.alert for each in message.news] for message in slack.sent()] == [
+        ["NonFiniteLoss"]
+    ]
+    slack.now += FOLLOW_UP
+    slack.add(state="resolved")
+    assert [len(message.news) for message in slack.sent()] == [1]
+    slack.now += 3600
+    assert [[each.alert for each in message.news] for message in slack.sent()] == [["DiskSlow"]]
+
+
 @pytest.mark.parametrize("receiver", ["slack", "webhook"])
 def test_the_end_of_what_was_sent_before_quiet_hours_is_sent_after_them(channel, receiver):
     slack = channel(**QUIET)

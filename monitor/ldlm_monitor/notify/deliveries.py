@@ -120,6 +120,12 @@ def apply_holds(
     db.executemany(
         "UPDATE delivery SET outcome = ? WHERE notification = ? AND receiver = ?", changed
     )
+    # A group may have been closed while one of its alerts was held: open it to send that alert.
+    db.executemany(
+        "UPDATE message_group SET closed_at = NULL WHERE id ="
+        " (SELECT group_id FROM delivery WHERE notification = ? AND receiver = ?)",
+        [delivery for outcome, *delivery in changed if outcome == "pending"],
+    )
 
 
 def _waiting(

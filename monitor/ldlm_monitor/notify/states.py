@@ -152,7 +152,9 @@ class SentAlert:
 
     def is_due(self, now: float) -> bool:
         """Whether to send it now: the rule of Prometheus' rules/alerting.go, `needsSending`."""
-        return (self.resolved_at or 0.0) > self.sent_at or now - self.sent_at >= RESEND_SECONDS
+        # A last sending in the future was before the clock was set back: it delays nothing.
+        is_recent = 0 <= now - self.sent_at < RESEND_SECONDS
+        return (self.resolved_at or 0.0) > self.sent_at or not is_recent
 
 
 class SentAlerts:
