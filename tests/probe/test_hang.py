@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.callback.rank import Beat, HeartbeatPage, Identity, pid_namespace
 from ldlm_monitor.model.records import Event, Heartbeat, Position
 from ldlm_monitor.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
@@ -86,6 +88,26 @@ def test_the_rank_that_hangs_is_named_with_its_phase_and_line(ranks) -> None:
     assert [event.fields["accused"] for event in others] == [False, False]
     assert all(event.message.endswith("train.py:6 in all_reduce") for event in others)
     assert first.fields["threads"][0]["frames"].splitlines()[0].endswith("in read_batch")
+
+
+def test_a_page_that_an_earlier_launch_left_behind_accuses_nobody(ranks) -> None:
+    left = Identity(
+        pid=os.getpid(),
+        stack_signal=0,
+        started=1,
+        pid_namespace=pid_namespace(),
+        rank=3,
+        host=socket.gethostname().encode(),
+        stack_file=b"",
+        recorder_socket=b"",
+    )
+    writer = HeartbeatPage(ranks / "heartbeat_rank3", left)
+    writer.beat(Beat(step=4, time=5.0, phase_since=4.0, phase=b"train", status=b"running"))
+    writer.sync()
+    found = look(case_in(ranks, since=time.time()), time.time(), seconds=10.0)
+    beats = [each.rank for each in found if isinstance(each, Heartbeat)]
+    accused = [each.rank for each in found if isinstance(each, Event) and each.fields["accused"]]
+    assert (beats, accused) == ([0, 1, 2], [1])
 
 
 def test_a_rank_can_be_asked_again_and_goes_on(ranks) -> None:

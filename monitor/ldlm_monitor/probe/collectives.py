@@ -34,6 +34,7 @@ _ALIKE = frozenset(
 )
 """Operations whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"  # torch's description of the group of all ranks
+_MAX_WORLD = 1 << 20  # ranks, more than any job has: a log may contain any number as world size
 FILES_SKEW_SECONDS = 60.0
 """Dumps so much older than the last step count too: a file server's clock may be behind."""
 _MAX_FINDINGS = 4  # hanging groups in a verdict; a person reads one or two
@@ -131,7 +132,7 @@ class _ProcessGroup:
         }
         used = {d.rank for d in dumps if self._entries[d.rank] or name in d.status}
         members = _most_common(each.members.get(name) for each in dumps)
-        if members is None and self._description == _DEFAULT:
+        if members is None and self._description == _DEFAULT and (world_size or 0) <= _MAX_WORLD:
             members = tuple({*self._entries, *range(world_size or 0)})
         self._all_known = members is not None
         self._members = used if members is None else {*members}

@@ -1,5 +1,6 @@
 """Finds the rank that the others wait for, from the ranks' heartbeats and stacks."""
 
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -36,7 +37,11 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
     `now`: Unix seconds. `seconds`: the time within which the ranks must answer.
     """
     until = time.monotonic() + seconds
-    found = [page for page in pages(host_events.folders(case)) if page.status == "running"]
+    found = [
+        page
+        for page in pages(host_events.folders(case))
+        if page.status == "running" and not _is_left_behind(page, case)
+    ]
     here = [page for page in found if is_process(page)][:MAX_ASKED]
     with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
         asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
@@ -44,6 +49,12 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
     ranks = [RankReport(page, stacks.get(page.rank), asked=may_ask(page)) for page in found]
     beats = [page.record(case.run) for page in found if page.step >= 0]
     return [*beats, *events_of(ranks, case, now)]
+
+
+def _is_left_behind(page: Page, case: ProbeCandidate) -> bool:
+    """Whether a page is an earlier launch's: old, and its process on this host has ended."""
+    is_old = page.time < case.last_progress_at - SKEW_SECONDS
+    return is_old and page.host == socket.gethostname() and not is_process(page)
 
 
 def beats(case: ProbeCandidate) -> list[Heartbeat]:

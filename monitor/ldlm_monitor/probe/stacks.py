@@ -16,6 +16,7 @@ import re
 import signal
 import socket
 import struct
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -168,20 +169,29 @@ def _connect(sock: socket.socket, page: Page) -> None:
         raise ConnectionRefusedError("the socket is another process's")
 
 
+def _cut(sock: socket.socket) -> None:
+    with suppress(OSError):  # closed already
+        sock.shutdown(socket.SHUT_RDWR)
+
+
 def fetch(page: Page, seconds: float) -> bytes | None:
     """The rank's flight recorder as JSON, within about `seconds`; None if unavailable."""
     if not page.recorder or page.status != "running" or not is_process(page):
         return None
     connection = http.client.HTTPConnection("localhost")
-    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.sock.settimeout(seconds)
+    connection.sock = sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(seconds)
+    # The timeout bounds each wait alone; an answer that comes byte by byte is cut by the timer.
+    timer = threading.Timer(seconds, _cut, (sock,))
+    timer.start()
     try:
-        _connect(connection.sock, page)
+        _connect(sock, page)
         connection.request("POST", _RECORDER_PATH)
         answer = connection.getresponse()
-        data = answer.read(_MAX_RECORDED + 1)
+        data = answer.read(_MAX_RECORDED)
     except (OSError, http.client.HTTPException):
         return None
     finally:
+        timer.cancel()
         connection.close()
-    return data if answer.status == 200 and len(data) <= _MAX_RECORDED else None
+    return data if answer.status == 200 and not answer.length else None  # `length`: not read yet

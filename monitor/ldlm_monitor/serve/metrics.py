@@ -116,7 +116,7 @@ def write_target(path: Path, address: str, labels: Mapping[str, str]) -> Callabl
 
     def remove() -> None:
         with contextlib.suppress(OSError):
-            if path.read_text(encoding="utf-8") == text:
+            if path.read_bytes() == text.encode():
                 path.unlink()
 
     return remove
