@@ -25,9 +25,9 @@ _ACTIVE = (
     (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found[1]}"),
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
-"""Mentions, tags and Markdown links, and their replacements by look-alikes, which no service acts
-on. The first pattern spares mail addresses; the second does not, as Discord finds the mention of a
-whole channel within a word too."""
+"""Mentions, tags and links of Markdown, as which Discord and Mattermost render text; look-alikes, on
+which no service acts, replace them. The first pattern spares mail addresses. The second does not:
+Discord finds the mention of a whole channel within a word too."""
 
 
 class AppriseService:
@@ -38,26 +38,16 @@ class AppriseService:
         self._service = service
 
     def send(self, message: Message) -> Receipt:
-        """Send a group's news; if it has none, the alerts that still fire.
-
-        Raises DeliveryError unless the service accepts the message.
-        """
-        lead = min(message.news or message.firing, key=weight)
+        """Send a group's news, or the alerts that still fire. Raises DeliveryError if refused."""
+        kind = _type(min(message.news or message.firing, key=weight))
         title, body = plain_text(news_of(message))
-        accepted = self._service.notify(
-            title=title, body=body, notify_type=_type(lead), body_format="text"
-        )
-        if not accepted:
+        if not self._service.notify(title=title, body=body, notify_type=kind, body_format="text"):
             raise DeliveryError(f"{self.name} did not accept the message")
         return Receipt()
 
 
 def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
-    """A receiver for each URL.
-
-    Raises ConfigError if Apprise is not installed, does not support a URL, or would follow
-    redirects or skip the check of certificates.
-    """
+    """A receiver for each URL. Raises ConfigError for a URL that is unsafe or not supported."""
     if not (urls := list(urls)):
         return
     try:
@@ -110,10 +100,6 @@ def plain_text(content: Content) -> tuple[str, str]:
 
 
 def _line(words: str, limit: int = TEXT_LIMIT) -> str:
-    """One line of at most `limit` characters, without what services act on (`_ACTIVE`).
-
-    Discord and Mattermost render the text of an Apprise message as Markdown.
-    """
     shown = " ".join(words.split())
     for active, replacement in _ACTIVE:
         shown = active.sub(replacement, shown)

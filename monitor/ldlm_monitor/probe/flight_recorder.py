@@ -21,16 +21,16 @@ from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
 from ldlm_monitor.probe.process import open_regular
 from ldlm_monitor.text.sanitize import encodable
 
-PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")  # torch's
 _DEFAULTS = (
     "~/.cache/torch/comm_lib_trace_rank_",
     "~/.cache/torch/nccl_trace_rank_",
     "/tmp/nccl_trace_rank_",
 )
-"""torch's default prefixes: since 2.9, of 2.7 and 2.8, and before."""
+"""torch's default prefixes: since version 2.9, in 2.7 and 2.8, and before 2.7."""
 _USUAL = ("nccl_trace_rank_", "comm_lib_trace_rank_")
-"""File names that count in any folder: the defaults', which people keep in paths of their own."""
-_RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
+"""Ends of prefixes that count in any folder: people keep torch's names in folders of their own."""
+_RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")  # a dump's file name
 _RANKS = re.compile(r"\d{1,7}")  # seven digits: more than any training has ranks
 MAX_FILES = 4096
 """Ranks whose dumps are read, as many as an event lists; a shared folder has all ranks' dumps."""

@@ -18,7 +18,7 @@ ASKED_AT_ONCE = 16
 MAX_ASKED = 256
 """Ranks of this host that are asked: far more than a host has, as anyone may write a page."""
 SKEW_SECONDS = 10.0
-"""How far a rank's clock may be behind: above NTP's error, below the time between launches."""
+"""Seconds that a rank's clock may be behind: above NTP's error, below the time between launches."""
 _MAX_SHOWN = 8  # threads in an event: the main thread, and the first of the loader's and autograd's
 
 

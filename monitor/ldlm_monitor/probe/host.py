@@ -29,12 +29,12 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
-"""Least time for ranks to write their stacks, ten times what they take, if the look is late."""
+"""Seconds that ranks get at least to write their stacks: ten times what they need."""
 APART_SECONDS = 1.0
-"""Between the two reads of a process: a hundred of the ticks in which CPU time is counted."""
-_RAS_SECONDS = 3.0  # for one query of RAS; a look has five for all its parts
+"""Seconds between the two reads of a process: a hundred of the ticks that count CPU time."""
+_RAS_SECONDS = 3.0  # for one query of RAS: a choice, since a look has five for all its parts
 MAX_KNOWN = 4096
-"""Ended runs whose processes are kept, the newest ones: bounds the memory to some MB."""
+"""Ended runs whose processes are kept, the newest ones: a choice that bounds memory to some MB."""
 _STATES = {
     "R": "running",
     "D": "disk sleep",
@@ -116,8 +116,6 @@ class HostProbe:
             found += hang.look(case, time.time(), left)
         return events
 
-    # Processes
-
     def _now(self, known: Process) -> Process | None:
         """The process' present state; None if it ended, even if its pid is used again."""
         found = process.look(known.pid, self.proc)
@@ -175,8 +173,6 @@ class HostProbe:
                     look["waits_in"] = place
             looks[rank] = look
         return looks
-
-    # NCCL
 
     def _ask_ras(self, case: ProbeCandidate, family: Family, until: float) -> Iterator[Event]:
         """Query the RAS of this run; on a shared host, not the RAS of other jobs."""

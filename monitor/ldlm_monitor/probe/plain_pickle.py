@@ -64,10 +64,7 @@ class _PlainUnpickler(_PYTHON_UNPICKLER):  # type: ignore[misc]
 
 
 def _check_keys(keys: list[object]) -> None:
-    """Refuse keys that make a dict slow: nested tuples, and integers above the hash's modulus.
-
-    Such integers can all have one hash, so that each is compared with all others.
-    """
+    """Refuse keys that make a dict slow: nested tuples, and large integers, all of one hash."""
     for key in keys:
         is_small = type(key) is int and key.bit_length() < 32  # as BININT: torch's keys are ids
         if not (is_small or type(key) is str):

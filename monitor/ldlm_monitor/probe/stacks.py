@@ -35,7 +35,7 @@ _FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')  # as faulthand
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 """Signals without a meaning of their own (signal(7)); all others are never sent."""
 _QUIET_SECONDS = 0.1
-"""A dump of all threads is written at once; without growth for this long it is complete."""
+"""Seconds without growth after which a dump is complete: a choice, as it is written at once."""
 _POLL_SECONDS = 0.01  # between two looks at the stack file: the dump appears within milliseconds
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 """Parts of file names that are not the user's code: installed packages and Python's own."""
@@ -78,7 +78,7 @@ class Stacks:
 
     @property
     def place(self) -> StackFrame | None:
-        """The innermost call of the user's code, otherwise of a library; None without calls."""
+        """The innermost call of the user's code; without one, of a library; None without calls."""
         own = (each for each in self.main if not any(part in each.file for part in _LIBRARIES))
         return next(own, self.main[0] if self.main else None)
 
@@ -162,7 +162,7 @@ def _written(path: Path, start: int, until: float) -> str:
 
 
 def _connect(sock: socket.socket, page: Page) -> None:
-    """Raises `OSError` if that fails, or if not the page's process made the socket."""
+    """Connect. Raises `OSError` if that fails, or if another process made the socket."""
     sock.connect(page.recorder)
     peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     if _PEER.unpack(peer)[0] != page.pid:

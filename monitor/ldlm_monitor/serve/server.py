@@ -23,8 +23,7 @@ from ldlm_monitor.serve.web_config import Gate
 
 MAX_HEAD = 32 * 1024
 """Bytes of the request line and all header lines: several times what browsers send with cookies."""
-MAX_BODY = 64 * 1024
-"""Bytes of a request's body: far more than a silence with its matchers has."""
+MAX_BODY = 64 * 1024  # bytes of a request's body: far more than a silence with its matchers has
 
 _STOP_SECONDS = 1.0
 """Seconds that `stop` waits for the thread: a handler that hangs must not keep the daemon alive."""

@@ -8,7 +8,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
@@ -21,10 +21,10 @@ from ldlm_monitor.serve.access import Access
 Stamp: TypeAlias = tuple[int, int, int]  # a file's inode, size (bytes) and mtime (ns)
 
 CHECK_SECONDS = 1.0
-"""Seconds between two checks for changed files at least: a burst of requests costs one `stat`."""
+"""Seconds at least between two checks for changed files: a burst of requests makes one check."""
 MIN_TOKEN = 16
 """Characters of a bearer token at least: 64 bits if they are hexadecimal, too many to guess."""
-_REMEDY = "see docs/security.md for its form"
+_REMEDY = "see docs/security.md for its form"  # of errors in the file
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}  # the format's names
 _CLIENTS = {  # the format's names, which are those of Go's crypto/tls
     "NoClientCert": ssl.CERT_NONE,
@@ -72,7 +72,7 @@ class WebFile(_Part):
 class WebConfig:
     """A web configuration that is ready to use.
 
-    `stamps`: the files that it was read from, and what `_stamp` returned before they were read.
+    `stamps`: the files that it was read from, with their state before that; None if missing.
     """
 
     tls: ssl.SSLContext | None
@@ -187,7 +187,6 @@ class Gate:
         self._file = file
         self._clock = clock
         self._current = WebConfig(None, Access({}, ()), {}) if file is None else load(file)
-        self._stamps = self._current.stamps
         self._checked_at = clock()
 
     @property
@@ -211,9 +210,9 @@ class Gate:
             return
         self._checked_at = now
         stamps = {each: _stamp(each) for each in self._current.stamps}
-        if stamps == self._stamps:
+        if stamps == self._current.stamps:
             return
-        self._stamps = stamps
+        self._current = replace(self._current, stamps=stamps)
         try:
             fresh = load(self._file)
             if (fresh.tls is None) is self.encrypts:
@@ -226,12 +225,10 @@ class Gate:
             log.error("%s; the configuration loaded before stays in use", problem)
             return
         self._current = fresh
-        self._stamps = fresh.stamps
         log.info("%s was reloaded", self._file)
 
 
 def _stamp(file: Path) -> Stamp | None:
-    """A value that differs once the file has changed; None if the file is missing."""
     try:
         status = file.stat()
     except OSError:
