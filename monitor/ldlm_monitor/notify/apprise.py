@@ -25,9 +25,9 @@ _ACTIVE = (
     (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found[1]}"),
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
-"""Mentions, tags and links of Markdown, as which Discord and Mattermost render text; look-alikes, on
-which no service acts, replace them. The first pattern spares mail addresses. The second does not:
-Discord finds the mention of a whole channel within a word too."""
+"""Mentions, tags and links of Markdown, as which Discord and Mattermost render text. Look-alikes
+replace them, on which no service acts. The first pattern spares mail addresses. The second does
+not: Discord finds the mention of a whole channel within a word too."""
 
 
 class AppriseService:
@@ -47,7 +47,7 @@ class AppriseService:
 
 
 def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
-    """A receiver for each URL. Raises ConfigError for a URL that is unsafe or not supported."""
+    """A receiver for each URL. Raises ConfigError without Apprise, or for URLs that it refuses."""
     if not (urls := list(urls)):
         return
     try:

@@ -19,8 +19,7 @@ COUNTED_FROM_ZERO: Final[tuple[Outcome, ...]] = ("sent", "retried", "failed", "r
 Holds: TypeAlias = Callable[[Notification], bool]
 """Whether quiet hours or a silence hold a notification now."""
 
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 300.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 """Seconds between two attempts, at first and at most: a choice. Longer pauses delay alerts after an
 outage; shorter ones flood a receiver that is down."""
 UNSURE: Final = 2

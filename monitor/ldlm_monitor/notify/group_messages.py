@@ -16,9 +16,9 @@ from ldlm_monitor.notify.groups import DIGEST, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json
 
 BATCH: Final = 5000
-"""Notifications of one message at most: a choice that bounds memory. It lists 15 kinds of them."""
+"""Notifications of one message at most: a choice that bounds memory, as people read fewer."""
 UPDATE_SECONDS: Final = 5.0
-"""Seconds between two edits: an incident changes with every log line, and Slack limits edits."""
+"""Seconds between two edits: a choice. An incident changes with each log line; Slack limits edits."""
 RECHECK_SECONDS: Final = 60.0
 """Seconds until a repeat that is due is tried again if none of the group's alerts is known to fire,
 as after a restart until the logs have been read again."""

@@ -70,6 +70,7 @@ DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < :before
     AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id);
 DELETE FROM story WHERE changed_at < :before
 """
+"""SQL of `forget`, in an order by which no row refers to one that is deleted before."""
 
 
 def join(

@@ -118,7 +118,7 @@ class Message:
 
     @property
     def is_worse(self) -> bool:
-        """Whether its news fire with a severity worse than any sent before."""
+        """Whether a new alert fires with a severity worse than any that was sent before."""
         news = [severity_rank(each.severity) for each in self.news if each.state == "firing"]
         return bool(news) and min(news) < severity_rank(self.worst_sent)
 

@@ -54,7 +54,7 @@ def _is_a_date(value: object) -> object:
     raise ValueError("should be a time of RFC 3339, such as 2026-01-30T06:00:00Z")
 
 
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]  # an alert's, label's or person's
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_a_date)]
 
 

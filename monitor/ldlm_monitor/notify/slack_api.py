@@ -19,10 +19,8 @@ _ANSWER_LIMIT = 4 << 20
 """Bytes of an answer that are read: a choice, ten times those of 200 messages with their blocks."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
-_GONE = (
-    frozenset(  # the message was deleted, or is too old to be edited by the workspace's settings
-        {"message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"}
-    )
+_GONE = frozenset(  # the message was deleted, or may not be edited any more
+    {"message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"}
 )
 REFUSED_FORMS = frozenset(  # Slack refuses the blocks, but may accept the text alone
     {

@@ -94,7 +94,7 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     if len(places) > 1:
         smallest = min(places.values(), key=len)
         if 2 * len(smallest) < len(seen):
-            return frozenset(smallest), "stands elsewhere than the others"
+            return frozenset(smallest), "is at another place than the others"
     if len(ranks) == 1:
         return frozenset(steps), "takes no step"
     return frozenset(), ""

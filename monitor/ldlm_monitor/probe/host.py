@@ -218,7 +218,7 @@ def _who(looks: Sequence[dict[str, Scalar]]) -> str:
 
 
 def _family(case: ProbeCandidate, seen: Scan) -> Family:
-    """A logged pid counts only if its process ran here at the last step: pids are reused."""
+    """The run's processes; a logged pid counts if its process ran here at the last step."""
     here = (socket.gethostname().partition(".")[0], "localhost")
     named = {
         rank: pid

@@ -29,7 +29,9 @@ RAS_SECONDS = 2.0
 _CONNECT_SECONDS = 1.0  # the service is on this host, where a connection takes milliseconds
 MAX_BYTES = 32 * 1024 * 1024
 """Bytes of an answer: a choice that bounds memory, far above the answer for the largest jobs."""
-# Lines of the text format. Repeats are bounded: a forged answer costs little time and memory.
+# Lines of the text format: a communicator's missing ranks; the begin of a list of dead or silent
+# processes; a member of such a list; how many ranks came to an operation; a communicator's begin.
+# Repeats are bounded: a forged answer costs little time and memory.
 _MISSING = re.compile(r"The missing ranks?: ([\d ,]{1,200000})")
 _DEAD = re.compile(r"(\d{1,9}) job process(?:es)? (?:is|are) considered dead")
 _SILENT = re.compile(r"Missing communicator data from (\d{1,9}) job process")

@@ -26,8 +26,8 @@ from ldlm_monitor.callback.signals import caught
 from ldlm_monitor.probe.heartbeat import Page, is_process
 from ldlm_monitor.probe.process import PROC
 
-_MAX_STACKS = 256 * 1024
-"""Bytes read of a dump: faulthandler writes at most 100 threads of 100 frames."""
+_MAX_STACKS = 2 * 1024 * 1024
+"""Bytes read of a dump: twice the 100 threads of 100 frames that faulthandler writes at most."""
 _MAX_THREADS = 64  # kept: the last ones, as the main thread is at the end of a dump
 _MAX_FRAMES = 64  # kept of a thread: the innermost, among which are the user's code and torch's
 _MAX_TEXT = 256  # characters of a file or function name, which anyone may have written

@@ -21,7 +21,7 @@ BACKLOG = 64
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
-Address: TypeAlias = tuple[str, int]
+Address: TypeAlias = tuple[str, int]  # host and port
 
 
 class ClientConnection(socket.socket):

@@ -158,7 +158,7 @@ def _tokens(file: Path, key: str) -> tuple[str, ...]:
         raise ConfigError(
             f"needs a token of {MIN_TOKEN} or more ASCII characters in each line",
             where=f"{key}: {file}",
-            remedy="write one a line, such as those of `openssl rand -hex 32`",
+            remedy="write each on a line of its own, such as those of `openssl rand -hex 32`",
         )
     return tokens
 
