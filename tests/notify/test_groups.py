@@ -458,6 +458,20 @@ def test_a_message_that_is_refused_for_good_is_counted_and_the_group_goes_on(cha
     assert names(message) == ["TrainingCrashed firing"]
 
 
+def test_a_group_whose_last_news_were_refused_for_good_has_ended(channel):
+    slack = channel()
+    slack.add()
+    slack.sent("C1 1.0")
+    slack.now += FOLLOW_UP
+    slack.add(state="resolved")
+    pending = slack.outbox.due("slack", slack.now)
+    assert pending is not None
+    slack.outbox.failed(pending, DeliveryError("refused", permanent=True), slack.now)
+    slack.now += 86_400
+    slack.add("DiskSlow")
+    assert [message.step for message in slack.sent()] == ["first"]
+
+
 def test_groups_wait_no_longer_when_the_monitor_ends(channel):
     slack = channel()
     slack.add()

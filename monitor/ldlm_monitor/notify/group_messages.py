@@ -18,7 +18,7 @@ from ldlm_monitor.notify.message import Message, Notification, Step, Story, from
 BATCH: Final = 5000
 """Notifications of one message at most: a choice that bounds memory, as people read fewer."""
 UPDATE_SECONDS: Final = 5.0
-"""Seconds between two edits: a choice. An incident changes with each log line; Slack limits edits."""
+"""Seconds between two edits: a choice. Incidents change with each log line; Slack limits edits."""
 RECHECK_SECONDS: Final = 60.0
 """Seconds until a repeat that is due is tried again if none of the group's alerts is known to fire,
 as after a restart until the logs have been read again."""
@@ -220,8 +220,7 @@ def refused(db: sqlite3.Connection, pending: Pending, now: float) -> None:
     """Give up a message that its receiver refused for good; later news are still sent."""
     change = {"update": "changes = 0", "repeat": "repeat_at = NULL"}.get(
         pending.message.step,
-        f"closed_at = CASE WHEN sent_at IS NULL AND NOT ({WAITS}) THEN :now END",
+        f"closed_at = CASE WHEN (sent_at IS NULL OR :is_over) AND NOT ({WAITS}) THEN :now END",
     )
-    db.execute(
-        f"UPDATE message_group SET {change} WHERE id = :id", {"now": now, "id": pending.group.id}
-    )
+    values = {"now": now, "id": pending.group.id, "is_over": not pending.message.firing}
+    db.execute(f"UPDATE message_group SET {change} WHERE id = :id", values)

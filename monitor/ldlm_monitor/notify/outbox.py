@@ -25,7 +25,7 @@ KEPT_SECONDS: Final = 30 * 86400.0
 """Seconds for which a settled notification is stored: until then, reading the logs again does not
 send it again. A choice: a longer time would need more disk."""
 FORGET_SECONDS: Final = 60.0
-"""Seconds between two deletions of old notifications: a choice; each delays the alert of then."""
+"""Seconds between two deletions of old notifications: a choice, as each delays one alert."""
 _EVERYTHING: Final = StreamPolicy()  # for a receiver without a policy: every transition by itself
 
 
