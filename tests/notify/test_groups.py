@@ -297,14 +297,15 @@ def test_an_alert_held_in_quiet_hours_is_sent_after_them_though_its_group_has_en
     slack = channel(**QUIET)
     slack.add()
     slack.add("DiskSlow", severity="error")
-    assert [[each.alert for each in message.news] for message in slack.sent()] == [
-        ["NonFiniteLoss"]
-    ]
+    (first,) = slack.sent("C1 1.0")
+    assert names(first) == ["NonFiniteLoss firing"]
     slack.now += FOLLOW_UP
     slack.add(state="resolved")
-    assert [len(message.news) for message in slack.sent()] == [1]
+    assert names(slack.sent()[0]) == ["NonFiniteLoss resolved"]
     slack.now += 3600
-    assert [[each.alert for each in message.news] for message in slack.sent()] == [["DiskSlow"]]
+    held = slack.sent()[0]
+    assert names(held) == ["DiskSlow firing"]
+    assert held.place is None, "a reply in the thread of what has ended would not be seen"
 
 
 @pytest.mark.parametrize("receiver", ["slack", "webhook"])

@@ -120,10 +120,11 @@ def apply_holds(
     db.executemany(
         "UPDATE delivery SET outcome = ? WHERE notification = ? AND receiver = ?", changed
     )
-    # A group may have been closed while one of its alerts was held: open it to send that alert.
+    # A group may have been closed while one of its alerts was held: open it to send that alert, in
+    # a message of its own, since few read the thread of an incident that has ended.
     db.executemany(
-        "UPDATE message_group SET closed_at = NULL WHERE id ="
-        " (SELECT group_id FROM delivery WHERE notification = ? AND receiver = ?)",
+        "UPDATE message_group SET closed_at = NULL, place = NULL WHERE closed_at IS NOT NULL AND"
+        " id = (SELECT group_id FROM delivery WHERE notification = ? AND receiver = ?)",
         [delivery for outcome, *delivery in changed if outcome == "pending"],
     )
 

@@ -33,7 +33,7 @@ class HttpAnswer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds of its `Retry-After`, which gives seconds or a date (RFC 9110, 10.2.3)."""
+        """Seconds by `Retry-After`, a number or a date (RFC 9110, 10.2.3); None without it."""
         value = self.headers.get("Retry-After") or ""
         if value.strip().isdecimal():
             return float(value)

@@ -74,7 +74,7 @@ class HostProbe:
     def watch(
         self, cases: Sequence[ProbeCandidate], *, note: bool = True
     ) -> dict[str, list[Heartbeat]]:
-        """Run name to heartbeats of active runs; `note`: also note their processes for `look`."""
+        """The heartbeats of active runs by name; `note`: note their processes for `look` too."""
         if note:
             self._note_all(cases)
         return {case.run: hang.beats(case) for case in cases}
@@ -93,7 +93,7 @@ class HostProbe:
             del self._known[next(iter(self._known))]
 
     def look(self, cases: Sequence[ProbeCandidate], seconds: float) -> dict[str, list[Record]]:
-        """Run name to the records found, within about `seconds`."""
+        """The records found for each run, by run name, within about `seconds`."""
         until = time.monotonic() + seconds
         seen = process.scan(self.proc)
         firsts = {case.run: self._first(case, seen) for case in cases}

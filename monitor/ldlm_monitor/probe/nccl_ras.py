@@ -46,7 +46,7 @@ _NO_ERROR = (0, 7)  # of ncclResult_t (nccl.h): ncclSuccess, ncclInProgress
 
 
 class RasError(OSError):
-    """No RAS listens there, or it does not answer in time."""
+    """No RAS listens at the address, or it does not answer in time or in RAS' form."""
 
 
 class _Status(msgspec.Struct):

@@ -89,7 +89,7 @@ class Stacks:
 
 
 def may_ask(page: Page) -> bool:
-    """Whether the kernel confirms that the page's process handles the signal: see the module."""
+    """Whether the kernel confirms all that the module requires before the signal may be sent."""
     if page.status != "running" or page.stack_signal not in _FOR_USERS:
         return False
     name = page.stack_file

@@ -32,7 +32,7 @@ choice. A file system that hangs blocks only these threads; the others answer `/
 _GZIP_LEVEL = 1
 """Compression blocks the event loop. Measured with a megabyte of metrics: 21 ms at level 1, and
 190 ms at level 9, which saves a sixth of the bytes."""
-_COMMAND_RULE = "only if the monitor listens on loopback, or with a bearer token"  # an answer
+_COMMAND_RULE = "a command needs a bearer token unless the monitor listens on loopback alone"
 
 Handler: TypeAlias = Callable[[Request], Response]
 Query: TypeAlias = Callable[[Source, Mapping[str, str]], dict[str, Any]]
@@ -45,7 +45,7 @@ class Silencing(Protocol):
         """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
 
     def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """Store an acknowledgement likewise. Raises `LookupError` for an alert not in `alerts`."""
+        """Store one of an alert in `alerts`; returns its id. Raises `UsageError`, `LookupError`."""
 
     def expire(self, number: str, now: float) -> bool:
         """Delete a silence or an acknowledgement by its id; False if none has this id."""
@@ -101,7 +101,7 @@ class _Guard:
         request.state.grant = await access.grant(request.headers.get("authorization", ""))
         if request.state.grant is None:
             headers = {"WWW-Authenticate": access.challenge}
-            return PlainTextResponse("credentials are needed\n", 401, headers)
+            return PlainTextResponse("a password or a token is needed\n", 401, headers)
         return None
 
 
