@@ -102,7 +102,7 @@ def follow(tmp_path):
 def test_a_stall_is_told_with_the_rank_the_phase_and_the_line(follow) -> None:
     reported = next(line for line in follow(HANGS, 3, 12) if "TrainingStalled" in line)
     assert "FIRING" in reported
-    assert "hung: rank 1 stands elsewhere than the others, in data after step 59, at " in reported
+    assert "hung: rank 1 is at another place than the others, in data after step 59" in reported
     assert "train.py:9 in read_batch" in reported
 
 

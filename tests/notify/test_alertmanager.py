@@ -69,6 +69,15 @@ def test_what_is_over_is_sent_at_once_and_for_a_quarter_of_an_hour() -> None:
     assert sent(alerts, NOW + 11 + RESOLVED_KEPT_SECONDS) == []
 
 
+def test_a_clock_that_was_set_back_delays_no_alert_and_no_end() -> None:
+    alerts = SentAlerts()
+    alerts.update([alert(), alert(run="llama")], NOW)
+    sent(alerts, NOW)
+    alerts.update([alert()], NOW - 3600)
+    assert sent(alerts, NOW - 3600) == [("gpt", False), ("llama", True)]
+    assert sent(alerts, NOW - 3600 + RESEND_SECONDS - 1) == []
+
+
 def test_an_alert_that_comes_back_begins_anew() -> None:
     alerts = SentAlerts()
     for active, now in (([alert()], NOW), ([], NOW + 10), ([alert()], NOW + 20)):

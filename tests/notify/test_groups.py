@@ -293,6 +293,21 @@ def test_what_began_and_ended_within_quiet_hours_is_sent_to_nobody(channel, rece
     assert slack.outbox.counts()[receiver, "withheld"] == 2
 
 
+def test_an_alert_held_in_quiet_hours_is_sent_after_them_though_its_group_has_ended(channel):
+    slack = channel(**QUIET)
+    slack.add()
+    slack.add("DiskSlow", severity="error")
+    (first,) = slack.sent("C1 1.0")
+    assert names(first) == ["NonFiniteLoss firing"]
+    slack.now += FOLLOW_UP
+    slack.add(state="resolved")
+    assert names(slack.sent()[0]) == ["NonFiniteLoss resolved"]
+    slack.now += 3600
+    held = slack.sent()[0]
+    assert names(held) == ["DiskSlow firing"]
+    assert held.place is None, "a reply in the thread of what has ended would not be seen"
+
+
 @pytest.mark.parametrize("receiver", ["slack", "webhook"])
 def test_the_end_of_what_was_sent_before_quiet_hours_is_sent_after_them(channel, receiver):
     slack = channel(**QUIET)
@@ -442,6 +457,20 @@ def test_a_message_that_is_refused_for_good_is_counted_and_the_group_goes_on(cha
     slack.add("TrainingCrashed")
     (message,) = slack.sent()
     assert names(message) == ["TrainingCrashed firing"]
+
+
+def test_a_group_whose_last_news_were_refused_for_good_has_ended(channel):
+    slack = channel()
+    slack.add()
+    slack.sent("C1 1.0")
+    slack.now += FOLLOW_UP
+    slack.add(state="resolved")
+    pending = slack.outbox.due("slack", slack.now)
+    assert pending is not None
+    slack.outbox.failed(pending, DeliveryError("refused", permanent=True), slack.now)
+    slack.now += 86_400
+    slack.add("DiskSlow")
+    assert [message.step for message in slack.sent()] == ["first"]
 
 
 def test_groups_wait_no_longer_when_the_monitor_ends(channel):

@@ -1,5 +1,7 @@
 """A group of alerts through Apprise: counted by kind, on a real connection."""
 
+import re
+
 import pytest
 
 from ldlm_monitor.notify.apprise import apprise_services, plain_text
@@ -44,3 +46,20 @@ def test_a_service_gets_one_message_for_a_group_and_the_whole_of_a_single_alert(
     assert group["title"] == "2 alerts (2 firing): r1"
     assert "Invalid text_loss detected: nan" in single["message"]
     assert repeat["title"] == "still firing: NonFiniteLoss (critical): r1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("@everyone", "@@everyone", "@@@here", "job.@everyone", "a+@channel", "a-@@all"),
+        *("job@everyone", "x@HERE.org", "a@@everyone", "_@channel", "(@all)", "<@everyone>"),
+    ],
+)
+def test_no_text_of_a_log_mentions_a_whole_channel(make_notification, words):
+    title, text = plain_text(news_of(message(make_notification(run=words, summary=words))))
+    assert not re.search("@(everyone|here|channel|all)", f"{title}\n{text}", re.IGNORECASE)
+
+
+def test_a_mail_address_stays_readable(make_notification):
+    _, text = plain_text(news_of(message(make_notification(summary="ask ml.ops@example.org"))))
+    assert text.startswith("ask ml.ops@example.org\n")

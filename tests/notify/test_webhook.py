@@ -134,7 +134,7 @@ def test_a_service_of_apprise_gets_plain_text(slack) -> None:
 def test_a_service_that_refuses_is_tried_again(slack, caplog: pytest.LogCaptureFixture) -> None:
     slack.answers = [(500, {}, b"")]
     (service,) = apprise_services([slack.url.replace("http://", "json://user:passw0rd@")])
-    with pytest.raises(DeliveryError, match="apprise json did not accept it"):
+    with pytest.raises(DeliveryError, match="apprise json did not accept the message"):
         service.send(message_of(NAN))
     assert "passw0rd" not in caplog.text
 

@@ -216,6 +216,45 @@ def test_a_dump_of_odd_values_is_passed_over_piece_by_piece() -> None:
     analyse([dump])
 
 
+def test_a_number_beyond_64_bits_is_passed_over() -> None:
+    huge = [of_nccl(rank, 10, 9, time_created_ns=1 << 2000) for rank in range(2)]
+    assert only(analyse(huge)).since == 0.0
+    dump = dump_of({"entries": [{"collective_seq_id": 1 << 64, "process_group": ("0", "d")}]}, 0)
+    assert dump is not None
+    assert dump.entries == []
+
+
+class Counted(list[object]):
+    """A list that counts how often its text is made."""
+
+    texts = 0
+
+    def __repr__(self) -> str:
+        Counted.texts += 1
+        return super().__repr__()
+
+
+def test_lists_of_one_list_again_and_again_are_not_written_out() -> None:
+    """A pickle of some hundred bytes may contain a list whose text has 2^40 characters."""
+    nested = Counted()
+    entry = {"collective_seq_id": 1, "pg_id": nested, "process_group": ("0", "d")}
+    dump = dump_of({"entries": [entry], "pg_config": {"0": {"ranks": nested}}}, 0)
+    assert dump is not None
+    assert Counted.texts == 0
+
+
+def test_the_members_of_a_group_are_read_from_a_text_and_from_a_list() -> None:
+    for ranks in ("[0, 1]", [0, 1]):
+        dump = dump_of({"entries": [], "pg_config": {"0": {"ranks": ranks}}}, 0)
+        assert dump is not None
+        assert dump.members == {"0": (0, 1)}
+
+
+def test_a_job_larger_than_any_has_no_known_members() -> None:
+    finding = only(analyse(recorded("missing"), world_size=2_000_000))
+    assert (finding.all_known, finding.without_dump) == (False, ())
+
+
 def test_an_entry_that_is_named_a_million_times_costs_no_more_than_its_bounds() -> None:
     sizes = [[1] * 1000] * 1000
     entry = {"collective_seq_id": 1, "process_group": ("0", "d"), "input_sizes": sizes}

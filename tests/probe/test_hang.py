@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.callback.rank import Beat, HeartbeatPage, Identity, pid_namespace
 from ldlm_monitor.model.records import Event, Heartbeat, Position
 from ldlm_monitor.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
-from ldlm_monitor.probe.stacks import Stacks, ask, may_ask, stacks_of
+from ldlm_monitor.probe.stacks import Stacks, _written, ask, may_ask, stacks_of
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 
@@ -80,12 +82,34 @@ def test_the_rank_that_hangs_is_named_with_its_phase_and_line(ranks) -> None:
     assert [event.rank for event in events] == [1, 0, 2]
     first, *others = events
     assert first.kind == "stack_dump"
-    assert first.message.startswith("rank 1 stands elsewhere than the others, in data after step 9")
+    assert first.message.startswith(
+        "rank 1 is at another place than the others, in data after step 9"
+    )
     assert first.message.endswith("train.py:9 in read_batch")
     assert first.fields["accused"] is True
     assert [event.fields["accused"] for event in others] == [False, False]
     assert all(event.message.endswith("train.py:6 in all_reduce") for event in others)
     assert first.fields["threads"][0]["frames"].splitlines()[0].endswith("in read_batch")
+
+
+def test_a_page_that_an_earlier_launch_left_behind_accuses_nobody(ranks) -> None:
+    left = Identity(
+        pid=os.getpid(),
+        stack_signal=0,
+        started=1,
+        pid_namespace=pid_namespace(),
+        rank=3,
+        host=socket.gethostname().encode(),
+        stack_file=b"",
+        recorder_socket=b"",
+    )
+    writer = HeartbeatPage(ranks / "heartbeat_rank3", left)
+    writer.beat(Beat(step=4, time=5.0, phase_since=4.0, phase=b"train", status=b"running"))
+    writer.sync()
+    found = look(case_in(ranks, since=time.time()), time.time(), seconds=10.0)
+    beats = [each.rank for each in found if isinstance(each, Heartbeat)]
+    accused = [each.rank for each in found if isinstance(each, Event) and each.fields["accused"]]
+    assert (beats, accused) == ([0, 1, 2], [1])
 
 
 def test_a_rank_can_be_asked_again_and_goes_on(ranks) -> None:
@@ -162,6 +186,19 @@ def test_the_main_thread_is_the_last_and_the_place_is_the_users_own_line() -> No
     assert (str(COLLECTIVE.place), COLLECTIVE.may_wait) == ("/home/me/train.py:41 in step", True)
     assert (str(LOADING.place), LOADING.may_wait) == ("/home/me/data.py:7 in fetch", False)
     assert stacks_of("garbage\n  File x\n").place is None
+
+
+def test_the_largest_dump_is_read_with_its_main_thread(tmp_path) -> None:
+    """faulthandler writes 100 threads of 100 frames at most, the main thread last."""
+    folder = "/home/me/.venv/lib/python3.11/site-packages/torch/distributed"
+    frame = f'  File "{folder}/distributed_c10d.py", line 2806 in all_reduce\n'
+    path = tmp_path / "stack_rank0.txt"
+    path.write_text(
+        "".join(f"Thread 0x{n} (most recent call first):\n{frame * 100}" for n in range(100))
+    )
+    stacks = stacks_of(_written(path, 0, time.monotonic()))
+    assert stacks.threads[0][0] == "Thread 0x99"
+    assert len(stacks.main) == 64
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 import os
 import socket
 import struct
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.callback import rank as written
 from ldlm_monitor.callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.probe.heartbeat import is_process, page_of, pages, read
+from ldlm_monitor.probe.stacks import fetch
 
 
 def identity(**changes) -> written.Identity:
@@ -170,3 +173,32 @@ def test_a_reader_beside_a_writer_never_sees_a_mixture(tmp_path: Path) -> None:
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
+
+
+def test_a_recorder_that_sends_byte_by_byte_is_given_up(page, tmp_path) -> None:
+    """The answer would be complete after some seconds: then it is no longer read."""
+    body = b"x" * 400
+    address = str(tmp_path / "recorder.sock")
+    path, writer = page(recorder_socket=address.encode())
+    writer.beat(written.Beat(step=1, time=5.0, phase_since=4.0, phase=b"train", status=b"running"))
+    writer.sync()
+    rank = read(path)
+    assert rank is not None
+    given_up = threading.Event()
+
+    def drip() -> None:
+        client, _ = server.accept()
+        with client, suppress(OSError):
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n")
+            for byte in body:
+                client.sendall(bytes([byte]))
+                given_up.wait(0.01)
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen()
+        thread = threading.Thread(target=drip)
+        thread.start()
+        assert fetch(rank, 0.2) is None
+        given_up.set()
+        thread.join()

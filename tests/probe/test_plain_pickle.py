@@ -5,6 +5,7 @@ import os
 import pickle
 import pickletools
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,10 @@ def test_a_list_that_holds_itself_and_a_very_deep_one_do_no_harm() -> None:
 def test_a_file_of_no_reasonable_size_is_refused_unread() -> None:
     with pytest.raises(PlainPickleError, match="larger"):
         load(bytes(MAX_BYTES + 1))
+
+
+def test_keys_that_all_have_one_hash_are_refused() -> None:
+    """An int's hash is its remainder modulo 2^61 - 1: each of a million such keys meets all."""
+    with pytest.raises(PlainPickleError, match="key"):
+        load(pickle.dumps({number * sys.hash_info.modulus: None for number in range(1, 4)}))
+    assert load(pickle.dumps({2**31 - 1: 1, -1: 2})) == {2**31 - 1: 1, -1: 2}

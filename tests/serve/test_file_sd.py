@@ -62,6 +62,14 @@ def test_it_goes_with_its_monitor_unless_another_wrote_it_since(tmp_path: Path) 
     second()
 
 
+def test_a_file_that_is_no_text_is_spared_too(tmp_path: Path) -> None:
+    path = tmp_path / "node17.json"
+    remove = write_target(path, "node17:9847", {})
+    path.write_bytes(b"\xff")
+    remove()
+    assert path.read_bytes() == b"\xff"
+
+
 def test_a_place_that_cannot_be_written_is_named_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="make its folder") as raised:
         write_target(tmp_path / "none/node17.json", "node17:9847", {})

@@ -18,7 +18,9 @@ import pytest
 
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.serve import Gate, Server, Site, connections, server
+from ldlm_monitor.serve import Gate, Server, Site, connections, server, web_config
+from ldlm_monitor.serve.access import Access
+from ldlm_monitor.serve.web_config import CHECK_SECONDS
 
 TOKEN = "5f0d1c2b3a49586776859403"
 PASSWORD = "hunter2"
@@ -245,6 +247,25 @@ def test_what_changes_is_taken_up_and_what_is_wrong_is_not(serve, caplog) -> Non
     assert site.ask().status == 401
     site.change("")
     assert site.ask().status == 200
+
+
+def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(tmp_path, monkeypatch) -> None:
+    web = tmp_path / "web.yml"
+    web.write_text(USERS)
+    clock = Clock()
+    gate = Gate(web, clock=clock)
+
+    def meanwhile(users: dict[str, str], tokens: tuple[str, ...]) -> Access:
+        web.write_text("")
+        return Access(users, tokens)
+
+    with monkeypatch.context() as change:
+        change.setattr(web_config, "Access", meanwhile)
+        web.write_text(USERS + "\n")
+        clock.now += CHECK_SECONDS
+        assert gate.access().is_required
+    clock.now += CHECK_SECONDS
+    assert not gate.access().is_required
 
 
 def test_a_new_certificate_is_taken_up_and_tls_is_not_switched_off(

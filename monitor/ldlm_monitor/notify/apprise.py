@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
 
 TITLE_LIMIT, TEXT_LIMIT = 200, 1500
-"""Characters of the title and of each line: together below the 2000 of a message on Discord."""
+"""Characters of the title and of each line of the text. A title with one full line fits a message
+on Discord, which may have 2000."""
 
 _ACTIVE = (
-    (re2.compile(r"(^|[^A-Za-z0-9_.+-])@"), lambda found: f"{found.group(1)}＠"),
-    (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found.group(1)}"),
+    (re2.compile(r"([^A-Za-z0-9]|^)(@+)"), lambda found: found[1] + "＠" * len(found[2])),
+    (re2.compile(r"(?i)@(everyone|here|channel|all\b)"), lambda found: f"＠{found[1]}"),
+    (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found[1]}"),
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
-"""Mentions, tags and Markdown links, and what replaces their first characters: look-alikes, which
-no service acts on. The pattern of mentions spares mail addresses."""
+"""Mentions, tags and links of Markdown, as which Discord and Mattermost render text. Look-alikes
+replace them, on which no service acts. The first pattern spares mail addresses. The second does
+not: Discord finds the mention of a whole channel within a word too."""
 
 
 class AppriseService:
@@ -35,19 +38,16 @@ class AppriseService:
         self._service = service
 
     def send(self, message: Message) -> Receipt:
-        """Send the group's news, or else what still fires. Raises DeliveryError unless accepted."""
-        lead = min(message.news or message.firing, key=weight)
+        """Send a group's news, or the alerts that still fire. Raises DeliveryError if refused."""
+        kind = _type(min(message.news or message.firing, key=weight))
         title, body = plain_text(news_of(message))
-        accepted = self._service.notify(
-            title=title, body=body, notify_type=_type(lead), body_format="text"
-        )
-        if not accepted:
-            raise DeliveryError(f"{self.name} did not accept it")
+        if not self._service.notify(title=title, body=body, notify_type=kind, body_format="text"):
+            raise DeliveryError(f"{self.name} did not accept the message")
         return Receipt()
 
 
 def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
-    """A receiver for each URL. Raises ConfigError for one that Apprise does not support."""
+    """A receiver for each URL. Raises ConfigError without Apprise, or for URLs that it refuses."""
     if not (urls := list(urls)):
         return
     try:
@@ -100,10 +100,6 @@ def plain_text(content: Content) -> tuple[str, str]:
 
 
 def _line(words: str, limit: int = TEXT_LIMIT) -> str:
-    """One line of at most `limit` characters, without what services act on (`_ACTIVE`).
-
-    Discord and Mattermost render the text of an Apprise message as Markdown.
-    """
     shown = " ".join(words.split())
     for active, replacement in _ACTIVE:
         shown = active.sub(replacement, shown)

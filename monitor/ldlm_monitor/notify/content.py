@@ -15,14 +15,14 @@ from ldlm_monitor.text.sanitize import shorten
 ALERTS_SHOWN: Final = 15
 """Kinds of alerts that a message lists: as many as a phone's screen shows. Others are counted."""
 ALERT_LIMIT: Final = 160
-"""Characters of each line of that list: 15 such lines fit one section of Slack (3000)."""
+"""Characters of each line of the list of alerts: 15 such lines fit one section of Slack (3000)."""
 LINES_SHOWN, LINE_LIMIT = 4, 350
-"""Log lines of a message about several alerts, and characters of each: with their paths they fit
-the 1700 characters that `slack_message` allows a text."""
+"""Log lines of a message about several alerts, and characters of each: a choice. With their paths
+they fit the 1700 characters that `slack_message` allows a text."""
 
 SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
 STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
-"""A title's first character. Colours rise with severity; shapes show the other states."""
+"""A title's first character: a colour for a firing alert's severity, a shape for other states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def whole_of(message: Message) -> Content:
     return Content(
         mark=_mark(lead),
         title=_title(message),
-        summary=_known(summary or clean(lead.summary) or clean(lead.description)),
+        summary=tuple(filter(None, [summary or clean(lead.summary) or clean(lead.description)])),
         cause=_cause(story, lead),
         facts=_facts(lead),
         alerts=_listed(message.alerts) if len(message.alerts) > 1 else (),
@@ -93,7 +93,7 @@ def _alone(message: Message, each: Notification) -> Content:
     return Content(
         mark=_mark(each),
         title=headline(each),
-        summary=_known(summary, clean(each.description)),
+        summary=tuple(filter(None, [summary, clean(each.description)])),
         cause=_cause(None, each),
         facts=_facts(each),
         log=clean(each.line or ""),
@@ -139,10 +139,6 @@ def _mark(each: Notification) -> str:
     return STATE_MARKS.get(each.state) or SEVERITY_MARKS.get(each.severity, "⚪")
 
 
-def _known(*texts: str) -> tuple[str, ...]:
-    return tuple(text for text in texts if text)
-
-
 def _cause(story: Story | None, lead: Notification) -> str:
     if story is None or not story.cause:
         return clean(lead.cause or "")
@@ -161,7 +157,6 @@ def _facts(each: Notification) -> tuple[tuple[str, str], ...]:
 
 
 def _lines(shown: Iterable[Notification]) -> str:
-    """The log lines that caused several alerts, those of the worst alerts first."""
     lines = {
         f"{one_line(each.path or '')}:{each.line_number}": one_line(each.line)
         for each in sorted(shown, key=weight)

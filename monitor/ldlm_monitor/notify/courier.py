@@ -15,9 +15,9 @@ from ldlm_monitor.text.sanitize import plain
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at the outbox at most. Follow-ups, retries, the end of quiet hours and
-a changed clock wake no thread: they are noticed so late at worst. Measured with 2000 alerts, a look
-takes half a millisecond where all were sent, and 55 where a silence or quiet hours hold all."""
+"""Seconds between two looks at the outbox at most: the delay of follow-ups, of retries and of the
+end of quiet hours, which wake no thread. Measured with 2000 alerts, a look takes half a millisecond
+if all were sent, and 55 ms if a silence or quiet hours hold all."""
 
 
 class Receiver(Protocol):
@@ -32,8 +32,8 @@ class Receiver(Protocol):
 class Courier(threading.Thread):
     """A thread that sends one receiver's messages; a receiver that is down stalls no other.
 
-    Call `wake` after `Outbox.add`; else it is sent with the next look. `pace` is the least number
-    of seconds between two messages.
+    Call `wake` after `Outbox.add`; otherwise the message waits for the next look. `pace` is the
+    least number of seconds between two messages.
     """
 
     def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
@@ -53,8 +53,8 @@ class Courier(threading.Thread):
     def stop(self, timeout: float) -> bool:
         """Send what is due, then end the thread; False if it still runs after `timeout` seconds.
 
-        Then the receiver has not answered. The thread ends with its answer or with the process,
-        and the message is sent again after a restart.
+        In that case the receiver has not answered yet: the thread ends when it answers or when
+        the process ends, and the message is sent again after a restart.
         """
         self._stopping.set()
         self._wake.set()

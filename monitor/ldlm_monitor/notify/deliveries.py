@@ -1,4 +1,4 @@
-"""Deliveries: what waits for which receiver, what came of it, and when it is tried again.
+"""Deliveries: each is one notification for one receiver, with its outcome and its next attempt.
 
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
@@ -12,16 +12,16 @@ from typing import Final, Literal, TypeAlias
 from ldlm_monitor.notify.message import Notification, from_json, to_json
 
 Outcome: TypeAlias = Literal["sent", "retried", "failed", "repeated", "withheld"]
-"""`withheld`: the alert began and ended while quiet hours or a silence held it; neither is sent."""
+"""`retried` counts failed attempts, `failed` those given up, `repeated` messages sent twice.
+`withheld`: an alert began and ended while quiet hours or a silence held it; neither is sent."""
 COUNTED_FROM_ZERO: Final[tuple[Outcome, ...]] = ("sent", "retried", "failed", "repeated")
-"""Outcomes exported before the first of them: `increase` does not see a counter appear at 1."""
+"""Outcomes whose counters start at 0: PromQL's `increase` does not see one that appears at 1."""
 Holds: TypeAlias = Callable[[Notification], bool]
 """Whether quiet hours or a silence hold a notification now."""
 
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 300.0
-"""Seconds between two attempts, at first and at most: a receiver that is up again is to be in use
-within minutes, and one that is down is not to be flooded."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+"""Seconds between two attempts, at first and at most: a choice. Longer pauses delay alerts after an
+outage; shorter ones flood a receiver that is down."""
 UNSURE: Final = 2
 """`in_flight` of a delivery that got no answer and may have arrived (1: on its way, 0: neither)."""
 SCHEMA: Final = """
@@ -119,6 +119,13 @@ def apply_holds(
     ]
     db.executemany(
         "UPDATE delivery SET outcome = ? WHERE notification = ? AND receiver = ?", changed
+    )
+    # A group may have been closed while one of its alerts was held: open it to send that alert, in
+    # a message of its own, since few read the thread of an incident that has ended.
+    db.executemany(
+        "UPDATE message_group SET closed_at = NULL, place = NULL WHERE closed_at IS NOT NULL AND"
+        " id = (SELECT group_id FROM delivery WHERE notification = ? AND receiver = ?)",
+        [delivery for outcome, *delivery in changed if outcome == "pending"],
     )
 
 

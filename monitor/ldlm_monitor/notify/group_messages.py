@@ -16,14 +16,14 @@ from ldlm_monitor.notify.groups import DIGEST, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json
 
 BATCH: Final = 5000
-"""Notifications of one message at most, to bound memory. It lists 15 kinds and counts the rest."""
+"""Notifications of one message at most: a choice that bounds memory, as people read fewer."""
 UPDATE_SECONDS: Final = 5.0
-"""Seconds between two edits: an incident changes with every log line, and Slack limits edits."""
+"""Seconds between two edits: a choice. Incidents change with each log line; Slack limits edits."""
 RECHECK_SECONDS: Final = 60.0
 """Seconds until a repeat that is due is tried again if none of the group's alerts is known to fire,
 as after a restart until the logs have been read again."""
 _COLUMNS: Final = "id, kind, incident, opened_at, worst_sent, place, changes, sent_at"  # of `Group`
-# A group that lies in the future was stored before the clock was set back: it does not wait.
+# A group whose last message lies in the future was sent before the clock was set back: it is due.
 _WITH_NEWS: Final = f"{WAITS} AND (:last OR send_at <= :now OR coalesce(sent_at, opened_at) > :now)"
 _STEPS: Final[Mapping[Step, str]] = {  # SQL: when the step is due for a group
     "repeat": "closed_at IS NULL AND repeat_at <= :now",
@@ -220,8 +220,7 @@ def refused(db: sqlite3.Connection, pending: Pending, now: float) -> None:
     """Give up a message that its receiver refused for good; later news are still sent."""
     change = {"update": "changes = 0", "repeat": "repeat_at = NULL"}.get(
         pending.message.step,
-        f"closed_at = CASE WHEN sent_at IS NULL AND NOT ({WAITS}) THEN :now END",
+        f"closed_at = CASE WHEN (sent_at IS NULL OR :is_over) AND NOT ({WAITS}) THEN :now END",
     )
-    db.execute(
-        f"UPDATE message_group SET {change} WHERE id = :id", {"now": now, "id": pending.group.id}
-    )
+    values = {"now": now, "id": pending.group.id, "is_over": not pending.message.firing}
+    db.execute(f"UPDATE message_group SET {change} WHERE id = :id", values)

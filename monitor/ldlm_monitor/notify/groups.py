@@ -22,8 +22,8 @@ REOPEN_SECONDS: Final = 600.0
 """An alert that fires again within so many seconds continues its closed group. A choice: a longer
 time would hide a new failure in an old thread; with a shorter one, flapping opens many threads."""
 FLAPPING_SECONDS: Final = 3600.0
-"""Seconds within which an alert's firings are counted. Each one beyond FLAPPING doubles the pause
-between its group's messages, up to this time: people still get a message an hour."""
+"""Seconds within which an alert's firings are counted. Each firing beyond FLAPPING doubles the
+pause between the group's messages, up to this time: people still get a message an hour."""
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS message_group (
     id INTEGER PRIMARY KEY,
@@ -70,6 +70,7 @@ DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < :before
     AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id);
 DELETE FROM story WHERE changed_at < :before
 """
+"""SQL of `forget`, in an order by which no row refers to one that is deleted before."""
 
 
 def join(
@@ -113,7 +114,7 @@ def interval_seconds(kind: str, policy: Policy) -> float:
 def _group_of(
     db: sqlite3.Connection, each: Notification, receiver: str, kind: str, now: float
 ) -> int | None:
-    """The group of the alert's firing, of its incident, or the run's latest; None to begin one."""
+    """The group where the alert fired, of its incident, or the run's latest; None to begin one."""
     found = None
     if each.state != "firing":
         found = db.execute(
@@ -138,7 +139,7 @@ def _group_of(
 def _schedule(
     db: sqlite3.Connection, group: int, each: Notification, pauses: tuple[float, float], now: float
 ) -> None:
-    """Set the time of the next message; an alert never waits longer because another one flaps.
+    """Set the time of a group's next message, which only the flapping of `each` delays.
 
     `pauses` are the seconds before the first message and between two messages.
     """
@@ -172,6 +173,6 @@ def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = N
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:
-    """Delete what was added, closed or last changed before that time and waits for no receiver."""
+    """Delete rows that were last used before a time (Unix seconds) and wait for no receiver."""
     for statement in _FORGET.split(";"):
         db.execute(statement, {"before": before})

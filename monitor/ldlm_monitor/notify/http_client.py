@@ -15,13 +15,12 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.text.sanitize import plain
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
-"""HTTP statuses that another attempt would not change."""
+"""HTTP statuses that the same request would get again: it is wrong, not allowed or too large."""
 TIMEOUT_SECONDS: Final = 10
-"""Seconds that each wait for a server may take: Slack answers within three on a bad day."""
+"""Seconds that each wait for a server may take: a choice, as Slack answers within three."""
 _ANSWER_LIMIT: Final = 4096
 """Bytes of an answer that are read: enough for an error's text; a hostile server may send more."""
-SHOWN: Final = 200
-"""Characters of an answer that an error shows: about two lines of a log."""
+SHOWN: Final = 200  # characters of an answer that an error shows: about two lines of a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class HttpAnswer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds of its `Retry-After`, which gives seconds or a date (RFC 9110, 10.2.3)."""
+        """Seconds by `Retry-After`, a number or a date (RFC 9110, 10.2.3); None without it."""
         value = self.headers.get("Retry-After") or ""
         if value.strip().isdecimal():
             return float(value)
@@ -61,8 +60,8 @@ def post(
 ) -> HttpAnswer:
     """Send a request; `limit` bounds the bytes of the answer.
 
-    Raises DeliveryError if no answer comes. Its text begins with `begin` and never shows the
-    URL; it has `unsure`, which is true if the message may have arrived all the same.
+    Raises DeliveryError if no answer comes. The error's text begins with `begin` and never shows
+    the URL; `unsure` is passed on to the error: whether the message may have arrived all the same.
     """
     try:
         with build_opener(_EveryAnswer()).open(request, timeout=TIMEOUT_SECONDS) as answer:
@@ -78,7 +77,7 @@ def post(
 def deliver(request: Request, begin: str = "", *, show_body: bool = True) -> None:
     """Send a request. Raises DeliveryError, which never shows the URL, unless it was accepted.
 
-    `begin` begins the error's text; without `show_body` the answer's text is left out.
+    The error's text begins with `begin` and, with `show_body`, contains the answer's text.
     """
     check_accepted(post(request, begin), begin, show_body=show_body)
 

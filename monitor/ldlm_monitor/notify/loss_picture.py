@@ -17,8 +17,7 @@ QUANTITY: Final = "loss"  # a choice: the curve that shows a failure of training
 BEFORE, AFTER = 150, 50
 """Buckets of the curve that are shown before and after the incident's begin: what led to it
 matters more than what followed, and a picture of this width can show 200 points."""
-LEAST = 3
-"""Buckets of a curve at least: two points are only a line."""
+LEAST = 3  # buckets of a curve at least: two points are only a line
 _SIZE, _DPI = (8.0, 3.5), 100
 """Inches and dots per inch: 800 x 350 pixels. A choice: legible on a phone, and a small file."""
 

@@ -16,7 +16,7 @@ MAX_TEXT = 4000
 """Characters kept of the log line and of each annotation: more than Slack's longest text (3000), so
 that a receiver's own limit decides."""
 MAX_LABEL = MAX_ID = 256
-"""Characters kept of a label's value and of an incident's id: both are names, and usually short."""
+"""Characters kept of a label's value and of an incident's id: a choice, far above usual names."""
 Step: TypeAlias = Literal["first", "follow-up", "repeat", "update"]
 """`first` posts a group's first message, `follow-up` its news, `repeat` a reminder of what still
 fires; `update` edits the first message."""
@@ -33,7 +33,8 @@ class Notification:
     """One transition of an alert, its texts redacted for sending. Times are Unix seconds.
 
     `key` names the alert instance and is the same for all its transitions; with `state` and
-    `started_at` it identifies the notification. `at` is None if the log has no time.
+    `started_at` (when the condition began to hold) it identifies the notification. `at` is the time
+    of the transition, None if the log has no times. `rank` and `step` are None if unknown.
     `line` is the log line that made the condition hold, at `path`, `line_number` (1-based) and
     `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause
     if one is known. `reason` is the transition's, such as `no data`.
@@ -117,17 +118,17 @@ class Message:
 
     @property
     def is_worse(self) -> bool:
-        """Whether its news fire with a severity worse than any sent before."""
+        """Whether a new alert fires with a severity worse than any that was sent before."""
         news = [severity_rank(each.severity) for each in self.news if each.state == "firing"]
         return bool(news) and min(news) < severity_rank(self.worst_sent)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A receiver's confirmation; `place` is its own reference to the message.
+    """A receiver's confirmation; `place` is its own reference to the message, if it has any.
 
-    `found`: the message of an earlier attempt had arrived. `then` adds a picture; it is called
-    once, after the arrival is committed.
+    `found`: the message was not sent again, as an earlier attempt had arrived. `then` adds a
+    picture; the courier calls it once, after the arrival is committed.
     """
 
     place: str | None = None
@@ -187,7 +188,8 @@ def message_of(each: Notification) -> Message:
 
 
 def story_of(view: IncidentView) -> Story:
-    """The story of an incident: its texts redacted and bounded, each to some lines of a phone."""
+    """The story of an incident: its texts redacted and cut."""
+    # Characters, a choice: each text has at most some lines on a phone, the action a screen.
     root = view.root
     known = view.confidence != "none"
     return Story(
@@ -218,7 +220,7 @@ def to_json(stored: Notification | Story) -> str:
 
 
 def from_json(kind: type[Stored], body: str) -> Stored | None:
-    """Read what `to_json` wrote; None if the fields are those of another version."""
+    """The value that `to_json` wrote; None if its fields are those of another version."""
     try:
         return cast("Stored", _adapters()[kind].validate_json(body))
     except ValidationError:

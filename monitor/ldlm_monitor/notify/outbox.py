@@ -22,10 +22,10 @@ from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.state.database import Database
 
 KEPT_SECONDS: Final = 30 * 86400.0
-"""Seconds for which a settled notification is stored, so that logs that are read again do not send
-it again. A choice: logs that are read after a longer break do."""
+"""Seconds for which a settled notification is stored: until then, reading the logs again does not
+send it again. A choice: a longer time would need more disk."""
 FORGET_SECONDS: Final = 60.0
-"""Seconds between two deletions of older notifications: not with each alert of a burst."""
+"""Seconds between two deletions of old notifications: a choice, as each delays one alert."""
 _EVERYTHING: Final = StreamPolicy()  # for a receiver without a policy: every transition by itself
 
 
@@ -72,9 +72,10 @@ class Outbox:
             self._active.discard(notification.key)
 
     def add(self, notification: Notification, receivers: Sequence[str], now: float) -> bool:
-        """Queue it for those of `receivers` whose policy accepts it; committed on return.
+        """Queue a notification for those of `receivers` whose policy accepts it; then commit.
 
-        False if no policy accepts it, or all have one of the same (key, state, started_at).
+        False if it was queued for none: refused by each policy, or queued before (the same key,
+        state and start).
         """
 
         def work(db: sqlite3.Connection) -> bool:
@@ -98,7 +99,7 @@ class Outbox:
         return self._policies.get(receiver, _EVERYTHING)
 
     def _holds(self, receiver: str, now: float) -> Holds | None:
-        """Whether a notification is held back now; None if none is."""
+        """A function that returns whether a notification is held back; None if none can be."""
         policy, silences = self._policy(receiver), self._silences
         quiet = policy.is_quiet(now)
         if not quiet and not (silences and silences.any):
@@ -128,8 +129,8 @@ class Outbox:
     def due(self, receiver: str, now: float, *, last: bool = False) -> Pending | None:
         """The message to send to `receiver` now; None if there is none.
 
-        Call `accepted` or `failed` before the next call. After a failure it is None until the
-        pause is over. `last`: the monitor ends, so news are due at once.
+        Call `accepted` or `failed` before the next call. After a failure no message is due until
+        the pause is over. `last`: the monitor ends, so news are due at once.
         """
 
         def work(db: sqlite3.Connection) -> Pending | None:
@@ -162,7 +163,7 @@ class Outbox:
         self._database.run(work)
 
     def failed(self, pending: Pending, error: DeliveryError, now: float) -> None:
-        """Record a failed attempt: retry later, or never if the error is permanent."""
+        """Record a failed attempt. The message is retried unless the error is permanent."""
         receiver, ids = pending.receiver, pending.ids
 
         def work(db: sqlite3.Connection) -> None:
@@ -180,7 +181,7 @@ class Outbox:
         self._database.run(work)
 
     def count(self, receiver: str, outcome: Outcome) -> None:
-        """Count an outcome for a receiver that is sent states, which are never queued here."""
+        """Count an outcome for a receiver that gets states, which are never queued."""
         self._database.run(lambda db: deliveries.tally(db, receiver, outcome))
 
     def firing_keys(self) -> frozenset[str]:

@@ -31,9 +31,9 @@ from ldlm_monitor.text.sanitize import redact
 
 MAX_MATCHERS: Final = 20
 MAX_LABELS: Final = 100
-"""Both exceed the labels of any alert; they bound requests, which any local user can send."""
+"""Of a silence, of an acknowledgement: a choice above any alert's labels, which bounds requests."""
 MAX_KEPT: Final = 1000
-"""Silences and acknowledgements at most: the pump's thread matches every alert against each."""
+"""Silences and acknowledgements at most: a choice. Every alert is matched against each of them."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS silence (
     id TEXT PRIMARY KEY,
@@ -54,7 +54,7 @@ def _is_a_date(value: object) -> object:
     raise ValueError("should be a time of RFC 3339, such as 2026-01-30T06:00:00Z")
 
 
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]  # an alert's, label's or person's
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_a_date)]
 
 
@@ -104,7 +104,7 @@ class Acknowledgement(_Request):
     comment: Value = ""
 
     def state(self, now: float) -> str:
-        """`active`, as a silence is: what is kept has not ended."""
+        """Always `active`: an acknowledgement is deleted when its alert ends."""
         return "active"
 
 
@@ -113,7 +113,7 @@ Asked = TypeVar("Asked", Silence, Acknowledgement)
 
 
 def read_request(kind: type[Asked], body: bytes) -> Asked:
-    """Parses a client's JSON. Raises `UsageError`, one line about the first invalid field."""
+    """The request in a client's JSON. Raises UsageError, a line about the first invalid field."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as problem:

@@ -12,21 +12,17 @@ from urllib.parse import urlencode
 from urllib.request import Request
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.http_client import (
-    SHOWN,
-    HttpAnswer,
-    post,
-)
+from ldlm_monitor.notify.http_client import SHOWN, HttpAnswer, post
 from ldlm_monitor.text.sanitize import plain
 
 _ANSWER_LIMIT = 4 << 20
-"""Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
+"""Bytes of an answer that are read: a choice, ten times those of 200 messages with their blocks."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
-_GONE = frozenset(  # deleted, or by the workspace's settings too old to be edited
+_GONE = frozenset(  # the message was deleted, or may not be edited any more
     {"message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"}
 )
-REFUSED_FORMS = frozenset(  # Slack does not accept the blocks; the text alone it may still accept
+REFUSED_FORMS = frozenset(  # Slack refuses the blocks, but may accept the text alone
     {
         *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
         *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
@@ -38,7 +34,7 @@ _OF_THE_SERVER = frozenset(  # failures of Slack itself
 
 
 class GoneError(Exception):
-    """The message, or its thread, does not exist any more."""
+    """The message, or its thread, does not exist any more or cannot be edited."""
 
 
 class RefusedError(Exception):
@@ -52,7 +48,7 @@ class MendableError(DeliveryError):
 class SlackApi:
     """Calls methods of the Web API with a bot's token, which is never logged or shown.
 
-    `scopes` are the token's by the last answer; empty until an answer names any.
+    `scopes` are the token's scopes in the last answer; empty before the first answer with scopes.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -61,7 +57,7 @@ class SlackApi:
         self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "ldlm-monitor"}
 
     def call(self, method: str, **fields: object) -> dict[str, Any]:
-        """The fields of a method's answer. Raises DeliveryError, `GoneError`, `RefusedError`."""
+        """The fields of a method's answer. Raises DeliveryError, `GoneError` or `RefusedError`."""
         form = {
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in fields.items()
@@ -80,7 +76,7 @@ class SlackApi:
 
 
 def _meaning(answer: HttpAnswer, code: str) -> Exception:
-    """The exception to raise for an answer that reports the error `code`."""
+    """The exception to raise for an error `code`: DeliveryError, GoneError or RefusedError."""
     wait = answer.retry_after
     if answer.status == 429 or code in _LIMITED:
         return DeliveryError("slack limits the rate", retry_after=wait)

@@ -25,10 +25,10 @@ API_URL = "https://slack.com/api/"  # as in Slack's documentation
 EVENT = "ldlm_monitor_alert"
 """The type of the metadata by which the bot recognises its own messages."""
 SEARCHED, SEARCHED_REPLIES = 200, 999
-"""The newest messages of a channel, and the oldest of a thread, in which to look for a message that
+"""Messages of a channel (the newest) and of a thread (the oldest) among which to look for one that
 may have arrived: one page each. Slack recommends 200 and allows 999, which holds most threads."""
 _BEFORE_SECONDS = 600.0
-"""Seconds before the group's begin at which to start that search: Slack's clock may be behind."""
+"""Seconds before the group's begin at which to start searching: Slack's clock may be behind."""
 
 _LOSSES = {
     ("files:write",): "it adds no pictures",
@@ -94,13 +94,9 @@ class SlackBot:
 
     def _reply(self, message: Message, place: str) -> None:
         channel, ts = place.split(" ")
-        self._post(
-            message,
-            news_of(message),
-            channel=channel,
-            thread_ts=ts,
-            reply_broadcast=message.is_worse or message.step == "repeat",
-        )
+        is_shown = message.is_worse or message.step == "repeat"
+        thread = {"channel": channel, "thread_ts": ts, "reply_broadcast": is_shown}
+        self._post(message, news_of(message), **thread)
 
     def _update(self, message: Message, place: str) -> None:
         channel, ts = place.split(" ")
@@ -129,7 +125,7 @@ class SlackBot:
             raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
-        """The place of a message that may have arrived; None if not found, or without scope."""
+        """The place of a message that may have arrived; None if it, or a scope, is missing."""
         oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
         method, where = "conversations.history", {"channel": self._channel, "limit": SEARCHED}
         if message.place is not None:
@@ -152,12 +148,9 @@ class SlackBot:
         channel, ts = place.split(" ")
         asked = self._api.call("files.getUploadURLExternal", filename="loss.png", length=len(drawn))
         self._upload(str(asked["upload_url"]), drawn)
-        self._api.call(
-            "files.completeUploadExternal",
-            files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
-            channel_id=channel,
-            thread_ts=ts,
-        )
+        thread = {"channel_id": channel, "thread_ts": ts}
+        files = [{"id": asked["file_id"], "title": "Loss around the incident"}]
+        self._api.call("files.completeUploadExternal", files=files, **thread)
 
     def _upload(self, url: str, data: bytes) -> None:
         # The URL comes from an answer: only Slack's own servers are to get a run's curve.

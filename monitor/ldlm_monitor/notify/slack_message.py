@@ -15,15 +15,14 @@ from ldlm_monitor.notify.content import Content
 Block: TypeAlias = dict[str, Any]
 
 HEADER_LIMIT: Final = 150  # characters, Slack's limit
-FALLBACK_LIMIT: Final = 1000
-"""Characters of the text for notifications and screen readers: a choice, more than they show."""
+FALLBACK_LIMIT: Final = 1000  # characters of the fallback text: a choice, more than a phone shows
 TEXT_LIMIT: Final = 1700
-"""Characters of each text, the log line included. All blocks of a message together may have some
-13,000; Slack does not document that (https://github.com/slackapi/bolt-js/issues/2509)."""
+"""Characters of each text, the log line included: a choice. All blocks of a message together may
+have some 13,000; Slack does not document that (https://github.com/slackapi/bolt-js/issues/2509)."""
 LIST_LIMIT: Final = 2600
 """Characters of the list of alerts: its 15 lines of 160 characters, and some room for escapes."""
-FACT_LIMIT: Final = 300  # characters of a value: a choice; a long path fits, and stays one field
-ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # Slack's control characters
+FACT_LIMIT: Final = 300  # characters of a fact's value: a choice, so that a long path fits
+ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # Slack's escapes of its own characters
 IN_CODE: Final = {**ESCAPED, "`": "ˋ"}
 """A backtick would end the code; its look-alike (U+02CB) does not."""
 IN_HEADER: Final = {"<": "‹", ">": "›"}
@@ -31,7 +30,7 @@ IN_HEADER: Final = {"<": "‹", ">": "›"}
 
 
 def drawn(content: Content) -> tuple[str, list[Block]]:
-    """Returns (fallback text, blocks) for Slack's fields `text` and `blocks`."""
+    """Slack's fields `text`, a fallback for notifications and screen readers, and `blocks`."""
     title = f"{content.mark} {content.title}"
     text = {"type": "plain_text", "text": cut(title, HEADER_LIMIT, IN_HEADER)}
     blocks: list[Block] = [{"type": "header", "text": text}]
@@ -66,7 +65,7 @@ def mrkdwn(text: str) -> Block:
 
 
 def as_code(text: str) -> str:
-    """An escaped line as code: outside of blocks, Slack adds links to all other text."""
+    """An escaped line as code. Outside of blocks, Slack adds links to text that is no code."""
     return f"`{text.replace('`', IN_CODE['`'])}`"
 
 

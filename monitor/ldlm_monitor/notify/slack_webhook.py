@@ -15,6 +15,7 @@ HOW_TO_CONFIGURE: Final = (  # the log line for a user who has configured no rec
     "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
     " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
 )
+# Slack recommends a charset for JSON (its warning `missing_charset`).
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 
 
@@ -28,9 +29,7 @@ class SlackWebhook:
 
     def __init__(self, url: str) -> None:
         self._url = checked_url(
-            url,
-            "Slack webhook",
-            "copy it from your Slack app's page, under Incoming Webhooks",
+            url, "Slack webhook", "copy it from your Slack app's page, under Incoming Webhooks"
         )
 
     def send(self, message: Message) -> Receipt:

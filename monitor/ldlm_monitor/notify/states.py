@@ -2,10 +2,10 @@
 
 The heartbeat feeds a dead man's switch: it is sent regularly as long as the logs are watched. An
 Alertmanager gets states, not transitions: an alert that is not sent any more ends at its `endsAt`.
-So nothing waits in the outbox, and after a restart an Alertmanager gets what fires then. Times are
-those of Prometheus' rule manager (cmd/prometheus/main.go, `--rules.alert.resend-delay`;
-rules/alerting.go), the body is that of Alertmanager's API v2 (api/v2/openapi.yaml,
-`postableAlerts`).
+So nothing waits in the outbox, and after a restart an Alertmanager gets the alerts that fire then.
+The times are those of Prometheus' rule manager (`--rules.alert.resend-delay` in
+cmd/prometheus/main.go; rules/alerting.go), the body is that of Alertmanager's API v2
+(`postableAlerts` in api/v2/openapi.yaml).
 """
 
 import json
@@ -32,15 +32,15 @@ from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
 STILL_SECONDS: Final = 60.0
-"""Seconds without a completed turn after which the pump counts as stuck; a turn takes 1 or 2."""
+"""Seconds without a turn of the pump after which it is stuck: a choice, as a turn takes 1 or 2."""
 AGAIN_SECONDS: Final = 10.0
-"""Seconds until a failed heartbeat is sent again: with a whole interval the switch would trip."""
+"""Seconds until a failed heartbeat is sent again: after a whole interval the switch would alert."""
 RESEND_SECONDS: Final = 60.0  # the default of `--rules.alert.resend-delay`
 VALID_SECONDS: Final = 4 * RESEND_SECONDS  # rules/alerting.go: `endsAt` is 4 resend delays ahead
 RESOLVED_KEPT_SECONDS: Final = 900.0  # rules/alerting.go: `resolvedRetention`
 LOOK_SECONDS: Final = 0.25
-"""Seconds between two looks at the snapshot, or at a stuck pump: an Alertmanager is to get an alert
-within a second."""
+"""Seconds between two looks at the snapshot, or at a stuck pump: a choice, by which an Alertmanager
+gets an alert within a second."""
 BATCH: Final = 64
 """Alerts of one request at most: a choice. Prometheus sends 256 by default, with shorter texts."""
 LONGEST_PAUSE: Final = 60.0
@@ -58,7 +58,7 @@ class Pulse:
         self._seen_at = float("-inf")
 
     def beats(self, now: float) -> bool:
-        """Whether a turn was completed within STILL_SECONDS; `now` in seconds of any one clock."""
+        """Whether a turn was completed within STILL_SECONDS; `now`: seconds of always one clock."""
         turns = self._turns()
         if turns != self._seen:
             self._seen, self._seen_at = turns, now
@@ -144,7 +144,7 @@ def ping(url: str) -> None:
 
 @dataclass(slots=True)
 class SentAlert:
-    """An alert, and the times (Unix seconds) of its last sending, if any, and of its end."""
+    """An alert; when it was last sent (-inf: never) and ended (None: it fires), Unix seconds."""
 
     alert: AlertView
     sent_at: float = -math.inf
@@ -152,7 +152,9 @@ class SentAlert:
 
     def is_due(self, now: float) -> bool:
         """Whether to send it now: the rule of Prometheus' rules/alerting.go, `needsSending`."""
-        return (self.resolved_at or 0.0) > self.sent_at or now - self.sent_at >= RESEND_SECONDS
+        # A last sending in the future was before the clock was set back: it delays nothing.
+        is_recent = 0 <= now - self.sent_at < RESEND_SECONDS
+        return (self.resolved_at or 0.0) > self.sent_at or not is_recent
 
 
 class SentAlerts:
@@ -178,8 +180,8 @@ class SentAlerts:
     def due(self, now: float, *, beats: bool = True) -> list[SentAlert]:
         """The alerts to send now, at most those of one request.
 
-        Unless the pump `beats`, alerts of severity `none` are left out: the Watchdog, by whose
-        absence others notice that alerting is broken.
+        If `beats` is false, the pump is stuck, and alerts of severity `none` are left out: the
+        Watchdog, by whose absence others notice that alerting is broken.
         """
         self._known = {
             key: sent
@@ -199,7 +201,7 @@ def body(
     generator: str = "",
     external: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """The body of a request, `postableAlerts`; `generator` is the monitor's own URL.
+    """The body of a request, `postableAlerts`; `generator` is the monitor's own URL, if it has one.
 
     An alert's own labels override `external` ones, as in Prometheus (notifier/notifier.go).
     """
@@ -217,7 +219,6 @@ def body(
 
 
 def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
-    """`pairs` redacted and then cut, without the empty ones."""
     shown = {name: fit(text) for name, text in pairs.items()}
     return {name: text for name, text in shown.items() if text}
 
@@ -245,8 +246,8 @@ class AlertmanagerClient:
 class AlertmanagerSender(Sender):
     """Keeps one Alertmanager up to date with the snapshot's alerts.
 
-    `pulse` says whether that snapshot still follows the logs. `render` makes the body of a request.
-    `clock` returns Unix seconds.
+    `pulse` shows whether the pump still replaces the snapshot. `render` makes a request's body from
+    the alerts and the time. `clock` returns Unix seconds.
     """
 
     def __init__(

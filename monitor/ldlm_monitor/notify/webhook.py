@@ -23,7 +23,7 @@ from ldlm_monitor.notify.message import Message, Notification, Receipt
 
 SECRET_PREFIX = "whsec_"  # of secrets that are base64, by the Standard Webhooks rules
 LEAST_SECRET_BYTES = 16
-"""128 bits cannot be guessed. Standard Webhooks recommends 24 bytes or more."""
+"""A choice: 128 bits cannot be guessed. Standard Webhooks recommends 24 bytes or more."""
 
 
 class WebhookBody(BaseModel):
@@ -71,16 +71,10 @@ class WebhookSender:
     name = "webhook"
 
     def __init__(
-        self,
-        url: str,
-        *,
-        secret: str | None = None,
-        clock: Callable[[], float] = time.time,
+        self, url: str, *, secret: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self._url = checked_url(
-            url,
-            "webhook",
-            "give the receiver's URL; plain http is accepted for this machine alone",
+            url, "webhook", "give the receiver's URL; plain http is accepted for this machine alone"
         )
         self._key = None if secret is None else signing_key(secret)
         self._clock = clock
@@ -94,7 +88,7 @@ class WebhookSender:
     def _post(self, notification: Notification) -> None:
         body = webhook_body(notification)
         named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
-        digest = hashlib.sha256(named.encode()).hexdigest()[:32]  # 128 bits never collide
+        digest = hashlib.sha256(named.encode()).hexdigest()[:32]  # 128 bits: no two are equal
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "ldlm-monitor",

@@ -39,7 +39,7 @@ class MemoryGroups:
     kills: dict[Path, int] = field(default_factory=dict)
 
     def note(self, mount: Path, *, goes_on: bool) -> None:
-        """Set the counts with which `events` compares; a run that `goes_on` survived the kills."""
+        """Count the kills with which `events` compares; with `goes_on`, the run survived these."""
         for group in {*self.groups.values()}:
             for around in upwards(group, mount):
                 if (goes_on or around not in self.kills) and (seen := look(around)):
@@ -66,12 +66,13 @@ class MemoryGroups:
 
 
 def _event(case: ProbeCandidate, rank: int | None, group: MemoryGroup, kills: int) -> Event:
-    limit = "" if group.limit is None else f" with a limit of {group.limit >> 20} MiB"
+    killed = "a process" if kills == 1 else f"{kills} processes"
+    limit = "" if group.limit is None else f" (limit {group.limit >> 20} MiB)"
     return host_events.event(
         case,
         "host_oom_kill",
         "critical",
-        f"the kernel killed {kills} of the control group {group.path.name}{limit} for memory",
+        f"the kernel killed {killed} of the control group {group.path.name}{limit} to free memory",
         family="host",
         role="root",
         rank=rank,

@@ -32,12 +32,13 @@ _ALIKE = frozenset(
         *("_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "_broadcast_oop"),
     }
 )
-"""Operations whose inputs have the same sizes on every rank."""
+"""Operations, by the names that torch records, whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"  # torch's description of the group of all ranks
+_MAX_WORLD = 1 << 20  # ranks, more than any job has: a log may contain any number as world size
 FILES_SKEW_SECONDS = 60.0
-"""Dumps so much older than the last step count too: a file server's clock may be behind."""
-_MAX_FINDINGS = 4  # hanging groups in a verdict; a person reads one or two
-_FETCH_SECONDS = 1.0  # for one rank's recorder, so that a rank that hangs leaves time for others
+"""Seconds by which dumps may be older than the last step: a choice; file servers' clocks differ."""
+_MAX_FINDINGS = 4  # hanging groups that are reported: a choice; a person reads one or two
+_FETCH_SECONDS = 1.0  # for one rank's recorder: a choice, which leaves time for the other ranks
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +47,11 @@ log = logging.getLogger(__name__)
 class Finding:
     """A collective that does not finish.
 
-    Ranks in `missing` have not enqueued it, those in `waiting` have; `mismatched` are waiting
-    ranks that called another operation than most, or with other sizes. `without_dump`: members of
-    the group without a dump. `all_known`: whether the group's members are known. `frames`: rank
-    to the line that called the collective; of a missing rank, its last one in the group. `since`:
-    when it was enqueued first (Unix seconds).
+    Ranks in `missing` have not enqueued the collective, those in `waiting` have. `mismatched` are
+    waiting ranks that called another operation than most, or with other sizes. `calls`: the
+    different calls as text. `without_dump`: members of the group without a dump. `all_known`:
+    whether the group's members are known. `frames`: rank to the line of its call; of a missing
+    rank, of its last call in the group. `since`: when it was enqueued first (Unix seconds).
     """
 
     group: str
@@ -120,8 +121,6 @@ def _of_living(case: ProbeCandidate, dumped: Collection[int], until: float) -> I
 
 
 class _ProcessGroup:
-    """One process group over all dumps."""
-
     def __init__(self, name: str, dumps: Sequence[Dump], world_size: int | None) -> None:
         self._name = name
         self._description = _most_common(each.descriptions.get(name) for each in dumps) or ""
@@ -131,7 +130,7 @@ class _ProcessGroup:
         }
         used = {d.rank for d in dumps if self._entries[d.rank] or name in d.status}
         members = _most_common(each.members.get(name) for each in dumps)
-        if members is None and self._description == _DEFAULT:
+        if members is None and self._description == _DEFAULT and (world_size or 0) <= _MAX_WORLD:
             members = tuple({*self._entries, *range(world_size or 0)})
         self._all_known = members is not None
         self._members = used if members is None else {*members}
@@ -221,9 +220,9 @@ def describe(finding: Finding) -> str:
     if finding.missing:
         said.append(f"{names_of(finding.missing)} did not join it")
     if finding.mismatched:
-        said.append(f"{names_of(finding.mismatched)} called another one than most")
+        said.append(f"{names_of(finding.mismatched)} made another call than most ranks")
     elif len(finding.calls) > 1:
-        said.append("the ranks do not agree on what it is: " + " or ".join(finding.calls[:3]))
+        said.append("the ranks do not agree on the call: " + " or ".join(finding.calls[:3]))
     there = len(finding.missing) + len(finding.waiting)
     if len(finding.without_dump) > there:  # other nodes keep their ranks' dumps
         said.append(f"dumps of {there} of {there + len(finding.without_dump)} ranks are here")

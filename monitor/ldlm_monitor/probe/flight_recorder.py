@@ -21,16 +21,16 @@ from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
 from ldlm_monitor.probe.process import open_regular
 from ldlm_monitor.text.sanitize import encodable
 
-PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")  # torch's
 _DEFAULTS = (
     "~/.cache/torch/comm_lib_trace_rank_",
     "~/.cache/torch/nccl_trace_rank_",
     "/tmp/nccl_trace_rank_",
 )
-"""torch's default prefixes: since 2.9, of 2.7 and 2.8, and before."""
+"""torch's default prefixes: since version 2.9, in 2.7 and 2.8, and before 2.7."""
 _USUAL = ("nccl_trace_rank_", "comm_lib_trace_rank_")
-"""File names that count in any folder: the defaults', which people keep in paths of their own."""
-_RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
+"""Ends of prefixes that count in any folder: people keep torch's names in folders of their own."""
+_RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")  # a dump's file name
 _RANKS = re.compile(r"\d{1,7}")  # seven digits: more than any training has ranks
 MAX_FILES = 4096
 """Ranks whose dumps are read, as many as an event lists; a shared folder has all ranks' dumps."""
@@ -180,9 +180,8 @@ def dump_of(tree: object, rank: int) -> Dump | None:
         if isinstance(each, dict) and (entry := _entry(each, names, dump)) is not None:
             dump.entries.append(entry)
     for key, each in _items(tree.get("pg_config")):
-        # A number of at most seven digits and a comma for each rank.
-        if ranks := _RANKS.findall(str(each.get("ranks", ""))[: 8 * MAX_FILES]):
-            dump.members[key] = tuple(map(int, ranks))
+        if members := _members(each.get("ranks")):
+            dump.members[key] = members
             dump.descriptions.setdefault(key, _text(each.get("desc")))
     for key, each in _items(tree.get("pg_status")):
         dump.status[names.get(key, key)] = (
@@ -200,9 +199,18 @@ def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Col
     named = each.get("process_group")
     pair = [*named[:2], ""] if isinstance(named, list | tuple) and named else [named, ""]
     group = _text(pair[0] if pair[0] is not None else each.get("pg_id"))
-    names[str(each.get("pg_id"))] = group
+    names[_text(each.get("pg_id"))] = group
     dump.descriptions.setdefault(group, _text(pair[1]))
     return CollectiveEntry(group, seq, each.get("state") == "completed", each)
+
+
+def _members(ranks: object) -> tuple[int, ...]:
+    """At most MAX_FILES ranks, which torch writes as a text like `[0, 1]`."""
+    if isinstance(ranks, list):
+        ranks = ",".join(_text(rank) for rank in ranks[:MAX_FILES])
+    # 8: a number of at most seven digits and a comma for each rank.
+    found = _RANKS.findall(ranks[: 8 * MAX_FILES]) if isinstance(ranks, str) else ()
+    return tuple(map(int, found))
 
 
 def _frame(frames: object) -> str | None:
@@ -236,10 +244,12 @@ def _items(value: object) -> Iterator[tuple[str, dict[object, object]]]:
 
 
 def _number(value: object) -> int | None:
-    """An integer; JSON dumps spell those of `pg_status` as texts. 18 digits fit into int64."""
-    if isinstance(value, str) and len(value) < 19 and value.isdecimal():
+    """A 64-bit integer; JSON dumps have those of `pg_status` as texts. None for other values."""
+    if isinstance(value, str) and len(value) < 19 and value.isdecimal():  # 18 digits fit
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if value.bit_length() < 64 else None
 
 
 def _text(value: object) -> str:

@@ -1,5 +1,6 @@
 """Finds the rank that the others wait for, from the ranks' heartbeats and stacks."""
 
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ ASKED_AT_ONCE = 16
 MAX_ASKED = 256
 """Ranks of this host that are asked: far more than a host has, as anyone may write a page."""
 SKEW_SECONDS = 10.0
-"""How far a rank's clock may be behind: above NTP's error, below the time between launches."""
+"""Seconds that a rank's clock may be behind: above NTP's error, below the time between launches."""
 _MAX_SHOWN = 8  # threads in an event: the main thread, and the first of the loader's and autograd's
 
 
@@ -36,7 +37,11 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
     `now`: Unix seconds. `seconds`: the time within which the ranks must answer.
     """
     until = time.monotonic() + seconds
-    found = [page for page in pages(host_events.folders(case)) if page.status == "running"]
+    found = [
+        page
+        for page in pages(host_events.folders(case))
+        if page.status == "running" and not _is_left_behind(page, case)
+    ]
     here = [page for page in found if is_process(page)][:MAX_ASKED]
     with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
         asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
@@ -44,6 +49,12 @@ def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heart
     ranks = [RankReport(page, stacks.get(page.rank), asked=may_ask(page)) for page in found]
     beats = [page.record(case.run) for page in found if page.step >= 0]
     return [*beats, *events_of(ranks, case, now)]
+
+
+def _is_left_behind(page: Page, case: ProbeCandidate) -> bool:
+    """Whether a page is an earlier launch's: old, and its process on this host has ended."""
+    is_old = page.time < case.last_progress_at - SKEW_SECONDS
+    return is_old and page.host == socket.gethostname() and not is_process(page)
 
 
 def beats(case: ProbeCandidate) -> list[Heartbeat]:
@@ -83,7 +94,7 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     if len(places) > 1:
         smallest = min(places.values(), key=len)
         if 2 * len(smallest) < len(seen):
-            return frozenset(smallest), "stands elsewhere than the others"
+            return frozenset(smallest), "is at another place than the others"
     if len(ranks) == 1:
         return frozenset(steps), "takes no step"
     return frozenset(), ""

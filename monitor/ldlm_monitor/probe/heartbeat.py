@@ -15,10 +15,10 @@ from ldlm_monitor.callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid
 from ldlm_monitor.model.records import Heartbeat, Position
 from ldlm_monitor.probe import process
 
-PATTERN = "heartbeat_rank*"  # the callback's file names
+PREFIX = "heartbeat_rank"  # of the callback's file names
 MAX_PAGES = 4096  # pages read per look: a shared folder may have those of thousands of ranks
 _TRIES = 20
-"""Reads until two are alike: a store takes nanoseconds; a page that changes on is no heartbeat."""
+"""Reads until two in a row are equal: a choice; a page that changes each time is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class Page:
 
 def pages(folders: Iterable[Path]) -> Iterator[Page]:
     """The pages in these folders, sorted by rank; other files are ignored."""
-    paths = [path for folder in {*folders} for path in _matching(folder)]
+    names = [(folder, name) for folder in {*folders} for name in sorted(process.names(folder))]
+    paths = [folder / name for folder, name in names if name.startswith(PREFIX)]
     found = filter(None, map(read, paths[:MAX_PAGES]))
     yield from sorted(found, key=lambda page: (page.rank, str(page.path)))
 
@@ -80,7 +81,7 @@ def read(path: Path) -> Page | None:
 
 
 def page_of(data: bytes, path: Path, owner: int = -1) -> Page | None:
-    """The page in the bytes of a file; None if it has no beat yet, or is half written."""
+    """The page in a file's bytes; None if they are no page, half written, or without a beat yet."""
     if len(data) != SIZE or not data.startswith(MAGIC):
         return None
     _, *identity = IDENTITY.unpack_from(data)
@@ -97,13 +98,6 @@ def is_process(page: Page) -> bool:
     found = process.look(page.pid)
     is_same = found is not None and found.started == page.started and found.state != "Z"
     return is_same and page.pid_namespace == pid_namespace()
-
-
-def _matching(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.glob(PATTERN))
-    except OSError:
-        return []
 
 
 def _stable(fd: int) -> bytes | None:

@@ -29,12 +29,12 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
-"""Least time for ranks to write their stacks, ten times what they take, if the look is late."""
+"""Seconds that ranks get at least to write their stacks: ten times what they need."""
 APART_SECONDS = 1.0
-"""Between the two reads of a process: a hundred of the ticks in which CPU time is counted."""
-_RAS_SECONDS = 3.0  # for one query of RAS; a look has five for all its parts
+"""Seconds between the two reads of a process: a hundred of the ticks that count CPU time."""
+_RAS_SECONDS = 3.0  # for one query of RAS: a choice, since a look has five for all its parts
 MAX_KNOWN = 4096
-"""Ended runs whose processes are kept, the newest ones: bounds the memory to some MB."""
+"""Ended runs whose processes are kept, the newest ones: a choice that bounds memory to some MB."""
 _STATES = {
     "R": "running",
     "D": "disk sleep",
@@ -74,7 +74,7 @@ class HostProbe:
     def watch(
         self, cases: Sequence[ProbeCandidate], *, note: bool = True
     ) -> dict[str, list[Heartbeat]]:
-        """Run name to heartbeats of active runs; `note`: also note their processes for `look`."""
+        """The heartbeats of active runs by name; `note`: note their processes for `look` too."""
         if note:
             self._note_all(cases)
         return {case.run: hang.beats(case) for case in cases}
@@ -93,7 +93,7 @@ class HostProbe:
             del self._known[next(iter(self._known))]
 
     def look(self, cases: Sequence[ProbeCandidate], seconds: float) -> dict[str, list[Record]]:
-        """Run name to the records found, within about `seconds`."""
+        """The records found for each run, by run name, within about `seconds`."""
         until = time.monotonic() + seconds
         seen = process.scan(self.proc)
         firsts = {case.run: self._first(case, seen) for case in cases}
@@ -115,8 +115,6 @@ class HostProbe:
             left = max(until - time.monotonic(), MIN_ASK_SECONDS)
             found += hang.look(case, time.time(), left)
         return events
-
-    # Processes
 
     def _now(self, known: Process) -> Process | None:
         """The process' present state; None if it ended, even if its pid is used again."""
@@ -176,8 +174,6 @@ class HostProbe:
             looks[rank] = look
         return looks
 
-    # NCCL
-
     def _ask_ras(self, case: ProbeCandidate, family: Family, until: float) -> Iterator[Event]:
         """Query the RAS of this run; on a shared host, not the RAS of other jobs."""
         addresses = {
@@ -222,7 +218,7 @@ def _who(looks: Sequence[dict[str, Scalar]]) -> str:
 
 
 def _family(case: ProbeCandidate, seen: Scan) -> Family:
-    """A logged pid counts only if its process ran here at the last step: pids are reused."""
+    """The run's processes; a logged pid counts if its process ran here at the last step."""
     here = (socket.gethostname().partition(".")[0], "localhost")
     named = {
         rank: pid

@@ -28,7 +28,7 @@ def event(
     rank: int | None = None,
     **fields: FieldValue,
 ) -> Event:
-    """An event of a finding about the run, at the position of its last step."""
+    """An event of a finding at the run's last step; `role`: root, evidence or context."""
     return Event(
         kind=kind,
         severity=severity,

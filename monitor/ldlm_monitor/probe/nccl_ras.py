@@ -25,11 +25,13 @@ from ldlm_monitor.text.format import names_of
 DEFAULT_ADDRESS = ("localhost", 28028)  # NCCL's default
 ADDRESS_VARIABLE = "NCCL_RAS_ADDR"  # NCCL's variable for another address
 RAS_SECONDS = 2.0
-"""How long RAS itself waits for silent processes; its default of 5 s is longer than a look has."""
+"""Seconds for which RAS waits for silent processes: its default of 5 is as long as a whole look."""
 _CONNECT_SECONDS = 1.0  # the service is on this host, where a connection takes milliseconds
 MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of an answer: bounds the memory, far above the answer for the largest jobs."""
-# Lines of the text format. The bounded repeats keep a forged answer from costing time or memory.
+"""Bytes of an answer: a choice that bounds memory, far above the answer for the largest jobs."""
+# Lines of the text format: a communicator's missing ranks; the begin of a list of dead or silent
+# processes; a member of such a list; how many ranks came to an operation; a communicator's begin.
+# Repeats are bounded: a forged answer costs little time and memory.
 _MISSING = re.compile(r"The missing ranks?: ([\d ,]{1,200000})")
 _DEAD = re.compile(r"(\d{1,9}) job process(?:es)? (?:is|are) considered dead")
 _SILENT = re.compile(r"Missing communicator data from (\d{1,9}) job process")
@@ -40,11 +42,11 @@ _PROCESS = re.compile(
 _LAUNCHED = re.compile(r"(\d{1,9}) ranks? ha(?:s|ve) launched up to operation (\d{1,19})")
 _COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,32})\) (\S{1,40})")
 
-_NO_ERROR = (0, 7)  # ncclSuccess, ncclInProgress
+_NO_ERROR = (0, 7)  # of ncclResult_t (nccl.h): ncclSuccess, ncclInProgress
 
 
 class RasError(OSError):
-    """No RAS listens there, or it does not answer in time."""
+    """No RAS listens at the address, or it does not answer in time or in RAS' form."""
 
 
 class _Status(msgspec.Struct):
@@ -87,7 +89,7 @@ class Suspect:
 
 
 def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> list[Suspect]:
-    """The suspects of the job whose RAS is at `address`, within `seconds`. Raises `RasError`."""
+    """The suspects by the RAS at `address`. Raises `RasError` if none answers in `seconds`."""
     until = time.monotonic() + seconds
     # RAS takes whole seconds, 1 at least; one second of ours is for the connection and the answer.
     commands = (
@@ -128,7 +130,7 @@ def suspects_of(answer: str) -> list[Suspect]:
     try:
         return _of_json(msgspec.json.decode(answer[start + 1 :], type=_RasAnswer))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise RasError(f"an answer that is cut short or malformed ({error})") from error
+        raise RasError(f"the answer is cut short or malformed ({error})") from error
 
 
 def _of_json(answer: _RasAnswer) -> list[Suspect]:
@@ -142,7 +144,7 @@ def _of_json(answer: _RasAnswer) -> list[Suspect]:
 
 
 def _accused(communicator: _Communicator) -> Iterator[tuple[_RasRank, str]]:
-    """Behind is who launched fewer collectives, of all kinds together, than the median rank."""
+    """Ranks with a problem; `behind`: launched fewer collectives in all than the median rank."""
     for rank in communicator.missing_ranks:
         how = "unresponsive" if rank.status.unresponsive else "missing"
         yield rank, "dead" if rank.status.considered_dead else how

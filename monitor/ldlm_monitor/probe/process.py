@@ -113,7 +113,7 @@ def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str
 
 def table(proc: Path = PROC) -> dict[int, Process]:
     """Pid to process, for every process of this host; empty on a system without /proc."""
-    pids = [int(name) for name in _names(proc) if name.isdecimal()]
+    pids = [int(name) for name in names(proc) if name.isdecimal()]
     return {pid: found for pid in pids if (found := look(pid, proc)) is not None}
 
 
@@ -139,7 +139,7 @@ def scan(proc: Path = PROC) -> Scan:
 def family(
     logs: Collection[str], named: Mapping[int | None, int] | None = None, seen: Scan | None = None
 ) -> Family:
-    """The processes that write the files `logs` (real paths), and those of `named` (by rank)."""
+    """The processes that write `logs` (real paths), those of `named` (by rank), and descendants."""
     seen = seen or scan()
     writers, filters = _writers(logs, seen)
     found = writers | ({*(named or {}).values()} & seen.table.keys())
@@ -149,7 +149,7 @@ def family(
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
-    """Whether one of the processes listens on a port; True if it is unknown whose the socket is."""
+    """Whether one of the processes listens on a port; also True if the owner is unknown."""
     sockets = set()
     for table in ("net/tcp", "net/tcp6"):
         for line in read_text(proc / table, _MAX_TABLE).splitlines()[1:]:
@@ -236,7 +236,7 @@ def descendants(roots: Collection[int], seen: Scan) -> set[int]:
 
 def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
     folder = proc / str(pid) / "fd"
-    links = [(name, link(folder / name)) for name in _names(folder)[:_MAX_FDS]]
+    links = [(name, link(folder / name)) for name in names(folder)[:_MAX_FDS]]
     return [(name, target) for name, target in links if target is not None]
 
 
@@ -253,8 +253,8 @@ def _is_same(descriptor: Path, path: str) -> bool:
         return False
 
 
-def _names(folder: Path) -> list[str]:
-    """The names in a folder of /proc; none if it is another user's, or was removed."""
+def names(folder: Path) -> list[str]:
+    """The names in a folder; none if it is another user's, or was removed."""
     try:
         return os.listdir(folder)
     except OSError:

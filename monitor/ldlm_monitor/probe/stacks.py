@@ -16,6 +16,7 @@ import re
 import signal
 import socket
 import struct
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +26,8 @@ from ldlm_monitor.callback.signals import caught
 from ldlm_monitor.probe.heartbeat import Page, is_process
 from ldlm_monitor.probe.process import PROC
 
-_MAX_STACKS = 256 * 1024
-"""Bytes read of a dump: faulthandler writes at most 100 threads of 100 frames."""
+_MAX_STACKS = 2 * 1024 * 1024
+"""Bytes read of a dump: twice the 100 threads of 100 frames that faulthandler writes at most."""
 _MAX_THREADS = 64  # kept: the last ones, as the main thread is at the end of a dump
 _MAX_FRAMES = 64  # kept of a thread: the innermost, among which are the user's code and torch's
 _MAX_TEXT = 256  # characters of a file or function name, which anyone may have written
@@ -34,7 +35,7 @@ _FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')  # as faulthand
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 """Signals without a meaning of their own (signal(7)); all others are never sent."""
 _QUIET_SECONDS = 0.1
-"""A dump of all threads is written at once; without growth for this long it is complete."""
+"""Seconds without growth after which a dump is complete: a choice, as it is written at once."""
 _POLL_SECONDS = 0.01  # between two looks at the stack file: the dump appears within milliseconds
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 """Parts of file names that are not the user's code: installed packages and Python's own."""
@@ -77,7 +78,7 @@ class Stacks:
 
     @property
     def place(self) -> StackFrame | None:
-        """The innermost call of the user's code, otherwise of a library; None without calls."""
+        """The innermost call of the user's code; without one, of a library; None without calls."""
         own = (each for each in self.main if not any(part in each.file for part in _LIBRARIES))
         return next(own, self.main[0] if self.main else None)
 
@@ -88,7 +89,7 @@ class Stacks:
 
 
 def may_ask(page: Page) -> bool:
-    """Whether the kernel confirms that the page's process handles the signal: see the module."""
+    """Whether the kernel confirms all that the module requires before the signal may be sent."""
     if page.status != "running" or page.stack_signal not in _FOR_USERS:
         return False
     name = page.stack_file
@@ -161,11 +162,16 @@ def _written(path: Path, start: int, until: float) -> str:
 
 
 def _connect(sock: socket.socket, page: Page) -> None:
-    """Raises `OSError` if that fails, or if not the page's process made the socket."""
+    """Connect. Raises `OSError` if that fails, or if another process made the socket."""
     sock.connect(page.recorder)
     peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     if _PEER.unpack(peer)[0] != page.pid:
         raise ConnectionRefusedError("the socket is another process's")
+
+
+def _cut(sock: socket.socket) -> None:
+    with suppress(OSError):  # closed already
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def fetch(page: Page, seconds: float) -> bytes | None:
@@ -173,15 +179,19 @@ def fetch(page: Page, seconds: float) -> bytes | None:
     if not page.recorder or page.status != "running" or not is_process(page):
         return None
     connection = http.client.HTTPConnection("localhost")
-    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.sock.settimeout(seconds)
+    connection.sock = sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(seconds)
+    # The timeout bounds each wait alone; an answer that comes byte by byte is cut by the timer.
+    timer = threading.Timer(seconds, _cut, (sock,))
+    timer.start()
     try:
-        _connect(connection.sock, page)
+        _connect(sock, page)
         connection.request("POST", _RECORDER_PATH)
         answer = connection.getresponse()
-        data = answer.read(_MAX_RECORDED + 1)
+        data = answer.read(_MAX_RECORDED)
     except (OSError, http.client.HTTPException):
         return None
     finally:
+        timer.cancel()
         connection.close()
-    return data if answer.status == 200 and len(data) <= _MAX_RECORDED else None
+    return data if answer.status == 200 and not answer.length else None  # `length`: not read yet

@@ -20,9 +20,8 @@ NOT_OUR_NAME = (  # the answer to a `Host` that `HostNames` does not accept
 )
 
 _CACHED = 256
-"""Results of bcrypt that are cached: more than there are clients; guesses must not fill memory."""
-_MAX_PASSWORD = 72
-"""Bytes of a password: bcrypt ignores or refuses longer ones."""
+"""Results of bcrypt that are cached: a choice, above the number of clients; guesses cost memory."""
+_MAX_PASSWORD = 72  # bytes of a password: bcrypt ignores or refuses longer ones
 
 
 class Access:

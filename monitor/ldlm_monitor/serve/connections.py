@@ -11,17 +11,17 @@ import socket
 from typing import Any, TypeAlias
 
 MAX_CONNECTIONS = 64
-"""Far more than one Prometheus and a few screens need; each may hold a body and an answer."""
+"""A choice, more than one Prometheus and a few screens need; each may hold a body and an answer."""
 REQUEST_SECONDS = 10.0
-"""For a TLS handshake and one request, or of an idle connection: clients need far less."""
+"""For a TLS handshake and one request, or to be idle: a choice, far more than clients need."""
 ANSWER_SECONDS = 60.0
-"""From a request's end until its answer is sent: a slow link carries some megabytes in it."""
+"""From a request's end until its answer is sent: a choice; a slow link sends megabytes in it."""
 BACKLOG = 64
 """Connections that the kernel queues: a burst of MAX_CONNECTIONS waits and is not refused."""
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
-Address: TypeAlias = tuple[str, int]
+Address: TypeAlias = tuple[str, int]  # host and port
 
 
 class ClientConnection(socket.socket):

@@ -24,7 +24,7 @@ from ldlm_monitor.text.sanitize import encodable
 
 OPENMETRICS = "application/openmetrics-text"  # media types in the header `Accept`
 TEXT = "text/plain"
-_encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest  # has no types
+_encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest  # untyped there
 _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
 """Replaces control characters: a NUL ends a whole scrape in Prometheus' lexer."""
 _READABLE_BY_ALL = 0o644
@@ -32,8 +32,6 @@ _READABLE_BY_ALL = 0o644
 
 
 class _Families(list[Family], Collector):
-    """A list of families as prometheus_client's collector."""
-
     def collect(self) -> Iterator[Family]:
         return iter(self)
 
@@ -116,7 +114,7 @@ def write_target(path: Path, address: str, labels: Mapping[str, str]) -> Callabl
 
     def remove() -> None:
         with contextlib.suppress(OSError):
-            if path.read_text(encoding="utf-8") == text:
+            if path.read_bytes() == text.encode():
                 path.unlink()
 
     return remove

@@ -25,13 +25,13 @@ RESOURCES = ("runs", "alerts", "incidents", "events")
 Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
 _WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
-"""Fields that a resource contains in addition, as their readers would request them too."""
+"""Further fields of the snapshot in a resource: its clients need both."""
 _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 _CACHED, _CACHED_LENGTH = 16384, 400
-"""Texts that the cache of `redact` holds, and characters of the longest: some MB in all, enough for
-the labels of thousands of series."""
+"""Texts that the cache of `redact` holds, and characters of the longest: a choice. Some MB in all
+suffice for the labels of thousands of series."""
 _SHOWN = 200
-"""Characters of a text on the landing page: more than the name of any run but a hostile one."""
+"""Characters of a text on the landing page: a choice, more than usual names of runs have."""
 
 
 def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:

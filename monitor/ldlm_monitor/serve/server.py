@@ -23,12 +23,11 @@ from ldlm_monitor.serve.web_config import Gate
 
 MAX_HEAD = 32 * 1024
 """Bytes of the request line and all header lines: several times what browsers send with cookies."""
-MAX_BODY = 64 * 1024
-"""Bytes of a request's body: far more than a silence with its matchers has."""
+MAX_BODY = 64 * 1024  # bytes of a request's body: far more than a silence with its matchers has
 
 _STOP_SECONDS = 1.0
 """Seconds that `stop` waits for the thread: a handler that hangs must not keep the daemon alive."""
-_TOO_LARGE = PlainTextResponse(f"at most {MAX_BODY} bytes\n", 413)
+_TOO_LARGE = PlainTextResponse(f"the body may have at most {MAX_BODY} bytes\n", 413)
 _HEADERS = [  # answers contain log text: caches must not store it, nor browsers run or embed it
     (b"server", b"ldlm-monitor"),
     (b"cache-control", b"no-store"),
@@ -94,7 +93,7 @@ def _refusal(scope: Scope) -> ASGIApp | None:
     # h11 does not apply its limit to a head that arrives in one piece. 4: `: ` and the line's end.
     line = len(scope["raw_path"]) + len(scope["query_string"])
     if line + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD:
-        return PlainTextResponse(f"at most {MAX_HEAD} bytes of request line and headers\n", 431)
+        return PlainTextResponse(f"request line and headers: at most {MAX_HEAD} bytes\n", 431)
     # h11 has checked that Content-Length is a number.
     if int(dict(headers).get(b"content-length", b"0")) > MAX_BODY:
         return _TOO_LARGE

@@ -8,9 +8,9 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 
@@ -18,11 +18,13 @@ from ldlm_monitor.config.receivers import check_mode, secret_text
 from ldlm_monitor.model.errors import ConfigError, first_problem
 from ldlm_monitor.serve.access import Access
 
+Stamp: TypeAlias = tuple[int, int, int]  # a file's inode, size (bytes) and mtime (ns)
+
 CHECK_SECONDS = 1.0
-"""Seconds between two checks for changed files at least: a burst of requests costs one `stat`."""
+"""Seconds at least between two checks for changed files: a burst of requests makes one check."""
 MIN_TOKEN = 16
 """Characters of a bearer token at least: 64 bits if they are hexadecimal, too many to guess."""
-_REMEDY = "see docs/security.md for its form"
+_REMEDY = "see docs/security.md for its form"  # of errors in the file
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}  # the format's names
 _CLIENTS = {  # the format's names, which are those of Go's crypto/tls
     "NoClientCert": ssl.CERT_NONE,
@@ -68,27 +70,29 @@ class WebFile(_Part):
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """A web configuration that is ready to use, and the files that it was read from."""
+    """A web configuration that is ready to use.
+
+    `stamps`: the files that it was read from, with their state before that; None if missing.
+    """
 
     tls: ssl.SSLContext | None
     access: Access
-    files: tuple[Path, ...]
+    stamps: dict[Path, Stamp | None]
 
 
 def load(file: Path) -> WebConfig:
     """Read a web configuration and the files that it names. Raises ConfigError."""
+    stamps = {file: _stamp(file)}
     parsed = _read(file)
-    folder = file.parent
-    files = [file]
-    context = None
-    if (tls := parsed.tls_server_config) is not None:
-        paths = (tls.cert_file, tls.key_file, tls.client_ca_file)
-        files += [folder / each for each in paths if each is not None]
-        context = _context(tls, folder, file)
+    folder, tls = file.parent, parsed.tls_server_config
+    named = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls is not None else ()
+    for each in (*named, parsed.bearer_tokens_file):
+        if each is not None:
+            stamps[folder / each] = _stamp(folder / each)
+    context = None if tls is None else _context(tls, folder, file)
     tokens: tuple[str, ...] = ()
     if parsed.bearer_tokens_file is not None:
-        files.append(folder / parsed.bearer_tokens_file)
-        tokens = _tokens(files[-1], f"{file}: bearer_tokens_file")
+        tokens = _tokens(folder / parsed.bearer_tokens_file, f"{file}: bearer_tokens_file")
     users = {name: text.get_secret_value() for name, text in parsed.basic_auth_users.items()}
     try:
         access = Access(users, tokens)
@@ -98,7 +102,7 @@ def load(file: Path) -> WebConfig:
             where=f"{file}: basic_auth_users",
             remedy='make one with `htpasswd -nBC 10 ""`, or see docs/security.md',
         ) from None
-    return WebConfig(context, access, tuple(files))
+    return WebConfig(context, access, stamps)
 
 
 def _read(file: Path) -> WebFile:
@@ -154,7 +158,7 @@ def _tokens(file: Path, key: str) -> tuple[str, ...]:
         raise ConfigError(
             f"needs a token of {MIN_TOKEN} or more ASCII characters in each line",
             where=f"{key}: {file}",
-            remedy="write one a line, such as those of `openssl rand -hex 32`",
+            remedy="write each on a line of its own, such as those of `openssl rand -hex 32`",
         )
     return tokens
 
@@ -182,8 +186,7 @@ class Gate:
     ) -> None:
         self._file = file
         self._clock = clock
-        self._current = WebConfig(None, Access({}, ()), ()) if file is None else load(file)
-        self._stamps = self._read_stamps()
+        self._current = WebConfig(None, Access({}, ()), {}) if file is None else load(file)
         self._checked_at = clock()
 
     @property
@@ -206,10 +209,10 @@ class Gate:
         if self._file is None or now - self._checked_at < CHECK_SECONDS:
             return
         self._checked_at = now
-        stamps = self._read_stamps()
-        if stamps == self._stamps:
+        stamps = {each: _stamp(each) for each in self._current.stamps}
+        if stamps == self._current.stamps:
             return
-        self._stamps = stamps
+        self._current = replace(self._current, stamps=stamps)
         try:
             fresh = load(self._file)
             if (fresh.tls is None) is self.encrypts:
@@ -222,14 +225,10 @@ class Gate:
             log.error("%s; the configuration loaded before stays in use", problem)
             return
         self._current = fresh
-        self._stamps = self._read_stamps()
         log.info("%s was reloaded", self._file)
 
-    def _read_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(_stamp(file) for file in self._current.files)
 
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: Path) -> Stamp | None:
     try:
         status = file.stat()
     except OSError:
