@@ -15,9 +15,12 @@ PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log",
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the number of firing alerts, and the source with its time, progress or problem."""
+    """The pages, the number of firing alerts, and the source with its time, progress or problem.
+
+    `reading` is the part of the logs that has been read, 0 to 1; None if all, or not known.
+    """
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
-    # At 80 cells, the least that is supported, the status needs the room of the name.
+    # Below 90 cells the status needs the room of the name; the screen supports 80 and more.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, (name, title) in enumerate(PAGES, start=1):
         count = f" {firing}" if name == "alerts" and firing else ""
@@ -45,7 +48,7 @@ def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
         return [f"{name}  reading {percent}", f"reading {percent}", percent], "warning"
     is_live = any(run.ended_at is None for run in desk.snapshot.runs)
     if desk.snapshot.at > 0 and age > _OLD_SECONDS and is_live:
-        return [f"nothing new for {whole_duration(age)}", f"old {whole_duration(age)}"], "dim"
+        return [f"nothing new for {whole_duration(age)}", f"{whole_duration(age)} old"], "dim"
     return [f"{name}  {now}", now, now[6:]], "dim"  # the last without month and day
 
 
@@ -76,4 +79,6 @@ def _state(played: Played) -> StyledSpan:
 
 
 def _speed(speed: float) -> str:
-    return f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"  # at most four digits
+    return (
+        f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"
+    )  # from 10,000 on in thousands, as `20kx`

@@ -1,8 +1,8 @@
-"""Pure drawing: values in, lines of styled spans out. No widget, no markup, no escape sequence.
+"""Turns values into lines of styled spans, without widgets, markup and escape sequences.
 
 A style is a name (`critical`, `dim`) of a meaning; colours are distinguishable without red-green
-vision. The hues are those of M. Okabe and K. Ito, "Color Universal Design" (2008); words and
-glyphs have the same information, so that nothing is lost without colour. Text from a log goes
+vision. The hues are those of M. Okabe and K. Ito, "Color Universal Design" (2008). Words and
+glyphs carry the same information, so that nothing is lost without colour. Text from a log goes
 through `safe` and is never parsed.
 """
 
@@ -18,7 +18,8 @@ from rich.style import Style
 
 _LONGEST = 4000
 """Characters of one line: more than any screen is wide, and bounded for hostile logs."""
-_PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
+# ASCII for characters of our own texts and common logs. Keys are what NFKD leaves of them.
+_PLAIN = {"–": "-", "—": "-", "×": "x", "μ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
 _MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
 
 
@@ -34,7 +35,10 @@ Line: TypeAlias = list[StyledSpan]
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Characters of one cell each: `levels` from low to high, `marks` by severity."""
+    """Characters of one cell each: `levels` from low to high, `marks` by severity.
+
+    `braille`: charts may use the braille patterns, and text any Unicode character.
+    """
 
     levels: str = "▁▂▃▄▅▆▇█"
     full: str = "█"
@@ -53,7 +57,7 @@ class Glyphs:
 
 
 UNICODE = Glyphs()
-ASCII = Glyphs(
+ASCII = Glyphs(  # for a terminal whose locale is not UTF-8
     levels="_.-=+*#@",
     full="#",
     empty=".",
@@ -87,8 +91,14 @@ _COLOURS = {
     "here": ("bold reverse", "bold reverse"),
     "badge": ("bold #000000 on #ff7733", "bold #000000 on #ff7733"),
 }
-"""By style: on a dark background, and darker on a light one, for contrast."""
-CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # styles of a chart's lines, in turn
+"""By style, for a dark and a light background: hues as above, lighter or darker for contrast."""
+CURVES = (
+    "curve",
+    "curve2",
+    "curve3",
+    "curve4",
+    "curve5",
+)  # of a chart's lines: five hues that stay distinct
 HEALTH_STYLE = {
     "HEALTHY": "ok",
     "WARNING": "warning",
@@ -97,13 +107,14 @@ HEALTH_STYLE = {
     "KILLED": "error",
     "CRASHED": "critical",
 }
-"""By `RunView.headline`; below by `RunView.state`, where other states have no style."""
+"""Styles by `RunView.headline`."""
 STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
+"""Styles by `RunView.state`; other states are normal and have none."""
 
 
 @lru_cache(maxsize=64)  # more than all names, on both backgrounds
 def style_of(name: str, *, dark: bool) -> Style:
-    """The style of a name; an unknown name changes nothing."""
+    """The style of a name; for an unknown name, a style that changes nothing."""
     return Style.parse(_COLOURS.get(name, ("", ""))[0 if dark else 1])
 
 
@@ -116,11 +127,11 @@ def is_utf8(environ: dict[str, str]) -> bool:
 
 
 def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
-    """One line of printable characters: nothing that a terminal would execute."""
+    """`text` as one line of printable characters, cut if it is very long; ASCII for such glyphs."""
     kept = "".join(
         character if character.isprintable() or character == "\t" else " "
         for character in text[:_LONGEST]
-    ).expandtabs(4)  # not 8: a screen is narrow, and logs indent little
+    ).expandtabs(4)  # a choice: 8 would waste cells, and logs indent little
     if glyphs.braille:
         return kept
     flat = unicodedata.normalize("NFKD", kept)
@@ -152,7 +163,7 @@ def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
 
 
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
-    """The last `width` values as bars; a bucket with `bad` (non-finite) values is a mark."""
+    """The last `width` values as bars; where `bad` counts non-finite values, a mark."""
     values, bad = values[-width:], bad[-width:]
     (bars,) = columns(values, 1, glyphs.levels)
     line = [
@@ -165,7 +176,7 @@ def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyph
 
 
 def columns(values: Sequence[float], height: int, levels: str) -> list[str]:
-    """A bar for each value, in `height` lines; a blank for one that is not finite."""
+    """Lines of a bar chart, `height` of them: a bar for each value, blank if it is not finite."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     most, rows = len(levels), [""] * height
@@ -196,7 +207,10 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
 
 
 def labelled(head: str, text: str, width: int, style: str = "", *, cells: int = 8) -> list[Line]:
-    """The text in lines of `width` cells behind `head` in `cells` (8 hold `labels` and a gap)."""
+    """The text in lines of `width` cells, the first behind `head`, which has `cells` cells.
+
+    The default of 8 holds the longest word of the page of alerts, `labels`, and a gap.
+    """
     return [
         [StyledSpan(f"  {head if index == 0 else '':<{cells}}", "key"), *line]
         for index, line in enumerate(wrap(text, width, style))

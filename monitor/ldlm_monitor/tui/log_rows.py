@@ -10,10 +10,10 @@ from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
 _MERGED_LINES = 1000
-"""Records of all merged files together, about: some screens to scroll through."""
-_MERGED_FILES = 64  # each is a request, which a page over HTTP waits for
+"""Records of all merged files together, roughly: a choice, some screens to scroll through."""
+_MERGED_FILES = 64  # at most, a choice: each is a request, and the page waits for all of them
 _LEVEL_STYLE = {"error": "error", "warning": "warning"}  # other levels are plain
-_FILE_CELLS = 18  # `heartbeat_rank1024`; at 80 cells, 49 remain for the text
+_FILE_CELLS = 18  # hold `heartbeat_rank1024`; of 80 cells, 49 remain for the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[Placed
     first, one after the other. Raises as `Source.log` does.
     """
     found: list[tuple[float, int, int, PlacedLine]] = []
-    # At least 20 of each file, so that the end of a traceback is among them.
+    # At least 20 of each file, a choice: a traceback at its end is mostly among them.
     each = max(_MERGED_LINES // min(max(len(paths), 1), _MERGED_FILES), 20)
     for number, path in enumerate(paths[:_MERGED_FILES]):
         time = -math.inf
@@ -58,7 +58,7 @@ def log_row(
     style = severity or _LEVEL_STYLE.get(line.level or "", "")
     number = f"{line.line}" if line.line is not None else f"@{line.offset}"
     row: Line = [
-        StyledSpan(f"{number:>8}", "dim"),
+        StyledSpan(f"{number:>8}", "dim"),  # cells: line numbers below 100 million
         StyledSpan(f" {glyphs.marks.get(severity, ' ')} ", style),
     ]
     if with_file:
@@ -68,7 +68,6 @@ def log_row(
 
 
 def _highlighted(text: str, found: str, style: str) -> Line:
-    """The text, in which each match of `found` (upper or lower case) has another style."""
     parts = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
     return [StyledSpan(part, "found" if i % 2 else style) for i, part in enumerate(parts)]
 
@@ -78,7 +77,8 @@ def log_title(
 ) -> Line:
     """The path and `size` (bytes) of the shown file; if `size` is None, all `files` are merged."""
     if size is None:
-        return [StyledSpan(f" {len(files)} files merged", "title")]
+        of = f"{_MERGED_FILES} of " if len(files) > _MERGED_FILES else ""
+        return [StyledSpan(f" {of}{len(files)} files merged", "title")]
     shown, room = safe(path, glyphs), width // 2
     if len(shown) > room:  # the end has the file's name
         shown = glyphs.ellipsis + shown[len(shown) - room + 1 :]
@@ -89,7 +89,7 @@ def log_title(
 
 
 def filters(shown: LogQuery, text: str, glyphs: Glyphs, *, follows: bool) -> Line:
-    """Whether the end is followed, the filters in use, and the text that is searched for."""
+    """The state of the page: whether it follows the end, its filters, and the searched text."""
     found = [f"rank {shown.rank}"] if shown.rank is not None else []
     found += [f"{shown.level} and worse"] if shown.level else []
     found += ["bars"] if shown.bars else []
