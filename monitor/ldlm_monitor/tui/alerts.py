@@ -31,10 +31,7 @@ _DURATIONS = (  # of a silence, in seconds. A choice: from a short repair to an 
 
 @dataclass(frozen=True, slots=True)
 class AlertItem:
-    """A row of the page: an active alert, or the transition that ended an alert.
-
-    `reason` is who suppressed an active alert (empty if nobody did), or why an alert ended.
-    """
+    """A row: an alert or its end. `reason`: who suppressed it, if anybody, or why it ended."""
 
     name: str
     of: AlertView | Transition

@@ -15,10 +15,7 @@ PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log",
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the number of firing alerts, and the source with its time, progress or problem.
-
-    `reading` is the part of the logs that has been read, 0 to 1; None if all, or not known.
-    """
+    """The pages, the number of firing alerts, and the source's status; `reading`: 0 to 1, or None."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
     # Below 90 cells the status needs the room of the name; the screen supports 80 and more.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []

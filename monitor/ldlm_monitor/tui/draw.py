@@ -35,10 +35,7 @@ Line: TypeAlias = list[StyledSpan]
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Characters of one cell each: `levels` from low to high, `marks` by severity.
-
-    `braille`: charts may use the braille patterns, and text any Unicode character.
-    """
+    """Characters of one cell each: `levels` from low to high, `marks` by severity."""
 
     levels: str = "▁▂▃▄▅▆▇█"
     full: str = "█"
@@ -50,7 +47,7 @@ class Glyphs:
     marks: Mapping[str, str] = field(
         default_factory=lambda: {"critical": "▲", "error": "▲", "warning": "△", "info": "·"}
     )
-    braille: bool = True
+    braille: bool = True  # also: text may contain any Unicode character
     ellipsis: str = "…"
     cells: str = "■▤□○✕"
     """For a rank that is in step, behind, far behind, silent, failed."""
@@ -207,10 +204,7 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
 
 
 def labelled(head: str, text: str, width: int, style: str = "", *, cells: int = 8) -> list[Line]:
-    """The text in lines of `width` cells, the first behind `head`, which has `cells` cells.
-
-    The default of 8 holds the longest word of the page of alerts, `labels`, and a gap.
-    """
+    """The text in lines of `width` cells behind `head`, whose `cells` hold `labels` and a gap."""
     return [
         [StyledSpan(f"  {head if index == 0 else '':<{cells}}", "key"), *line]
         for index, line in enumerate(wrap(text, width, style))

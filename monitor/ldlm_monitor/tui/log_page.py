@@ -196,7 +196,6 @@ class LogPage(Vertical):
         return replace(self._filter, path=self.path, at=at, **around)  # type: ignore[arg-type]
 
     def _change_filter(self, **changes: Any) -> None:
-        """Read the same place again, with other filters."""
         self._filter = replace(self._filter, **changes)
         here = self._here()
         if self.merges or self.follows or here is None:

@@ -30,16 +30,15 @@ def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[Placed
     A record without a time follows the one before it in its file. Files without any time come
     first, one after the other. Raises as `Source.log` does.
     """
-    found: list[tuple[float, int, int, PlacedLine]] = []
+    found: list[tuple[float, PlacedLine]] = []
     # At least 20 of each file, a choice: a traceback at its end is mostly among them.
     each = max(_MERGED_LINES // min(max(len(paths), 1), _MERGED_FILES), 20)
-    for number, path in enumerate(paths[:_MERGED_FILES]):
+    for path in paths[:_MERGED_FILES]:
         time = -math.inf
-        for index, line in enumerate(source.log(replace(shown, path=path, before=each)).lines):
+        for line in source.log(replace(shown, path=path, before=each)).lines:
             time = line.time if line.time is not None else time
-            found.append((time, number, index, PlacedLine(path, line)))
-    found.sort(key=lambda entry: entry[:3])
-    return [entry[3] for entry in found]
+            found.append((time, PlacedLine(path, line)))
+    return [placed for _, placed in sorted(found, key=lambda entry: entry[0])]
 
 
 def log_row(
