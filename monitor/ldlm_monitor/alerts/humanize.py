@@ -64,9 +64,7 @@ def humanize(value: float) -> str:
     """The value with a decimal prefix and four significant digits, such as `1.235M`."""
     if value == 0 or not math.isfinite(value):
         return go_format("%.4g", value)
-    if abs(value) >= 1:
-        return _scaled(value, _LARGE, 1000.0)
-    return _shrunk(value)
+    return _scaled(value, _LARGE, 1000.0) if abs(value) >= 1 else _shrunk(value)
 
 
 def humanize1024(value: float) -> str:

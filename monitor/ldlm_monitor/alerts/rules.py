@@ -14,8 +14,7 @@ from ldlm_monitor.alerts.templates import Template
 from ldlm_monitor.model.errors import RuleError, first_problem
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-E = TypeVar("E")
-"""A parsed expression; this room passes it on and does not depend on its type."""
+E = TypeVar("E")  # a parsed expression, which this room only passes on
 
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
 TEST_SUFFIX = ".test.yml"  # a choice: the end of names of unit tests, which are no rule files
@@ -207,7 +206,7 @@ def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
 
 
 def read_file(path: Path, loader: type[StrictLoader], model: type[ModelT], form: str) -> ModelT:
-    """Read a YAML file as `model`. Raises RuleError, with `form` as remedy for a wrong form."""
+    """Read a YAML file as `model`. Raises RuleError; `form` is the remedy for wrong content."""
     try:
         document = yaml.load(path.read_bytes(), loader)  # a SafeLoader
     except OSError as problem:

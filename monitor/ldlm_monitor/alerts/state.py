@@ -18,7 +18,7 @@ E = TypeVar("E")
 
 Ending: TypeAlias = Literal["resolved", "ended", "unknown"]  # `_ENDING_REASONS` has the meanings
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
-"""Stores all samples of a metric: name, samples, Unix seconds. Series without a sample ended."""
+"""Called with a metric's name, samples and time (Unix seconds). Its other series have ended."""
 
 ALERTS_SERIES = "ALERTS"  # Prometheus' metric of pending and firing alerts
 _ENDING_REASONS: dict[Ending, str] = {  # `Transition.reason`, which people read
@@ -88,7 +88,7 @@ class AlertStates(Generic[E]):
         self._due = None
 
     def due(self) -> float:
-        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinite if none runs."""
+        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinite if none."""
         if self._due is None:  # kept: read with every record, changed only by an evaluation
             self._due = self._first_due()
         return self._due

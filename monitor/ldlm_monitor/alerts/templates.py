@@ -95,10 +95,8 @@ _LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")  # a 
 _VALUES = frozenset({"$value", ".Value", "$.Value"})  # the spellings of the alert's value
 _VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")  # of `printf`; group 1: the letter
 _SPACE = " \t\r\n"  # what Go trims beside `{{-` and `-}}`
-# Go's escapes in strings, as far as they are supported.
-_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
-_SHOWN = 80
-"""Characters of a template in an error: a choice, enough to recognise it on one line."""
+_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}  # Go's, as far as they are supported
+_SHOWN = 80  # characters of a template in an error: a choice, enough to recognise it
 
 
 class _TemplateParser:

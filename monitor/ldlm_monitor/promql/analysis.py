@@ -19,10 +19,9 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
-_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
-ROUNDING_SECONDS = 0.001
-"""Seconds added to a range: PromQL counts in milliseconds, so that times are rounded to them."""
+_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they depend on the evaluation time
+_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # they grow with each sample
+ROUNDING_SECONDS = 0.001  # added to a range: `ranges.exact` rounds times to milliseconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,7 @@ def _absent(evaluator: Evaluator, node: Call) -> Compute:
     return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
 
 
-# Functions that need more than the values of their arguments: the time, or the node itself.
+# Functions whose closures are made from the node, not only from its arguments' values.
 SPECIAL: dict[str, Callable[[Evaluator, Call], Compute]] = {
     "time": lambda evaluator, node: lambda query, at: at,
     "pi": lambda evaluator, node: lambda query, at: math.pi,

@@ -200,6 +200,7 @@ def logarithm(function: Callable[[float], float]) -> Callable[[float], float]:
     return lambda value: -INF if value == 0 else defined(value)
 
 
+# PromQL's reductions of values: of a group's as `sum`, of a range's as `sum_over_time`.
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": sum_of,
     "avg": mean_of,
@@ -209,4 +210,3 @@ REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "stddev": lambda values: math.sqrt(variance_of(values)),
     "stdvar": variance_of,
 }
-"""PromQL's reductions of values to one: of a group's as `sum`, of a range's as `sum_over_time`."""

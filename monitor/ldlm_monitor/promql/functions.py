@@ -70,7 +70,7 @@ DATES: dict[str, Callable[[float], float]] = {  # functions of Unix seconds, by 
     "month": _date(lambda date: date.month),
     "year": _date(lambda date: date.year),
 }
-ELEMENTWISE: dict[str, Callable[..., float]] = {
+ELEMENTWISE: dict[str, Callable[..., float]] = {  # of a value and scalars; the name is dropped
     "abs": abs,
     "ceil": partial(whole, math.ceil),
     "floor": partial(whole, math.floor),
@@ -99,7 +99,6 @@ ELEMENTWISE: dict[str, Callable[..., float]] = {
     "atanh": _atanh,
     **DATES,
 }
-"""Functions of each element's value and scalar arguments; the metric name is dropped."""
 
 
 def _clamp(vector: Vector, least: float, most: float) -> Vector:
@@ -120,12 +119,10 @@ def _label_replace(vector: Vector, target: str, template: str, source: str, patt
 
 
 def _label_join(vector: Vector, target: str, separator: str, *sources: str) -> Vector:
-    result: Vector = []
-    for labels, value in vector:
-        present = dict(labels)
-        joined = separator.join(present.get(source, "") for source in sources)
-        result.append((with_label(labels, target, joined), value))
-    return result
+    def joined(present: dict[str, str]) -> str:
+        return separator.join(present.get(source, "") for source in sources)
+
+    return [(with_label(each, target, joined(dict(each))), value) for each, value in vector]
 
 
 @lru_cache(maxsize=256)  # entries, a choice: more than the patterns of a set of rules
@@ -158,20 +155,19 @@ def _expand(template: str, match: Any) -> str:
     return _REFERENCE.sub(filled, template)
 
 
-OVER_VECTOR: dict[str, Callable[..., Vector]] = {
+OVER_VECTOR: dict[str, Callable[..., Vector]] = {  # of a vector, scalars and string literals
     "clamp": _clamp,
     "sort": lambda vector: sorted(vector, key=lambda sample: nan_last(sample[1])),
     "sort_desc": lambda vector: sorted(vector, key=lambda sample: nan_last(-sample[1])),
     "label_replace": _label_replace,
     "label_join": _label_join,
 }
-"""Functions of a whole vector, and of scalars and string literals."""
 KEEPS_NAME = frozenset({"sort", "sort_desc", "label_replace", "label_join", "last_over_time"})
 """Functions that keep the metric name, as in Prometheus."""
 
 
 def labels_of_absent(operand: Node) -> Labels:
-    """The labels of `absent`'s result: those that a selector matches by one `=` only."""
+    """The labels of `absent`'s result: those with one matcher in the selector, an `=`."""
     selector = operand.selector if isinstance(operand, Range) else operand
     if not isinstance(selector, Selector):
         return ()
@@ -187,8 +183,7 @@ def labels_of_absent(operand: Node) -> Labels:
 
 
 BOUND = "le"  # in a classic histogram of Prometheus, the label with a bucket's upper bound
-SMALL_DELTA = 1e-12
-"""Relative difference up to which bucket counts are equal (Prometheus' `smallDeltaTolerance`)."""
+SMALL_DELTA = 1e-12  # relative; smaller differences of counts are rounding (`smallDeltaTolerance`)
 # Bounds that Prometheus parses; Python's `float` accepts more, such as `1_0`.
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
 

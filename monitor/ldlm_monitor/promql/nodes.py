@@ -16,8 +16,7 @@ from typing import Literal, TypeAlias
 
 from ldlm_monitor.model.points import Labels, Matcher
 
-LOOKBACK = 300.0
-"""How far an instant selector looks back, in seconds (Prometheus' default)."""
+LOOKBACK = 300.0  # seconds for which an instant selector finds a sample: Prometheus' default
 
 Vector: TypeAlias = list[tuple[Labels, float]]
 """An instant vector; here the labels include `__name__` until an operation drops it."""

@@ -81,6 +81,9 @@ def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector]
     operator = _elementwise(node)
     compute = (lambda many, one: operator(one, many)) if swapped else operator
     rename = _result_labels(node, unnamed)
+    remedy = "many-to-one matching must be explicit (group_left/group_right)"
+    if node.matching.many:
+        remedy = "name the grouping labels that keep results apart in group_left/group_right"
 
     def combined(left: Vector, right: Vector) -> Vector:
         if not left or not right:
@@ -98,23 +101,12 @@ def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector]
             metric = rename(labels, partner[0])
             claim = (group, metric if node.matching.many else None)
             if claim in taken:
-                raise _several_matches(node)
+                raise RuleError("multiple matches for labels", remedy=remedy)
             taken.add(claim)
             result.append((metric, outcome))
         return result
 
     return combined
-
-
-def _several_matches(node: Binary) -> RuleError:
-    return RuleError(
-        "multiple matches for labels",
-        remedy=(
-            "name the grouping labels that keep results apart in group_left/group_right"
-            if node.matching.many
-            else "many-to-one matching must be explicit (group_left/group_right)"
-        ),
-    )
 
 
 def _index_by_signature(
@@ -176,7 +168,7 @@ AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "group", "quantile", "count_va
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
-    """Apply the aggregation. Raises RuleError if `topk`'s parameter is no number of elements."""
+    """Apply the aggregation. Raises RuleError if `topk` or `bottomk` get no number of elements."""
     if node.operator == "count_values":
         return _count_values(node, vector, str(parameter))
     groups = _group(node, vector)

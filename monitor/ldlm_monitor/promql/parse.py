@@ -196,8 +196,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTAL
 _COMMENT = re.compile(r"#[^\n]*")
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
 """A hexadecimal or octal escape above 127: a byte in Prometheus, a character in the parser."""
-_SHOWN = 120
-"""Characters of an expression in an error: a choice, enough to recognise the rule."""
+_SHOWN = 120  # characters of an expression in an error: a choice, enough to recognise the rule
 
 
 def parse(text: str) -> Expression:

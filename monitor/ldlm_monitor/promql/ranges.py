@@ -138,9 +138,7 @@ def _regression(window: RangeWindow, origin: float) -> tuple[float, float]:
 
 
 def _derivative(window: RangeWindow) -> float | None:
-    if len(window.values) < 2:
-        return None
-    return _regression(window, window.times[0])[0]
+    return None if len(window.values) < 2 else _regression(window, window.times[0])[0]
 
 
 def _predict(window: RangeWindow, evaluated_at: float, ahead: float) -> float | None:

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 
 from ldlm_monitor.model.points import Labels
 
-STALE = object()
-"""What `parse_values` yields for `stale`: the series ends here."""
-HISTOGRAM = object()
-"""What `parse_values` yields for a native histogram: the evaluator supports classic ones only."""
+STALE = object()  # `parse_values` yields it for `stale`: the series ends here
+HISTOGRAM = object()  # yielded for a native histogram, which the evaluator does not support
 
 # Tokens of the grammar, and of Prometheus' lexer (`promql/parser/lex.go`).
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
@@ -19,7 +17,8 @@ _NAME = re.compile(r"[a-zA-Z_:][\w:]*")
 _LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
 _LABEL = re.compile(rf"\s*([\w.]+|{_STRING})\s*(?:=\s*({_STRING}))?\s*(?:,|$)")
 _NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|(?:[iI]nf|[nN]a[nN])(?!x))"
-"""Not `Infx3`: the lexer reads it as one token, which is no number."""
+"""A number, but not the `Inf` of `Infx3`: the lexer reads that as one token, an invalid number."""
+# Values between blanks: histograms, `stale`, missing values (`_`), or numbers, each with a count.
 _POINT = re.compile(
     rf"(?P<histogram>\{{\{{.*?\}}\}}(?:[+-]\{{\{{.*?\}}\}})?)(?:x(?P<histograms>\d+))?(?:\s+|$)"
     rf"|(?P<stale>stale)(?:\s+|$)"
@@ -30,7 +29,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 def parse_series(text: str) -> tuple[Labels, str]:
-    """Labels (with `__name__`) at the start of `text`, and its rest. Raises ValueError if none."""
+    """Labels (with `__name__`) at the start of `text`, and the rest. Raises ValueError if none."""
     pairs: dict[str, str] = {}
     position = 0
     if (name := _NAME.match(text)) is not None:

@@ -39,7 +39,7 @@ class AlertItem:
 
 
 def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
-    """Firing alerts by severity, then pending, then ended alerts; of equals the newest first."""
+    """Firing alerts, then pending, both by severity and newest first; then ended alerts."""
     active = sorted(
         filter(is_for_people, snapshot.alerts),
         key=lambda a: (a.state != "firing", severity_rank(severity_of(a)), -a.active_at),
@@ -139,8 +139,7 @@ class AlertsPage(DetailPage[AlertItem]):
     def _active(self) -> AlertView | None:
         if self.selected is not None and isinstance(self.selected.of, AlertView):
             return self.selected.of
-        text = "Only an active alert can be acknowledged or silenced."
-        self.notify(text, severity="warning", markup=False)
+        self.notify("Select an active alert first.", severity="warning", markup=False)
         return None
 
     def _send(self, what: Withholding, document: dict[str, Any], by: str, done: str) -> None:

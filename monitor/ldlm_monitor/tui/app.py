@@ -24,10 +24,8 @@ from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
 
-LOOK_SECONDS = 0.25
-"""Between two reads of the snapshot: a choice, no visible delay; if unchanged, one comparison."""
-_AGES_SECONDS = 1.0
-"""Seconds after which ages are drawn again without news: they are shown in whole seconds."""
+LOOK_SECONDS = 0.25  # between reads of the snapshot: a choice, no visible delay at little cost
+_AGES_SECONDS = 1.0  # after which ages are drawn again without news: they have whole seconds
 
 
 class MonitorApp(App[int]):

@@ -8,14 +8,13 @@ from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
 _LEAST_BAR = 10  # cells: a shorter bar shows less than tenths of the playback
-_OLD_SECONDS = 15.0
-"""A running training's snapshot is marked at this age: three evaluations of 5 s are overdue."""
+_OLD_SECONDS = 15.0  # of a snapshot while a run is live: three evaluations of 5 s are overdue
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
          ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the number of firing alerts, and the source's status; `reading`: 0 to 1, or None."""
+    """The pages, the number of firing alerts, the source's status; `reading`: 0 to 1, or None."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
     # Below 90 cells the status needs the room of the name; the screen supports 80 and more.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []

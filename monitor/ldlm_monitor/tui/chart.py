@@ -17,8 +17,7 @@ from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
-AXIS = 9
-"""Cells left of the plot: the longest label, such as `-1.2e-05`, and a blank."""
+AXIS = 9  # cells left of the plot: the longest label, such as `-1.2e-05`, and a blank
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell (Unicode 15, chapter 21.1), by row and column."""
 

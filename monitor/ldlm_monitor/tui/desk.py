@@ -21,8 +21,8 @@ SPEEDS = (
     ("samples_per_second", "smp/s"),
     ("steps_per_second", "step/s"),
 )
-"""Quantities and units of throughput; the first that a log has is shown. The order is a choice:
-tokens are comparable between batch sizes, steps are not."""
+"""Quantities and units of throughput; the first that is logged is shown. The order is a choice:
+tokens measure the work, whatever the batch size."""
 Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity
 HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]  # `silences` and `acks`, as in the API
 
@@ -46,10 +46,7 @@ class Desk:
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
 
     def curves(self, wanted: Iterable[tuple[str, str]], points: int) -> Curves:
-        """Curves of pairs (run, quantity) in at most `points` buckets, without pairs not logged.
-
-        Call it in a worker's thread: it may block. Raises RemoteError or UsageError.
-        """
+        """Curves of `wanted` that are logged. May block; raises RemoteError or UsageError."""
         found: Curves = {}
         for run, quantity in wanted:
             if get_current_worker().is_cancelled:
@@ -115,11 +112,8 @@ def whole_duration(seconds: float | None) -> str:
 
 def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
     """The firing alerts of a run, the worst first."""
-    found = [
-        alert
-        for alert in alerts
-        if alert.state == "firing" and alert.labels.get("run") == run and is_for_people(alert)
-    ]
+    firing = (each for each in alerts if each.state == "firing" and is_for_people(each))
+    found = [alert for alert in firing if alert.labels.get("run") == run]
     return sorted(found, key=lambda alert: severity_rank(severity_of(alert)))
 
 

@@ -16,8 +16,7 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 
-_LONGEST = 4000
-"""Characters of one line: more than any screen is wide, and bounded for hostile logs."""
+_LONGEST = 4000  # characters of a line: more than any screen is wide; bounds hostile logs
 # ASCII for characters of our own texts and common logs. Keys are what NFKD leaves of them.
 _PLAIN = {"–": "-", "—": "-", "×": "x", "μ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
 _MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
@@ -53,8 +52,8 @@ class Glyphs:
     """For a rank that is in step, behind, far behind, silent, failed."""
 
 
-UNICODE = Glyphs()
-ASCII = Glyphs(  # for a terminal whose locale is not UTF-8
+UNICODE = Glyphs()  # for a terminal whose locale is UTF-8
+ASCII = Glyphs(  # for other terminals
     levels="_.-=+*#@",
     full="#",
     empty=".",
@@ -88,15 +87,10 @@ _COLOURS = {
     "here": ("bold reverse", "bold reverse"),
     "badge": ("bold #000000 on #ff7733", "bold #000000 on #ff7733"),
 }
-"""By style, for a dark and a light background: hues as above, lighter or darker for contrast."""
-CURVES = (
-    "curve",
-    "curve2",
-    "curve3",
-    "curve4",
-    "curve5",
-)  # of a chart's lines: five hues that stay distinct
-HEALTH_STYLE = {
+"""Colours by style, for a dark and for a light background: Okabe and Ito's hues, lighter or
+darker for contrast, and greys."""
+CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # a chart's lines: five distinct hues
+HEALTH_STYLE = {  # by `RunView.headline`
     "HEALTHY": "ok",
     "WARNING": "warning",
     "UNHEALTHY": "error",
@@ -104,7 +98,6 @@ HEALTH_STYLE = {
     "KILLED": "error",
     "CRASHED": "critical",
 }
-"""Styles by `RunView.headline`."""
 STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
 """Styles by `RunView.state`; other states are normal and have none."""
 

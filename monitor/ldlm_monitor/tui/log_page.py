@@ -18,10 +18,8 @@ from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _T = TypeVar("_T")
-_AROUND = 300
-"""Records read on each side of the cursor: a choice, several screens for one request."""
-_EDGE = 50
-"""More records are read when the cursor is this many rows from an end: about a screen ahead."""
+_AROUND = 300  # records read on each side of the cursor: a choice, several screens for a request
+_EDGE = 50  # rows between cursor and end at which more are read: a choice, about a screen ahead
 _LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # filters of key `v`; None: all
 
 
@@ -255,7 +253,7 @@ class LogPage(Vertical):
     def _show_found(self, found: LogSlice, query: LogQuery, cursor: int | None) -> None:
         if query.find and found.found is None:
             if found.start > 0 if query.backwards else found.end < found.size:
-                self._show(replace(query, at=found.end), found.end)  # goes on: one query is limited
+                self._show(replace(query, at=found.end), found.end)  # a query reads a limited part
             else:
                 self.notify("Not found in that direction.", markup=False)
             return

@@ -9,8 +9,7 @@ from ldlm_monitor.model.queries import LogLine, LogQuery, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_MERGED_LINES = 1000
-"""Records of all merged files together, roughly: a choice, some screens to scroll through."""
+_MERGED_LINES = 1000  # records of all merged files together, roughly: a choice, some screens
 _MERGED_FILES = 64  # at most, a choice: each is a request, and the page waits for all of them
 _LEVEL_STYLE = {"error": "error", "warning": "warning"}  # other levels are plain
 _FILE_CELLS = 18  # hold `heartbeat_rank1024`; of 80 cells, 49 remain for the text
@@ -27,8 +26,8 @@ class PlacedLine:
 def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[PlacedLine]:
     """The last records of each file, by time.
 
-    A record without a time follows the one before it in its file. Files without any time come
-    first, one after the other. Raises as `Source.log` does.
+    A record without a time stays behind the record before it in its file. Files without any time
+    come first, one after the other. Raises RemoteError or UsageError.
     """
     found: list[tuple[float, PlacedLine]] = []
     # At least 20 of each file, a choice: a traceback at its end is mostly among them.

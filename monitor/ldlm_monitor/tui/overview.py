@@ -35,10 +35,8 @@ from ldlm_monitor.tui.draw import (
 )
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
-_LEAST_NAME = 22
-"""Least cells of a run's name: `train_20261121_083515` is whole, and 80 cells hold rank 0 too."""
-_CURVES_SECONDS = 2.0
-"""Seconds between two queries for the visible runs' curves: a choice, each run is a request."""
+_LEAST_NAME = 22  # cells at least, for `train_20261121_083515`; with columns of rank 0, 80 hold it
+_CURVES_SECONDS = 2.0  # between queries for the visible runs' curves: a choice, each is a request
 SPARK = 16  # values, a cell each: enough for the shape of a loss; more would displace columns
 
 

@@ -11,7 +11,7 @@ from textual.widgets import Input
 from ldlm_monitor.tui.draw import Line, StyledSpan
 from ldlm_monitor.tui.widgets import Painted, RowList
 
-KEYS = (  # keys with their meaning, or a heading without; each page's BINDINGS define them
+KEYS = (  # keys and their meaning (the BINDINGS define them), or a heading and ""
     ("Everywhere", ""),
     ("1 2 3 4 5", "overview, run, alerts, log, events"),
     ("Esc", "back to the overview; closes a dialog"),
@@ -95,4 +95,4 @@ class Help(ModalScreen[None]):
         key, meaning = KEYS[index]
         if not meaning:
             return [StyledSpan(f" {key}", "title")]
-        return [StyledSpan(f"   {key:<15} ", "key"), StyledSpan(meaning)]  # 15: the longest keys
+        return [StyledSpan(f"   {key:<15} ", "key"), StyledSpan(meaning)]  # the longest keys fit

@@ -6,15 +6,12 @@ from ldlm_monitor.model.view import RankView, RunView
 from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_BIG = 128
-"""Above this number, a rank is one character without number and lag: a choice, since 128 with
-them fill 8 lines of 120 cells, and thousands of characters still fit a screen."""
+_BIG = 128  # with more ranks, each is one character: with number and lag, 128 fill 8 lines
 # Styles and words of `_RankCell.kind`, which is their index: the worse, the higher.
 _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
 _SILENT_SECONDS = 30.0
-"""A rank is silent after this time, and the stall limit, without a record: a choice, since output
-is buffered and arrives in bursts."""
+"""A rank without records for this time and the stall limit is silent: output comes in bursts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ def _cells(run: RunView) -> list[_RankCell]:
     steps = [rank.step for rank in run.ranks if rank.step is not None]
     newest = max((rank.seen_at for rank in run.ranks), default=0.0)
     front = max(steps, default=0)
-    far = max(10, front // 100)  # steps, a choice: 1 % of the run, or 10: many log each 10th
+    far = max(10, front // 100)  # steps, a choice: 1 % of the run, but at least 10
     patience = max(run.stall_limit_seconds or 0.0, _SILENT_SECONDS)
     cells = []
     for rank in run.ranks:
@@ -117,10 +114,9 @@ def _cell_width(cells: list[_RankCell]) -> int:
 
 
 def _drawn(cell: _RankCell, width: int, glyphs: Glyphs) -> StyledSpan:
-    glyph, style = glyphs.cells[cell.kind], _STYLES[cell.kind]
-    if width == 1:
-        return StyledSpan(glyph, style)
-    return StyledSpan(fit(f"{glyph}{_text(cell)}", width, glyphs), style)
+    glyph = glyphs.cells[cell.kind]
+    text = glyph if width == 1 else fit(f"{glyph}{_text(cell)}", width, glyphs)
+    return StyledSpan(text, _STYLES[cell.kind])
 
 
 def needed_height(run: RunView, width: int) -> int:

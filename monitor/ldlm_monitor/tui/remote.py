@@ -21,12 +21,10 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
-POLL_SECONDS = 0.5
-"""Between two requests for the snapshot: a choice, about the delay that the screen adds."""
+POLL_SECONDS = 0.5  # between requests for the snapshot: a choice, the delay that the screen adds
 ANSWER_SECONDS = 10.0  # of waiting, a choice: more hides a dead daemon, less fails slow tunnels
 RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
-MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of an answer, a choice far above a fleet's: bounds what a wrong server makes us keep."""
+MAX_ANSWER = 64 * 1024 * 1024  # bytes, a choice above a fleet's: bounds what a wrong server sends
 _NOT_OURS = "does not answer as ldlm-monitor does"
 _CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"
 

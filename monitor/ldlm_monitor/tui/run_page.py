@@ -36,17 +36,14 @@ from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
 _POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512 columns
-# Titles of the four small curves, a choice of what usually explains a loss. The first quantity
-# of each that the run has is drawn.
-_SMALL = (
+_SMALL = (  # a choice of what explains a loss: titles, and quantities; the first logged is drawn
     ("grad norm", ("grad_norm",)),
     ("lr", ("learning_rate",)),
     ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _RANKS_SHARE = 0.4  # of the height at most, a choice: the loss keeps more
-_LOW = 28
-"""Lines: a page below has 3 for the ranks, the worst of them. A choice, above the usual 24."""
+_LOW = 28  # lines: a lower page has 3 for the worst ranks. A choice, above the usual 24
 
 
 class RunPage(Vertical):
@@ -73,7 +70,7 @@ class RunPage(Vertical):
         yield Painted(self._alerts, id="run-alerts")
 
     def look(self) -> None:
-        """Show the last snapshot; if it or the run is new, query the run's curves in a thread."""
+        """Show the last snapshot; query the curves if the snapshot or the run is new."""
         run = self._desk.chosen()
         name = run.name if run else None
         if self._asked[0] != name:

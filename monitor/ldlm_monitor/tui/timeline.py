@@ -22,26 +22,20 @@ _NAME_CELLS = 20  # for a field's name at most, a choice: of 80 columns, the tex
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One row: an event or an incident. `whose` is its rank or host, or both; it may be empty.
-
-    `body` are names and texts of the details; a text with a line break is shown as written.
-    """
+    """A row of the page: an event or an incident."""
 
     time: float | None
     severity: str
     kind: str
     run: str
-    whose: str
+    whose: str  # rank, host or both; may be empty
     message: str
-    body: tuple[tuple[str, str], ...]
+    body: tuple[tuple[str, str], ...]  # names and texts; one with a line break is shown as written
     position: Position
 
 
 def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[TimelineEntry]:
-    """The events and incidents of a run (None: of all runs), the newest last.
-
-    `worst_only` leaves out events below `error`.
-    """
+    """Incidents and events of a run (None: all runs), newest last; `worst_only`: errors only."""
     found = [
         _of_event(event)
         for event in snapshot.events

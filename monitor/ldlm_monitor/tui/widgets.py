@@ -244,7 +244,7 @@ class DetailPage(Vertical, Generic[_T]):
 
     @abstractmethod
     def detail(self, item: _T, width: int) -> list[Line]:
-        """The details of one item."""
+        """The details of an item, in lines for `width` cells."""
 
     @property
     def selected(self) -> _T | None:
