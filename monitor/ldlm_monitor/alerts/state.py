@@ -246,7 +246,7 @@ def _keeps_firing(alert: ActiveAlert[E], at: float) -> bool:
 
 
 def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition]:
-    """Fire a pending alert whose `for` is over. An alert not `known` is a transition either way."""
+    """Fire a pending alert whose `for` is over. A new alert (not `known`) is a transition too."""
     if at - alert.active_at >= alert.rule.hold:
         alert.state = "firing"
         alert.fired_at = at

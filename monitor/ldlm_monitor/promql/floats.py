@@ -136,7 +136,10 @@ def nan_last(value: float) -> tuple[bool, float]:
 
 
 def quantile_of(rank: float, values: Sequence[float]) -> float:
-    """The quantile by linear interpolation. NaN counts as smallest; ranks below 0 give -Inf."""
+    """The quantile by linear interpolation; NaN counts as smallest.
+
+    As in Prometheus: -Inf for a rank below 0, Inf above 1, NaN for no values or a rank of NaN.
+    """
     ordered = sorted(values)
     if has_nan(values):
         ordered = sorted(values, key=lambda value: (not math.isnan(value), value))
@@ -164,7 +167,7 @@ def decimal_text(value: float) -> str:
 
 
 def clamped(pick: Callable[..., float], left: float, right: float) -> float:
-    """Go's `math.Max` (`pick` is `max`) or `math.Min`: an Inf that wins, else NaN, else `pick`."""
+    """`pick` (`max` or `min`) as in Go: NaN if a value is NaN, unless an Inf decides."""
     wins = pick(INF, -INF)
     if wins in (left, right):
         return wins

@@ -167,7 +167,7 @@ KEEPS_NAME = frozenset({"sort", "sort_desc", "label_replace", "label_join", "las
 
 
 def labels_of_absent(operand: Node) -> Labels:
-    """The labels of `absent`'s result: those with one matcher in the selector, an `=`."""
+    """The labels of `absent`'s result: those with exactly one matcher, which is `=`."""
     selector = operand.selector if isinstance(operand, Range) else operand
     if not isinstance(selector, Selector):
         return ()

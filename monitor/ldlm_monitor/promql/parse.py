@@ -195,7 +195,7 @@ patterns and names replace its message. Group 1 fills `{}`."""
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 _COMMENT = re.compile(r"#[^\n]*")
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
-"""A hexadecimal or octal escape above 127: a byte in Prometheus, a character in the parser."""
+"""An escape above 127 is a byte in Prometheus and a character in the parser, so it is refused."""
 _SHOWN = 120  # characters of an expression in an error: a choice, enough to recognise the rule
 
 

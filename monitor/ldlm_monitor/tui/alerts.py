@@ -185,7 +185,7 @@ class AlertsPage(DetailPage[AlertItem]):
         style = "dim" if over or item.reason else severity
         age = whole_duration(self._desk.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
-        # Cells hold `RESOLVED`, `critical`, a default alert's name, a local time, each and a blank.
+        # Cells hold `RESOLVED`, `critical`, a default alert's name, a local time, and a blank each.
         return [
             StyledSpan(fit(of.state.upper(), 9, glyphs), style),
             StyledSpan(fit(severity, 9, glyphs), style),

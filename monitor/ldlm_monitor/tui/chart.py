@@ -33,7 +33,7 @@ class Viewport:
         """The first and last step shown of a run from `first` to `last`."""
         start = first if self.start is None else self.start
         end = last if self.end is None else self.end
-        # A single step stands in the middle of a window as wide as one step.
+        # For a single step: a window as wide as one step, with the step in the middle.
         return (start, end) if end > start else (start - 0.5, start + 0.5)
 
     def zoom(self, factor: float, centre: float, first: float, last: float) -> Viewport:

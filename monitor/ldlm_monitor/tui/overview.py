@@ -126,7 +126,7 @@ def _chosen(width: int) -> tuple[list[_TableColumn], int]:
         left = width - 2 - sum(column.width + 1 for column in columns)
         last = max(columns, key=lambda column: column.rank)
         if left >= _LEAST_NAME or last.rank == 0:
-            return columns, max(min(left, 40), 1)  # a choice: values stay near the name
+            return columns, max(min(left, 40), 1)  # 40, a choice: values stay near
         columns.remove(last)
 
 

@@ -88,7 +88,7 @@ class Help(ModalScreen[None]):
             yield RowList(self._row, count=len(KEYS), id="keys")
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Close the list: Enter does, too."""
+        """Close the list on Enter."""
         self.dismiss()
 
     def _row(self, index: int, width: int) -> Line:

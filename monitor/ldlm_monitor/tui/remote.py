@@ -25,6 +25,7 @@ POLL_SECONDS = 0.5  # between requests for the snapshot: a choice, the delay tha
 ANSWER_SECONDS = 10.0  # of waiting, a choice: more hides a dead daemon, less fails slow tunnels
 RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
 MAX_ANSWER = 64 * 1024 * 1024  # bytes, a choice above a fleet's: bounds what a wrong server sends
+# Texts of errors that several places raise: what is wrong, and the usual remedy.
 _NOT_OURS = "does not answer as ldlm-monitor does"
 _CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"
 

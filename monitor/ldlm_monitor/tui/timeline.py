@@ -30,7 +30,7 @@ class TimelineEntry:
     run: str
     whose: str  # rank, host or both; may be empty
     message: str
-    body: tuple[tuple[str, str], ...]  # names and texts; one with a line break is shown as written
+    body: tuple[tuple[str, str], ...]  # names, texts; a text with line breaks is shown as it is
     position: Position
 
 
