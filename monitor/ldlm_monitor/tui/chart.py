@@ -253,7 +253,7 @@ def _stroke(canvas: _Canvas, start: tuple[int, int], end: tuple[int, int], style
     length = max(across, abs(end[1] - start[1]), 1)
     first, last = 0, length
     if across:  # only dots of the canvas: a gap may be wider by orders of magnitude
-        first = max(-start[0] * length // across, 0)
+        first = max((-1 - start[0]) * length // across, 0)
         last = min((columns - start[0]) * length // across, length)
     for index in range(first, last + 1):
         x = start[0] + across * index / length
