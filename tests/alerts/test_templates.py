@@ -76,6 +76,8 @@ EXPANDED: list[tuple[str, float, str]] = [
     ),
     ('{{ printf "%s/%5s/%v" $labels.run $labels.rank "}}" }}', 1.0, "r1/    3/}}"),
     ("{{ humanize $value }} {{ $value | humanizeDuration }}", 90.0, "90 1m 30s"),
+    (r'{{ printf "\"%s\"\t\\" $labels.run }}', 1.0, '"r1"\t\\'),
+    ("{{ $value -}} \n\u00a0x\u00a0\t{{- $value }}", 1.0, "1\u00a0x\u00a01"),
 ]
 LABELS = {"run": "r1", "rank": "3"}
 
@@ -114,6 +116,7 @@ def test_expansion(source: str, value: float, text: str) -> None:
         '{{ if eq $labels.run "a" }}{{ end }}',
         "{{ printf $labels.run }}",
         "{{ $labels.run $value }}",
+        r'{{ printf "\u00b5%.0f" $value }}',
     ],
 )
 def test_what_lies_beyond_is_refused(source: str) -> None:
@@ -128,6 +131,10 @@ def test_what_lies_beyond_is_refused(source: str) -> None:
         ("{{ end }}", "{{ end }} without a block"),
         ("{{ else }}", "{{ else }} without a block"),
         ("{{ $value", "{{ is not closed"),
+        (
+            "{{ with $value }}{{ else if $value }}{{ end }}",
+            "{{ with }} is closed by else if $value",
+        ),
     ],
 )
 def test_a_mistake_is_reported_as_one(source: str, what: str) -> None:

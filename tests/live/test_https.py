@@ -189,7 +189,7 @@ def test_credentials_that_are_of_no_use_are_refused(asked, complaint: str) -> No
     ("url", "complaint"),
     [
         ("http://example.org:9847", "would send your credentials in the clear"),
-        ("https://ada:hunter2@example.org", "holds a user's name or password"),
+        ("https://ada:hunter2@example.org", "contains a user name or a password"),
     ],
 )
 def test_credentials_are_neither_taken_from_a_url_nor_sent_in_the_clear(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from ldlm_monitor.tui.draw import (
     width_of,
     wrap,
 )
+from ldlm_monitor.tui.log_rows import log_title
 from ldlm_monitor.tui.widgets import strip_of
 
 
@@ -146,6 +148,23 @@ def test_a_window_zooms_around_a_step_and_follows_the_end_when_whole() -> None:
     assert view.pan(1.0, 0.0, 100.0).within(0.0, 200.0) == (50.0, 200.0)
 
 
+def test_a_gap_far_wider_than_the_window_is_drawn_within_it() -> None:
+    """Dot by dot over the whole gap, this would not end."""
+    shown = replace(curve([1.0, 3.0, 2.0]), steps=[0, 10, 10**17])
+    lines = draw_chart(Chart(curves=[(shown, "curve")], view=Viewport(0, 12)), 29, 6, UNICODE)
+    drawn = plain_text(lines).splitlines()[0]
+    assert drawn[9 + 17] != " "  # cell 17 of 20 has step 10, and the gap is drawn from it on
+    assert len(drawn) == 29
+
+
+def test_a_silent_rank_is_named_though_another_has_just_logged_less() -> None:
+    run = a_run([500, 500, 499])
+    late = run.ranks[1].model_copy(update={"seen_at": 10.0})
+    run = run.model_copy(update={"ranks": (run.ranks[0], late, run.ranks[2])})
+    (verdict, *_) = plain_text(ranks.grid(run, 80, 5, UNICODE)).splitlines()
+    assert verdict == " 3 ranks   rank 1 is silent for 1m 30s"
+
+
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_64_ranks_are_read_at_120_columns(glyphs: Glyphs) -> None:
     steps = [500] * 64
@@ -176,6 +195,14 @@ def test_where_not_all_ranks_fit_those_that_need_a_look_do() -> None:
     assert "700 -498" in shown
 
 
+def test_the_title_counts_the_files_that_are_merged() -> None:
+    files = [f"rank{rank}.log" for rank in range(100)]
+    (title,) = log_title(files[0], files, None, 80, UNICODE)
+    assert title.text == " 64 of 100 files merged"
+    (title,) = log_title(files[0], files[:2], None, 80, UNICODE)
+    assert title.text == " 2 files merged"
+
+
 @pytest.mark.parametrize(
     ("locale", "utf8"),
     [({"LANG": "C.UTF-8"}, True), ({"LANG": "de_DE.utf8", "LC_ALL": "C"}, False), ({}, False)],
@@ -189,3 +216,7 @@ def test_what_was_found_can_be_read_under_the_cursor() -> None:
     (segment,) = strip
     assert segment.style is not None
     assert segment.style.bgcolor == style_of("found", dark=True).bgcolor
+
+
+def test_a_micro_sign_has_an_ascii_form() -> None:
+    assert safe("3 \u00b5s, 3 \u03bcs", ASCII) == "3 us, 3 us"

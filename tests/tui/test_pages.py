@@ -101,6 +101,27 @@ def test_an_alert_is_acknowledged_and_silenced(shown: Shown) -> None:
     assert {"name": "alertname", "value": "NonFiniteLoss"}.items() <= silence["matchers"][0].items()
 
 
+def test_the_cursor_stays_on_its_alert_when_another_fires_above_it(shown: Shown) -> None:
+    alerts = sorted(shown.snapshot.alerts, key=lambda alert: alert.name == "TrainingCrashed")
+    older = [alert.model_copy(update={"active_at": alert.active_at - 60}) for alert in alerts]
+    other = next(alert for alert in older if alert.name == "NonFiniteLoss")
+
+    async def steps(screen: Screen) -> None:
+        await screen.press("3")
+        await screen.until("1 firing")
+        valued = other.model_copy(update={"value": 7.0})
+        fired = (alerts[-1], valued)
+        shown.snapshot = shown.snapshot.model_copy(update={"version": 10**6, "alerts": fired})
+        await screen.until("2 firing")
+        await screen.press("a")
+        await screen.until("acknowledged by")
+
+    shown.snapshot = shown.snapshot.model_copy(update={"alerts": (other,)})
+    on_screen(shown.source, steps)
+    (ack,) = shown.silences.listing(0.0)["acks"]
+    assert ack["alert"] == "NonFiniteLoss"
+
+
 def test_the_chart_zooms_pans_and_leads_to_the_line(one_run: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.until("step 299/300", "✕")

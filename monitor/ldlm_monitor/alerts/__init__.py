@@ -1,7 +1,7 @@
 """Alerting: Prometheus rule files, the states of alerts, and the templates of annotations.
 
-The readers of rules and templates and the states are our own: those of Prometheus are in Go, and
-Python's template engines read another syntax.
+All three are our own code: that of Prometheus is in Go, and Python's template engines have
+another syntax.
 """
 
 from ldlm_monitor.alerts.rules import (

@@ -1,7 +1,7 @@
-"""Numbers as Go prints them, and Prometheus' `humanize` family.
+"""Numbers as Go prints them, and Prometheus' `humanize` functions.
 
-Source of the formats: Prometheus `template/template.go` and Go's `fmt`. The package `humanize`
-has other formats, and annotations must be equal here and in Prometheus.
+Source of the formats: Prometheus `template/template.go` and Go's `fmt`. Annotations must be equal
+here and in Prometheus, from which the Python package `humanize` differs.
 """
 
 import math
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 
-# Prefixes as Prometheus writes them.
+# Prefixes of units, as Prometheus writes them.
 _LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")  # powers of 1000
 _SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")  # powers of 1/1000
 _BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")  # powers of 1024
-# The floating-point verbs of `fmt` that Python's `%` formats equally.
+# Verbs of Go's `fmt` for floats, as far as Python's `%` formats finite numbers equally.
 _VERB = re.compile(r"%(?P<flags>[-+0 ]*)(?P<width>\d*)(?P<precision>\.\d*)?(?P<verb>[efg])")
 
 
 def go_float(value: float) -> str:
-    """`%v` of a float64: the shortest text that reads back; exponents from 1e+06 and below 1e-4."""
+    """Go's `%v`: the fewest digits that keep the value; an exponent from 1e+06 on or below 1e-4."""
     if not math.isfinite(value):
         return _not_finite(value)
     if value == 0:
@@ -43,7 +43,7 @@ def _not_finite(value: float) -> str:
 
 
 def go_format(verb: str, value: float) -> str:
-    """One floating-point verb of `fmt.Sprintf`, such as `%.4g` or `%6.2f`, or a plain `%g`."""
+    """`value` by a verb of `fmt.Sprintf` such as `%.4g`. Raises ValueError for other verbs."""
     if verb == "%g":
         return go_float(value)
     found = _VERB.fullmatch(verb)
@@ -61,16 +61,14 @@ def go_format(verb: str, value: float) -> str:
 
 
 def humanize(value: float) -> str:
-    """The value with a metric prefix and four significant digits: 1.235M."""
+    """The value with a decimal prefix and four significant digits, such as `1.235M`."""
     if value == 0 or not math.isfinite(value):
         return go_format("%.4g", value)
-    if abs(value) >= 1:
-        return _scaled(value, _LARGE, 1000.0)
-    return _shrunk(value)
+    return _scaled(value, _LARGE, 1000.0) if abs(value) >= 1 else _shrunk(value)
 
 
 def humanize1024(value: float) -> str:
-    """The value with a binary prefix and four significant digits: 1.5Gi."""
+    """The value with a binary prefix and four significant digits, such as `1.5Gi`."""
     if abs(value) <= 1 or not math.isfinite(value):
         return go_format("%.4g", value)
     return _scaled(value, _BINARY, 1024.0)
@@ -97,7 +95,7 @@ def _shrunk(value: float) -> str:
 
 
 def humanize_duration(value: float) -> str:
-    """Seconds as days, hours, minutes and seconds: 1h 1m 1s; below a second 12.5ms."""
+    """Seconds as days, hours, minutes and seconds such as `1h 1m 1s`; below 1 s as `12.5ms`."""
     if not math.isfinite(value):
         return go_format("%.4g", value)
     if abs(value) < 1:
@@ -113,7 +111,7 @@ def humanize_duration(value: float) -> str:
 
 
 def humanize_timestamp(value: float) -> str:
-    """Unix seconds as UTC, to the millisecond: 2015-04-24 12:08:05 +0000 UTC."""
+    """Unix seconds as UTC, to the millisecond, such as `2015-04-24 12:08:05 +0000 UTC`."""
     if not math.isfinite(value):
         return go_format("%.4g", value)
     milliseconds = math.floor(value * 1000)
@@ -125,7 +123,7 @@ def humanize_timestamp(value: float) -> str:
     return f"{date:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
 
 
-FILTERS: dict[str, Callable[[float], str]] = {
+FILTERS: dict[str, Callable[[float], str]] = {  # by the name in templates
     "humanize": humanize,
     "humanize1024": humanize1024,
     "humanizeDuration": humanize_duration,

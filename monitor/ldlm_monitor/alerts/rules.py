@@ -1,4 +1,4 @@
-"""Prometheus rule files: read, checked, and turned into rules that can be evaluated."""
+"""Reads Prometheus rule files, checks them, and parses their expressions and templates."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,25 +14,25 @@ from ldlm_monitor.alerts.templates import Template
 from ldlm_monitor.model.errors import RuleError, first_problem
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-E = TypeVar("E")
-"""A parsed expression, opaque to this package."""
+E = TypeVar("E")  # a parsed expression, which this room only passes on
 
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
-TEST_SUFFIX = ".test.yml"  # our convention for unit tests beside rule files
+TEST_SUFFIX = ".test.yml"  # a choice: the end of names of unit tests, which are no rule files
 _FORM = "see the rule file format of Prometheus"  # remedy in errors
-# Prometheus' grammars: durations (`model.ParseDuration`), names of labels and metrics.
+# Prometheus' grammar of durations (`model.ParseDuration`).
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
 )
 # Seconds of the units in `_DURATION`, as Prometheus defines them: a year has 365 days.
 _UNITS = (365 * 86400.0, 7 * 86400.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
+# Names that rules may use, as in Prometheus 2; names of any characters (3) are not supported.
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 @dataclass(frozen=True, slots=True)
 class AlertRule(Generic[E]):
-    """An alerting rule; `hold` (`for`) and `keep_firing_for` are seconds."""
+    """An alerting rule. `hold` (the key `for`) and `keep_firing_for` are seconds."""
 
     name: str
     expr: E
@@ -73,7 +73,7 @@ class RuleSet(Generic[E]):
 def load_rules(paths: Sequence[Path], parse: Callable[[str], E]) -> RuleSet[E]:
     """The rules of files and folders; of a folder, those of its `*.yml` except unit tests.
 
-    Raises RuleError naming file, group and rule of the first problem.
+    `parse` parses an expression. Raises RuleError with file, group and rule of the first problem.
     """
     rules: list[Rule[E]] = []
     for path in paths:
@@ -103,7 +103,7 @@ def check_rules(path: Path, parse: Callable[[str], E]) -> tuple[list[Rule[E]], l
 
 
 def packaged_rules() -> list[Path]:
-    """The default pack, from a checkout or from an installed wheel."""
+    """The paths of the default rules, which are part of the package."""
     return [Path(str(files("ldlm_monitor.alerts"))) / "packaged" / "default.yml"]
 
 
@@ -118,7 +118,7 @@ def parse_duration(text: str) -> float:
 
 
 def _text(value: Any) -> str:
-    """Text of a scalar: Prometheus reads `severity: 1` and `expr: 1` as text."""
+    """The text of a YAML scalar: in Prometheus, `severity: 1` and `expr: 1` are text, too."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("must be text")
     return str(value)
@@ -170,9 +170,9 @@ class _FileModel(BaseModel):
 
 
 class StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Refuses a key that is written twice: PyYAML would silently drop the first.
+    """Refuses a key that is written twice, of which PyYAML would silently drop the first.
 
-    libyaml's loader is three times as fast; it is missing where PyYAML was built without it.
+    libyaml's loader is three times as fast as PyYAML's own, but not part of every build of PyYAML.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -192,7 +192,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
-    """Group, number in it, and raw content of each rule of a file."""
+    """Group, number in the group (from 1), and unchecked content of each rule of a file."""
     groups = read_file(path, StrictLoader, _FileModel, _FORM).groups
     names = [group.name for group in groups]
     for name in names:
@@ -206,7 +206,7 @@ def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
 
 
 def read_file(path: Path, loader: type[StrictLoader], model: type[ModelT], form: str) -> ModelT:
-    """Read a YAML file as `model`. Raises RuleError with `form`, where the form is described."""
+    """Read a YAML file as `model`. Raises RuleError; `form` is the remedy for wrong content."""
     try:
         document = yaml.load(path.read_bytes(), loader)  # a SafeLoader
     except OSError as problem:
@@ -259,7 +259,6 @@ def _templates(kind: str, texts: dict[str, str]) -> dict[str, Template]:
 
 
 def _unreadable(problem: Exception, path: Path) -> RuleError:
-    """YAML's error as one line, with its position."""
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
         where = f"{path}, line {mark.line + 1}, column {mark.column + 1}"

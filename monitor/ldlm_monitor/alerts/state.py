@@ -1,7 +1,7 @@
 """The state of every alert, stepped from one evaluation to the next.
 
-The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`), and adds the reason why
-an alert ended.
+A step does what `AlertingRule.Eval` of Prometheus does (`rules/alerting.go`), and adds the reason
+why an alert ended.
 """
 
 import math
@@ -18,10 +18,10 @@ E = TypeVar("E")
 
 Ending: TypeAlias = Literal["resolved", "ended", "unknown"]  # `_ENDING_REASONS` has the meanings
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
-"""Called with a metric name, all its samples, and a time; series without a sample have ended."""
+"""Called with a metric's name, samples and time (Unix seconds). Its other series have ended."""
 
-ALERTS_SERIES = "ALERTS"  # Prometheus' metric of active alerts
-_ENDING_REASONS: dict[Ending, str] = {
+ALERTS_SERIES = "ALERTS"  # Prometheus' metric of pending and firing alerts
+_ENDING_REASONS: dict[Ending, str] = {  # `Transition.reason`, which people read
     "resolved": "condition no longer holds",
     "ended": "run ended",
     "unknown": "no data",
@@ -48,12 +48,12 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set. `health`: by rule index, errors of the last evaluation."""
+    """All active alerts of a rule set. `health`: errors of the last evaluation by rule index."""
 
     def __init__(self, rules: RuleSet[E]) -> None:
         self._rules = rules
         self._by_rule: dict[int, dict[Labels, ActiveAlert[E]]] = {}
-        self._recorded: dict[int, list[VectorSample]] = {}
+        self._recorded: dict[str, dict[int, list[VectorSample]]] = {}  # by name and rule index
         self.health: dict[int, RuleError] = {}
         self._instances: dict[int, tuple[list[VectorSample], dict[Labels, ActiveAlert[E]]]] = {}
         self._series: list[VectorSample] | None = None
@@ -65,7 +65,7 @@ class AlertStates(Generic[E]):
             yield from alerts.values()
 
     def firing(self) -> list[Transition]:
-        """The transition to firing of each firing alert."""
+        """A transition to firing for each firing alert, with its time and present value."""
         return [
             _transition(alert, alert.fired_at, "firing", "inactive", "condition holds")
             for alert in self.alerts()
@@ -73,7 +73,7 @@ class AlertStates(Generic[E]):
         ]
 
     def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
-        """Continue the alerts of an earlier rule set whose rule's name is in this one too."""
+        """Continue the alerts of an earlier rule set if this set has a rule of the same name."""
         for alert in alerts:
             for index, rule in enumerate(self._rules.rules):
                 if isinstance(rule, AlertRule) and rule.name == alert.rule.name:
@@ -83,13 +83,13 @@ class AlertStates(Generic[E]):
         self._series = self._due = None
 
     def restore_start(self, alert: ActiveAlert[E], at: float) -> None:
-        """Set the start of an active alert to `at` (Unix seconds), if this is earlier."""
+        """Set the start of an active alert to `at` (Unix seconds) if `at` is earlier."""
         alert.active_at = min(alert.active_at, at)
         self._due = None
 
     def due(self) -> float:
-        """The earliest time at which a `for` or `keep_firing_for` runs out; infinite if none."""
-        if self._due is None:  # asked with every record, changed by an evaluation
+        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinite if none."""
+        if self._due is None:  # kept: read with every record, changed only by an evaluation
             self._due = self._first_due()
         return self._due
 
@@ -110,12 +110,12 @@ class AlertStates(Generic[E]):
         ending: Callable[[AlertRule[E], Mapping[str, str]], Ending | None],
         record: Recorder,
     ) -> list[Transition]:
-        """Evaluate every rule at `at`; returns the changes.
+        """Evaluate every rule at `at` (Unix seconds) and return the changes.
 
-        A rule whose query fails keeps its alerts as they are and is listed in `health`; the other
-        rules are evaluated. `ending` returns how an alert ended whose condition no longer holds,
-        or None if it keeps firing. `record` gets the results of recording rules, and `ALERTS`.
-        An answer of `query` that is the same object as the last one counts as unchanged.
+        A rule whose query raises RuleError keeps its alerts and is listed in `health`; the other
+        rules are evaluated. When the condition of a firing alert is false, `ending` returns how
+        the alert ended, or None if it keeps firing. `record` gets the results of recording rules,
+        and `ALERTS`. A vector that is the same object as at the last evaluation is unchanged.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
@@ -136,7 +136,7 @@ class AlertStates(Generic[E]):
             alerts = self._by_rule.setdefault(index, {})
             shown = len(alerts)
             changes = _step(rule, alerts, fresh, at, ending)
-            if changes or len(alerts) != shown:  # a pending one ends without a transition
+            if changes or len(alerts) != shown:  # a pending alert ends without a transition
                 self._series = None
             if not alerts:
                 del self._by_rule[index]
@@ -161,20 +161,17 @@ class AlertStates(Generic[E]):
                 for sample in vector
             ]
         if len({sample.labels for sample in samples}) != len(samples):
-            raise RuleError("the result has several series with the same labels")
+            raise RuleError(
+                "the result has several series with the same labels",
+                remedy="aggregate by more labels",
+            )
         self.health.pop(index, None)
-        self._recorded[index] = samples
-        rules = self._rules.rules
-        of_name = [
-            sample
-            for other, samples in sorted(self._recorded.items())
-            if isinstance(of := rules[other], RecordingRule) and of.record == rule.record
-            for sample in samples
-        ]
-        record(rule.record, of_name, at)
+        by_rule = self._recorded.setdefault(rule.record, {})
+        by_rule[index] = samples
+        record(rule.record, [each for _, found in sorted(by_rule.items()) for each in found], at)
 
     def series(self) -> list[VectorSample]:
-        """`ALERTS`: the same object until an alert begins, fires or ends."""
+        """The samples of `ALERTS`: the same object until an alert begins, fires or ends."""
         if self._series is None:
             labels = (
                 {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
@@ -191,7 +188,7 @@ def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
 def _instances(
     rule: AlertRule[E], vector: Iterable[VectorSample], at: float
 ) -> dict[Labels, ActiveAlert[E]]:
-    """The alerts of the vector by their labels, each as if pending since `at`."""
+    """The alerts of a vector by their labels, each pending since `at`."""
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
@@ -201,7 +198,10 @@ def _instances(
         labels = {name: value for name, value in labels.items() if value and name != ALERT_NAME}
         key = _sorted_labels(labels)
         if key in found:
-            raise RuleError("several alerts have the same labels once the rule's own are set")
+            raise RuleError(
+                "several alerts have the same labels once the rule's own are set",
+                remedy="set no label by which the series of the expression differ",
+            )
         annotations = {
             name: template.expand(given, sample.value)
             for name, template in rule.annotations.items()
@@ -246,7 +246,7 @@ def _keeps_firing(alert: ActiveAlert[E], at: float) -> bool:
 
 
 def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition]:
-    """Fire a pending alert whose `for` is over; a new alert is a transition in any case."""
+    """Fire a pending alert whose `for` is over. A new alert (not `known`) is a transition too."""
     if at - alert.active_at >= alert.rule.hold:
         alert.state = "firing"
         alert.fired_at = at

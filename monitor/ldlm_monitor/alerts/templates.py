@@ -1,9 +1,9 @@
 """The subset of Prometheus' Go templates that alert labels and annotations use.
 
 A template is text with actions: `{{ $labels.run }}`, `{{ $value }}` and `{{ . }}`, each
-optionally formatted by a `humanize` function or `printf`, and the blocks `if` and `with`
-with `else`. Everything else is refused when the rule is loaded, so that no template can
-fail, or differ from Prometheus, when an alert fires.
+optionally formatted by a `humanize` function or `printf`, and the blocks `if` and `with`,
+which may have an `else`. All other features are refused when the rule is loaded, so that no
+template can fail, or differ from Prometheus, when an alert fires.
 """
 
 import re
@@ -18,11 +18,11 @@ from ldlm_monitor.text.sanitize import shorten
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The data of one expansion; `dot` is set inside a `with`."""
+    """The data of one expansion. `dot` is the value of `.` inside a `with`."""
 
     labels: Mapping[str, str]
     value: float
-    dot: str | float | None = None
+    dot: str | float = ""
 
 
 _Read: TypeAlias = Callable[[_Scope], str | float]
@@ -30,7 +30,7 @@ _Read: TypeAlias = Callable[[_Scope], str | float]
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An expression and its type, by which a mismatch is found when the template is parsed."""
+    """An expression and its type, with which a wrong use is found when the template is parsed."""
 
     kind: Literal["text", "number"]
     read: _Read
@@ -38,7 +38,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """An `if`, or with `rebind` a `with`, and the parts of its two branches."""
+    """An `if` (if `rebind`, a `with`, which sets `.`) and the parts of its two branches."""
 
     condition: _Operand
     rebind: bool
@@ -58,11 +58,11 @@ class Template:
 
     @classmethod
     def parse(cls, source: str) -> "Template":
-        """Parse a template. Raises RuleError naming a feature that is not supported."""
+        """Parse a template. Raises RuleError for a mistake or a feature that is not supported."""
         return cls(source, _TemplateParser(source).parse())
 
     def expand(self, labels: Mapping[str, str], value: float) -> str:
-        """The text for one alert; a label that is missing reads as empty."""
+        """The text for an alert's labels and value; a label that is missing is empty."""
         if len(self.parts) == 1 and isinstance(self.parts[0], str):
             return self.parts[0]
         return _render(self.parts, _Scope(labels, value))
@@ -76,7 +76,7 @@ def _render(parts: tuple[_Part, ...], scope: _Scope) -> str:
         elif isinstance(part, _Operand):
             result = part.read(scope)
             shown.append(result if isinstance(result, str) else go_float(result))
-        elif found := part.condition.read(scope):  # not the empty string or zero, but NaN, as in Go
+        elif found := part.condition.read(scope):  # NaN is true, as in Go
             inner = _Scope(scope.labels, scope.value, found) if part.rebind else scope
             shown.append(_render(part.then, inner))
         else:
@@ -84,17 +84,19 @@ def _render(parts: tuple[_Part, ...], scope: _Scope) -> str:
     return "".join(shown)
 
 
-# Go's `text/template`: an action with its trim marks, the tokens in it, and its operands.
+# The syntax of Go's `text/template`. An action with its trim marks:
 _ACTION = re.compile(
     r"\{\{(?P<left>- )?(?P<body>(?:\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[^}])*?)(?P<right> -)?\}\}",
     re.DOTALL,
 )
+# A token of an action: a pipe, a string literal, or a word.
 _TOKEN = re.compile(r'\s*(?:(\|)|("(?:[^"\\]|\\.)*"|`[^`]*`)|([^\s|"`]+))')
 _LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")  # a label's value
 _VALUES = frozenset({"$value", ".Value", "$.Value"})  # the spellings of the alert's value
-_VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")  # of `printf`
-_SHOWN = 80
-"""Characters of a template in an error: a choice, enough to recognise it on one line."""
+_VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")  # of `printf`; group 1: the letter
+_SPACE = " \t\r\n"  # what Go trims beside `{{-` and `-}}`
+_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}  # Go's, as far as they are supported
+_SHOWN = 80  # characters of a template in an error: a choice, enough to recognise it
 
 
 class _TemplateParser:
@@ -105,7 +107,7 @@ class _TemplateParser:
         self._pieces = _split(source)
         self._next = 0
         self._kinds: list[Literal["text", "number"]] = []
-        """The type of `.` in each `with` that is open."""
+        """The type of `.` in each `with` that is open, the innermost last."""
 
     def parse(self) -> tuple[_Part, ...]:
         parts, stop = self._sequence()
@@ -114,7 +116,7 @@ class _TemplateParser:
         return parts
 
     def _sequence(self) -> tuple[tuple[_Part, ...], str | None]:
-        """Parts up to an `else` or `end`, and the text of that; None at the end of the template."""
+        """Parts up to an `else` or `end`, and its text; None if the template ends first."""
         parts: list[_Part] = []
         while self._next < len(self._pieces):
             is_action, text = self._pieces[self._next]
@@ -140,7 +142,7 @@ class _TemplateParser:
         if rebind:
             self._kinds.pop()
         otherwise: tuple[_Part, ...] = ()
-        if stop is not None and stop.startswith("else if "):
+        if stop is not None and stop.startswith("else if ") and not rebind:
             return _Branch(condition, rebind, then, (self._block("if", stop[8:]),))
         if stop == "else":
             otherwise, stop = self._sequence()
@@ -191,20 +193,20 @@ class _TemplateParser:
         if word in _VALUES and self._reachable(word):
             return _Operand("number", lambda scope: scope.value)
         if word == "." and self._kinds:
-            return _Operand(self._kinds[-1], lambda scope: "" if scope.dot is None else scope.dot)
+            return _Operand(self._kinds[-1], lambda scope: scope.dot)
         if word[0] in '"`':
-            text = _unquoted(word)
+            text = _unquoted(word, self._source)
             return _Operand("text", lambda scope: text)
         raise _refused(word, self._source)
 
     def _reachable(self, word: str) -> bool:
-        """`.Labels` means the alert's data only where `.` has not been rebound."""
+        """Whether `.Labels` or `.Value` are the alert's: not inside a `with`, which sets `.`."""
         return word[0] == "$" or not self._kinds
 
     def _printf(self, quoted: str, operands: list[_Operand]) -> _Operand:
         if quoted[0] not in '"`':
             raise _refused("printf without a literal format", self._source)
-        template = _unquoted(quoted)
+        template = _unquoted(quoted, self._source)
         verbs = [found for found in _VERBS.finditer(template) if found[1]]
         if template.count("%") != sum(
             found[0].count("%") for found in _VERBS.finditer(template)
@@ -217,7 +219,7 @@ class _TemplateParser:
 
 
 def _fits(verb: str, kind: Literal["text", "number"]) -> bool:
-    """Whether Go and Python print a value of this kind equally with the verb."""
+    """Whether Go and Python format a value of this kind equally with the verb."""
     if verb == "%v":
         return True
     if kind == "text":
@@ -243,13 +245,13 @@ def _formatter(template: str, operands: list[_Operand]) -> _Read:
 
 
 def _split(source: str) -> list[tuple[bool, str]]:
-    """Text and actions in turn; `{{-` and `-}}` trim the white space beside them."""
+    """The pieces of a template in order: whether a piece is an action, and its text."""
     pieces: list[tuple[bool, str]] = []
     position, trim = 0, False
     for found in _ACTION.finditer(source):
         text = source[position : found.start()]
-        text = text.lstrip() if trim else text
-        text = text.rstrip() if found["left"] else text
+        text = text.lstrip(_SPACE) if trim else text
+        text = text.rstrip(_SPACE) if found["left"] else text
         if text:
             pieces.append((False, text))
         trim = found["right"] is not None
@@ -260,7 +262,7 @@ def _split(source: str) -> list[tuple[bool, str]]:
         if not (body.startswith("/*") and body.endswith("*/")):
             pieces.append((True, body))
     rest = source[position:]
-    rest = rest.lstrip() if trim else rest
+    rest = rest.lstrip(_SPACE) if trim else rest
     if "{{" in rest:
         raise _wrong("{{ is not closed", source)
     if rest:
@@ -268,12 +270,16 @@ def _split(source: str) -> list[tuple[bool, str]]:
     return pieces
 
 
-def _unquoted(word: str) -> str:
+def _unquoted(word: str, source: str) -> str:
     if word[0] == "`":
         return word[1:-1]
-    return re.sub(
-        r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), word[1:-1]
-    )
+
+    def plain(found: re.Match[str]) -> str:
+        if found[1] not in _ESCAPES:
+            raise _refused(f"the escape {found[0]}", source)
+        return _ESCAPES[found[1]]
+
+    return re.sub(r"\\(.)", plain, word[1:-1], flags=re.DOTALL)
 
 
 def _refused(feature: str, source: str) -> RuleError:

@@ -1,4 +1,4 @@
-"""Unit tests of rules in promtool's format: reading and validation.
+"""Reads and validates unit tests of rules in promtool's format.
 
 Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42), which keeps durations,
 numbers and texts as they are written, and refuses unknown fields.
@@ -14,12 +14,12 @@ from ldlm_monitor.alerts.rules import StrictLoader, parse_duration, read_file
 from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
-"""YAML's tags that scalars may still get; all others would turn a text into a number or date."""
+"""Types that YAML may find by a scalar's form; others would make numbers or dates of texts."""
 _FORM = "see Prometheus' documentation, Unit Testing for Rules"  # remedy in errors
 
 
 class _TextLoader(StrictLoader):
-    """Keeps every scalar as written: 1.50 as the value of a label stays text."""
+    """Keeps every scalar as written: the value 1.50 of a label is the text `1.50`."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class attribute
         first: [(tag, pattern) for tag, pattern in resolvers if tag in _RESOLVED]
@@ -33,17 +33,17 @@ def _checked_duration(text: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    """Convert YAML's spellings of values that are not finite to those of Python."""
+    """Convert YAML's forms of numbers that are not finite to those of Python."""
     spellings = {".nan": "nan", ".inf": "inf", "-.inf": "-inf", "+.inf": "inf"}
     if not isinstance(value, str):
         return value
     if value.lower().strip("+-") in {"nan", "inf", "infinity"}:
-        raise ValueError(f"YAML writes {value} as .nan, .inf or -.inf")
+        raise ValueError(f"{value} is no number in YAML: write .nan, .inf or -.inf")
     return spellings.get(value.lower(), value)
 
 
 Duration: TypeAlias = Annotated[str, AfterValidator(_checked_duration)]
-"""A duration as written; `parse_duration` returns its seconds."""
+"""A duration as written, of which `parse_duration` returns the seconds."""
 _Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
@@ -75,7 +75,7 @@ class ExpectedAlert(_Model):
 
 
 class AlertRuleTest(_Model):
-    """All alerts of a name that must fire at a time; no others of that name may."""
+    """All alerts named `alertname` that must fire `eval_time` after the start; no others may."""
 
     eval_time: Duration = "0s"
     alertname: _Name
@@ -90,7 +90,7 @@ class ExpectedSample(_Model):
 
 
 class PromqlExprTest(_Model):
-    """The samples that an expression must have at a time."""
+    """The samples that `expr` must have at `eval_time` after the start, in any order."""
 
     expr: str
     eval_time: Duration = "0s"
@@ -98,10 +98,10 @@ class PromqlExprTest(_Model):
 
 
 class RuleTest(_Model):
-    """Series, and the results that the rules must have for them.
+    """Series, and the results that the rules must have for these series.
 
-    `external_labels` and `external_url` have no effect: only `$externalLabels` and
-    `$externalURL` in templates use them, and a rule with these is refused.
+    `external_labels` and `external_url` have no effect: only templates with `$externalLabels`
+    or `$externalURL` use them, and such templates are refused.
     """
 
     name: str = ""
@@ -114,7 +114,7 @@ class RuleTest(_Model):
 
 
 class UnitTestFile(_Model):
-    """A file of tests; `rule_files` are relative to it and may be globs."""
+    """A file of tests. `rule_files` are paths or globs, relative to the file's folder."""
 
     rule_files: list[str] = []
     evaluation_interval: Duration = "1m"
@@ -123,7 +123,7 @@ class UnitTestFile(_Model):
 
 
 def load_unit_tests(path: Path) -> UnitTestFile:
-    """The tests of a file. Raises RuleError naming file and field of the first problem."""
+    """The tests of a file. Raises RuleError with the file and the field of the first problem."""
     found = read_file(path, _TextLoader, UnitTestFile, _FORM)
     for name in found.group_eval_order:
         if found.group_eval_order.count(name) > 1:

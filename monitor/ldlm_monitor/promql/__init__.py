@@ -1,8 +1,8 @@
-"""PromQL: expressions are accepted or refused (`parse`), then evaluated (`evaluate`).
+"""PromQL: `parse` accepts or refuses an expression, `Evaluator` evaluates an accepted one.
 
-The semantics are those of Prometheus 3: ranges and the lookback are open on the left. The
-syntax is read by `promql-parser`; the evaluator is our own, since no Python library evaluates
-PromQL without a Prometheus server.
+The semantics are those of Prometheus 3: ranges and the lookback exclude their start. The
+library `promql-parser` parses the syntax; the evaluator is our own, since no Python library
+evaluates PromQL without a Prometheus server.
 """
 
 from ldlm_monitor.promql.analysis import Expression

@@ -1,4 +1,4 @@
-"""Properties of an accepted expression that need no evaluation."""
+"""Properties of an accepted expression by which evaluations with the same result are skipped."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,10 +19,9 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
-_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
-ROUNDING_SECONDS = 0.001
-"""Seconds added to a range, because `ranges.exact` rounds times to milliseconds."""
+_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they depend on the evaluation time
+_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # they grow with each sample
+ROUNDING_SECONDS = 0.001  # added to a range: `ranges.exact` rounds times to milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def metric_names(expr: Expression) -> frozenset[str]:
 
 
 def result_selectors(node: Node) -> Iterator[Selector]:
-    """The selectors whose series are in the result; not those that `and` or `unless` filter by."""
+    """The selectors whose series are in the result, without the right sides of `and`, `unless`."""
     if isinstance(node, Selector):
         yield node
     elif isinstance(node, Binary) and node.operator in ("and", "unless"):
@@ -73,16 +72,17 @@ def selectors(expr: Expression) -> Iterator[Selector]:
 def settles_after(expr: Expression) -> float:
     """Seconds for which the value may still change after the last change of its metrics.
 
-    Right only if the storage stores when a series ended, so that no selector finds its last
-    sample afterwards by lookback. Infinite for a fixed `@` time.
+    Infinite for a fixed `@` time. The storage must mark series that ended as stale: otherwise
+    selectors find their last samples for the lookback longer.
     """
     return _reach(expr.root, 0.0) + ROUNDING_SECONDS
 
 
 def moments(expr: Expression) -> frozenset[float]:
-    """The offsets (seconds) of its selectors, if it looks at single moments of the past alone.
+    """The offsets (seconds) of its selectors, if it reads single moments of the past only.
 
-    Its value changes at a change of its metrics, and so much later; empty: at other times too.
+    Its value then changes only when its metrics change, and after each of these offsets. Empty
+    if it may change at other times: with a range, an `@`, or an offset into the future.
     """
     found = set()
     for node in walk(expr.root):
@@ -96,19 +96,19 @@ def moments(expr: Expression) -> frozenset[float]:
 
 
 def max_range(expr: Expression) -> float:
-    """Seconds before the evaluation from which samples are read; infinite for a fixed `@` time."""
+    """How many seconds before the evaluation samples are read; infinite for a fixed `@` time."""
     return _reach(expr.root, LOOKBACK)
 
 
 def uses_time(expr: Expression) -> bool:
-    """Whether the expression calls `time()` or a date function: it changes without a sample."""
+    """Whether the value changes without new samples, by `time()`, `timestamp()` or a date."""
     return _calls(expr, _TIME_FUNCTIONS)
 
 
 def counts_samples(expr: Expression) -> bool:
     """Whether the value depends on the number of samples, even if all samples are equal.
 
-    So does a subquery's: with a range shorter than its step it has a sample at some times only.
+    Subqueries count: one whose range is shorter than its step has samples at some times only.
     """
     return _calls(expr, _COUNTING_FUNCTIONS) or any(
         isinstance(node, Subquery) for node in walk(expr.root)

@@ -1,7 +1,7 @@
 """Evaluates accepted expressions over a storage.
 
-Pure: the same samples, expression and time give the same vector. Each node becomes a closure
-when its expression is first asked: walking the tree at each evaluation took twice as long.
+The same samples, expression and time give the same vector. Each node becomes a closure when its
+expression is first evaluated: walking the tree at each evaluation takes twice as long.
 """
 
 import math
@@ -48,17 +48,17 @@ from ldlm_monitor.promql.operators import (
 from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
 
 Compute: TypeAlias = Callable[[Selection, float], Any]
-"""The value of a node at a time (Unix seconds); callers must not change a vector."""
+"""Returns a node's value at a time (Unix seconds); callers must not change a vector."""
 Windows: TypeAlias = Callable[[Selection, float], Iterator[RangeWindow]]
-"""The samples of each series of a range vector; series without any are left out."""
+"""Returns the samples of each series of a range vector that has any, at a time (Unix seconds)."""
 
 
 class Evaluator:
     """Evaluates expressions over `storage`; an implementation of `model.alert.Query`.
 
-    `step` is the resolution in seconds of subqueries without one; its default is Prometheus'
-    (`evaluation_interval`). `delayed_name_removal` is the feature flag of Prometheus: metric
-    names are dropped at the end of a query, not at once.
+    `step` is the step in seconds of subqueries that give none; its default is that of Prometheus'
+    `evaluation_interval`. `delayed_name_removal`: drop metric names at the end of a query, not at
+    once, as Prometheus does with its feature flag `promql-delayed-name-removal`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Evaluator:
         self._compiled: dict[str, Compute] = {}
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
-        """The instant vector at `at`; a scalar becomes one sample without labels.
+        """The instant vector at `at` (Unix seconds); a scalar becomes one sample without labels.
 
         Raises RuleError if the data do not permit the operation, such as a match of many to many.
         """
@@ -97,11 +97,11 @@ class Evaluator:
         return unique([(settled(labels), number) for labels, number in value])
 
     def compute(self, node: Node) -> Compute:
-        """A node's closure."""
+        """The closure that evaluates a node."""
         return _HANDLERS[type(node)](self, node)
 
     def windows(self, node: Node) -> Windows:
-        """The closure of a range vector."""
+        """The closure that selects a range vector, or evaluates a subquery."""
         if isinstance(node, Subquery):
             return self._resampled(node)
         assert isinstance(node, Range), node
@@ -114,7 +114,7 @@ class Evaluator:
             end = query.shifted(node.shift, at)
             start = exact(end - node.seconds)
             samples: dict[Labels, tuple[list[float], list[float]]] = {}
-            # Steps are aligned to zero, not to the query; rounding removes the error of division.
+            # Times are multiples of `step`, as in Prometheus; `round` removes the division's error.
             slot = math.floor(round(start / step, 6)) + 1
             while (time := exact(slot * step)) <= end:
                 value = operand(query, time)
@@ -157,8 +157,8 @@ class Evaluator:
 
         def matched(query: Selection, at: float) -> Vector:
             found: Vector = left(query, at)
-            # Most rules end here at each step of a healthy run. An error of the right side would
-            # count without a left one too, as in Prometheus: so only where there can be none.
+            # The left side of most rules is empty while a run is healthy. The right side is then
+            # skipped, but only if it cannot raise: Prometheus reports its errors in any case.
             return combine(found, right(query, at)) if found else found
 
         return matched
@@ -246,6 +246,7 @@ def _absent(evaluator: Evaluator, node: Call) -> Compute:
     return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
 
 
+# Functions whose closures are made from the node, not only from its arguments' values.
 SPECIAL: dict[str, Callable[[Evaluator, Call], Compute]] = {
     "time": lambda evaluator, node: lambda query, at: at,
     "pi": lambda evaluator, node: lambda query, at: math.pi,

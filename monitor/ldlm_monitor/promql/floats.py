@@ -1,20 +1,20 @@
 """Arithmetic as Go's float64 has it: IEEE 754, never an exception.
 
-Python raises on division by zero, overflow and domain errors; here they give Inf
-and NaN.
+Python raises on division by zero, overflow and domain errors; here they give Inf or NaN.
 """
 
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from functools import partial
 
 NAN = math.nan
 INF = math.inf
 
 
 def divide(left: float, right: float) -> float:
-    """`left / right`; a division by zero gives Inf with the sign of both, and 0/0 NaN."""
+    """`left / right`; 0/0 is NaN, any other division by 0 is Inf with the quotient's sign."""
     if right != 0:
         return left / right
     if left == 0 or math.isnan(left):
@@ -23,14 +23,14 @@ def divide(left: float, right: float) -> float:
 
 
 def modulo(left: float, right: float) -> float:
-    """The remainder with the sign of the dividend (`math.Mod`)."""
+    """The remainder with the sign of the dividend, as Go's `math.Mod`; NaN for a divisor of 0."""
     if right == 0 or math.isinf(left):
         return NAN
     return math.fmod(left, right)
 
 
 def power(left: float, right: float) -> float:
-    """`left ** right` (`math.Pow`)."""
+    """`left ** right`, as Go's `math.Pow`: NaN outside its domain, Inf where it overflows."""
     odd = right % 2 == 1
     try:
         return math.pow(left, right)
@@ -42,7 +42,7 @@ def power(left: float, right: float) -> float:
         return NAN
 
 
-ARITHMETIC: dict[str, Callable[[float, float], float]] = {  # PromQL's operators, as in Go
+ARITHMETIC: dict[str, Callable[[float, float], float]] = {  # by PromQL's operator
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -51,7 +51,7 @@ ARITHMETIC: dict[str, Callable[[float, float], float]] = {  # PromQL's operators
     "^": power,
     "atan2": math.atan2,
 }
-COMPARISON: dict[str, Callable[[float, float], bool]] = {  # Python's are those of IEEE 754
+COMPARISON: dict[str, Callable[[float, float], bool]] = {  # by operator; NaN compares as in Go
     "==": operator.eq,
     "!=": operator.ne,
     ">": operator.gt,
@@ -62,7 +62,7 @@ COMPARISON: dict[str, Callable[[float, float], bool]] = {  # Python's are those 
 
 
 def add_compensated(addend: float, total: float, lost: float) -> tuple[float, float]:
-    """One step of Neumaier's summation: the new total and the low-order part it lost."""
+    """One step of Neumaier's summation: the new total, and the sum of the low-order parts lost."""
     new = total + addend
     if math.isinf(new):
         return new, 0.0
@@ -72,15 +72,14 @@ def add_compensated(addend: float, total: float, lost: float) -> tuple[float, fl
 
 
 CANCELLED = 1e-12
-"""A sum smaller than this share of the sum of its terms' magnitudes has cancelled: Prometheus may
-get other digits. A choice, 5000 times a float's precision: less misses some, more is slower."""
+"""A sum below this share of the sum of its terms' magnitudes has cancelled: Prometheus' result may
+have other digits. A choice, 5000 times a float's precision: less misses sums, more is slower."""
 
 
 def _exact_sum(values: Sequence[float]) -> float | None:
-    """The sum, rounded once; None if Prometheus' own summation may differ.
+    """The sum by `fsum`, which is faster; None if Prometheus' summation may differ from it.
 
-    It may if almost everything cancels, if it overflows, and with Inf of both signs. Otherwise
-    both agree to the last digits, and `fsum` is faster.
+    It may differ if the terms almost cancel, if the sum overflows, and with Inf of both signs.
     """
     try:
         total = math.fsum(values)
@@ -101,7 +100,7 @@ def sum_of(values: Sequence[float]) -> float:
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """The mean; where the sum overflows, that of values which are divided first."""
+    """The mean; if the sum overflows, each value is divided by the count before the summation."""
     count = len(values)
     total = sum_of(values)
     if math.isinf(total):
@@ -110,7 +109,7 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def variance_of(values: Sequence[float]) -> float:
-    """The population variance; NaN if a value is not finite."""
+    """The population variance; NaN if a value or the mean is not finite."""
     mean = mean_of(values)
     if not math.isfinite(mean):
         return NAN
@@ -120,24 +119,27 @@ def variance_of(values: Sequence[float]) -> float:
 
 
 def has_nan(values: Iterable[float]) -> bool:
-    """Whether there may be a NaN among the values; True for Inf of both signs, too."""
+    """Whether a value is NaN; also True for values with Inf of both signs, whose sum is NaN."""
     return math.isnan(sum(values))
 
 
 def extreme_of(pick: Callable[..., float], values: Sequence[float]) -> float:
-    """The smallest (`min`) or greatest (`max`) value; NaN only if all values are NaN."""
+    """The smallest (`pick` is `min`) or greatest (`max`) value; NaN only if all values are NaN."""
     if not has_nan(values):
         return pick(values)
     return pick((value for value in values if not math.isnan(value)), default=NAN)
 
 
 def nan_last(value: float) -> tuple[bool, float]:
-    """Sort key with NaN above everything."""
+    """A sort key that puts NaN after all numbers."""
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def quantile_of(rank: float, values: Sequence[float]) -> float:
-    """The quantile by linear interpolation between neighbours; NaN counts as smallest."""
+    """The quantile by linear interpolation; NaN counts as smallest.
+
+    As in Prometheus: -Inf for a rank below 0, Inf above 1, NaN for no values or a rank of NaN.
+    """
     ordered = sorted(values)
     if has_nan(values):
         ordered = sorted(values, key=lambda value: (not math.isnan(value), value))
@@ -155,7 +157,7 @@ def quantile_of(rank: float, values: Sequence[float]) -> float:
 
 
 def decimal_text(value: float) -> str:
-    """The shortest decimal without exponent that reads back as `value`."""
+    """The shortest decimal without an exponent from which `float` gives `value` again."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -165,7 +167,7 @@ def decimal_text(value: float) -> str:
 
 
 def clamped(pick: Callable[..., float], left: float, right: float) -> float:
-    """Go's `math.Max` (`pick` is `max`, which +Inf wins) or `math.Min` (-Inf); then NaN wins."""
+    """`pick` (`max` or `min`) as in Go: NaN if a value is NaN, unless an Inf decides."""
     wins = pick(INF, -INF)
     if wins in (left, right):
         return wins
@@ -175,14 +177,14 @@ def clamped(pick: Callable[..., float], left: float, right: float) -> float:
 
 
 def whole(rounded: Callable[[float], int], value: float) -> float:
-    """The value, `rounded` to an integer; keeps the sign of zero, NaN and Inf."""
+    """The value, rounded to an integer by `rounded`; NaN, Inf and the sign of zero stay."""
     if not math.isfinite(value):
         return value
     return math.copysign(float(rounded(value)), value) if abs(value) < 1 else float(rounded(value))
 
 
 def total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """`function`, with NaN outside its domain and Inf where it overflows."""
+    """`function` that does not raise: NaN outside its domain, and Inf where it overflows."""
 
     def computed(value: float) -> float:
         try:
@@ -196,6 +198,18 @@ def total(function: Callable[[float], float]) -> Callable[[float], float]:
 
 
 def logarithm(function: Callable[[float], float]) -> Callable[[float], float]:
-    """A logarithm that is -Inf at zero and NaN below."""
+    """The logarithm `function`, with -Inf at 0 and NaN below."""
     defined = total(function)
     return lambda value: -INF if value == 0 else defined(value)
+
+
+# PromQL's reductions of values: of a group's as `sum`, of a range's as `sum_over_time`.
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": sum_of,
+    "avg": mean_of,
+    "min": partial(extreme_of, min),
+    "max": partial(extreme_of, max),
+    "count": lambda values: float(len(values)),
+    "stddev": lambda values: math.sqrt(variance_of(values)),
+    "stdvar": variance_of,
+}

@@ -49,18 +49,18 @@ def _atanh(value: float) -> float:
 
 
 def _date(part: Callable[[datetime], int]) -> Callable[[float], float]:
-    """A part of the UTC date that lies `value` seconds after the epoch."""
+    """A function from Unix seconds to a part of their UTC date; NaN beyond the years 1 to 9999."""
 
     def of(value: float) -> float:
         try:
             return float(part(datetime.fromtimestamp(math.trunc(value), UTC)))
-        except (ValueError, OverflowError, OSError):  # beyond the years 1 to 9999, NaN, Inf
+        except (ValueError, OverflowError, OSError):  # NaN, Inf, or no year that a date can have
             return NAN
 
     return of
 
 
-DATES: dict[str, Callable[[float], float]] = {  # of Unix seconds, in UTC
+DATES: dict[str, Callable[[float], float]] = {  # functions of Unix seconds, by name
     "days_in_month": _date(lambda date: calendar.monthrange(date.year, date.month)[1]),
     "day_of_month": _date(lambda date: date.day),
     "day_of_week": _date(lambda date: date.isoweekday() % 7),
@@ -70,7 +70,7 @@ DATES: dict[str, Callable[[float], float]] = {  # of Unix seconds, in UTC
     "month": _date(lambda date: date.month),
     "year": _date(lambda date: date.year),
 }
-ELEMENTWISE: dict[str, Callable[..., float]] = {
+ELEMENTWISE: dict[str, Callable[..., float]] = {  # of a value and scalars; the name is dropped
     "abs": abs,
     "ceil": partial(whole, math.ceil),
     "floor": partial(whole, math.floor),
@@ -99,7 +99,6 @@ ELEMENTWISE: dict[str, Callable[..., float]] = {
     "atanh": _atanh,
     **DATES,
 }
-"""Functions of each value (and scalar arguments); they drop the metric name."""
 
 
 def _clamp(vector: Vector, least: float, most: float) -> Vector:
@@ -112,35 +111,33 @@ def _label_replace(vector: Vector, target: str, template: str, source: str, patt
     regex = compile_pattern(pattern)
     result: Vector = []
     for labels, value in vector:
-        match = regex.fullmatch(dict(labels).get(source, ""))
-        if match is None:
+        if (match := regex.fullmatch(dict(labels).get(source, ""))) is None:
             result.append((labels, value))
-            continue
-        result.append((with_label(labels, target, _expand(template, match)), value))
+        else:
+            result.append((with_label(labels, target, _expand(template, match)), value))
     return result
 
 
 def _label_join(vector: Vector, target: str, separator: str, *sources: str) -> Vector:
-    result: Vector = []
-    for labels, value in vector:
-        present = dict(labels)
-        joined = separator.join(present.get(source, "") for source in sources)
-        result.append((with_label(labels, target, joined), value))
-    return result
+    def joined(present: dict[str, str]) -> str:
+        return separator.join(present.get(source, "") for source in sources)
+
+    return [(with_label(each, target, joined(dict(each))), value) for each, value in vector]
 
 
-@lru_cache(maxsize=256)  # a choice: above the patterns of a set of rules and of a board
+@lru_cache(maxsize=256)  # entries, a choice: more than the patterns of a set of rules
 def compile_pattern(pattern: str) -> Any:
-    """Compile an RE2 pattern in which `.` also matches a line feed. Raises RuleError."""
+    """Compile an RE2 pattern in which `.` matches line feeds too. Raises RuleError if invalid."""
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(f"(?s:{pattern})", options)
     except re2.error as problem:
-        raise RuleError(f"invalid regular expression {pattern!r}") from problem
+        raise RuleError(f"invalid regular expression {pattern!r} (RE2)") from problem
 
 
-_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)  # grammar of `Regexp.Expand`
+# `$$`, `${name}` or `$name` in a template: the grammar of Go's `Regexp.Expand`.
+_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
 
 
 def _expand(template: str, match: Any) -> str:
@@ -158,20 +155,19 @@ def _expand(template: str, match: Any) -> str:
     return _REFERENCE.sub(filled, template)
 
 
-OVER_VECTOR: dict[str, Callable[..., Vector]] = {
+OVER_VECTOR: dict[str, Callable[..., Vector]] = {  # of a vector, scalars and string literals
     "clamp": _clamp,
     "sort": lambda vector: sorted(vector, key=lambda sample: nan_last(sample[1])),
     "sort_desc": lambda vector: sorted(vector, key=lambda sample: nan_last(-sample[1])),
     "label_replace": _label_replace,
     "label_join": _label_join,
 }
-"""Functions of a whole vector and literal arguments."""
 KEEPS_NAME = frozenset({"sort", "sort_desc", "label_replace", "label_join", "last_over_time"})
 """Functions that keep the metric name, as in Prometheus."""
 
 
 def labels_of_absent(operand: Node) -> Labels:
-    """The labels of `absent`'s result: those that the selector requires to equal one value."""
+    """The labels of `absent`'s result: those with exactly one matcher, which is `=`."""
     selector = operand.selector if isinstance(operand, Range) else operand
     if not isinstance(selector, Selector):
         return ()
@@ -186,15 +182,14 @@ def labels_of_absent(operand: Node) -> Labels:
     return tuple(sorted((name, value) for name, value in known.items() if value))
 
 
-BOUND = "le"  # the label with the upper bound of a bucket
-SMALL_DELTA = 1e-12
-"""Relative difference of two counts that is a rounding error (`smallDeltaTolerance`)."""
-# Bounds as Prometheus reads them; Python's `float` reads more, such as `1_0`.
+BOUND = "le"  # in a classic histogram of Prometheus, the label with a bucket's upper bound
+SMALL_DELTA = 1e-12  # relative; smaller differences of counts are rounding (`smallDeltaTolerance`)
+# Bounds that Prometheus parses; Python's `float` accepts more, such as `1_0`.
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
 
 
 def histogram_quantile(rank: float, vector: Vector) -> Vector:
-    """The quantile of each histogram in the vector; series that are no bucket are left out."""
+    """The quantile of each classic histogram; series without a valid `le` are left out."""
     histograms: dict[Labels, list[tuple[float, float]]] = {}
     for labels, count in vector:
         bound = dict(labels).get(BOUND, "")
@@ -207,7 +202,7 @@ def histogram_quantile(rank: float, vector: Vector) -> Vector:
 
 
 def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
-    """Linear interpolation within the bucket where the rank falls (`BucketQuantile`)."""
+    """Linear interpolation in the bucket that contains the rank (Prometheus' `BucketQuantile`)."""
     if math.isnan(rank):
         return NAN
     if not 0 <= rank <= 1:
@@ -216,7 +211,7 @@ def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
     if bounds[-1] != INF or len(bounds) < 2 or counts[-1] == 0:
         return NAN
     wanted = rank * counts[-1]
-    # Counts rise, except for NaN: then the result is that of the binary search, as in Go.
+    # With NaN among the counts, the result depends on the search: this one is as in Go.
     index = bisect_left(range(len(bounds) - 1), True, key=lambda i: counts[i] >= wanted)
     if index == len(bounds) - 1:
         return bounds[-2]
@@ -227,7 +222,7 @@ def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
 
 
 def _merged(buckets: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Bounds and counts by rising bound. Equal bounds are added up, and counts never fall."""
+    """Bounds, rising, and their counts. Counts of equal bounds are added; counts never fall."""
     bounds: list[float] = []
     counts: list[float] = []
     for bound, count in sorted(buckets, key=lambda bucket: bucket[0]):

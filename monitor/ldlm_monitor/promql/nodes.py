@@ -3,8 +3,8 @@
 The tree of `promql_parser` is copied into these nodes once, when a rule is loaded: it is
 walked thousands of times, and each access to the original converts from Rust.
 
-Prometheus drops the name of a metric when an operation changes what its value means. With the
-feature flag `promql-delayed-name-removal`, under which its own test scripts run, the element
+Prometheus drops the name of a metric when an operation changes the meaning of its value. With
+its feature flag `promql-delayed-name-removal`, under which its own test scripts run, the element
 is only marked, and the name is dropped at the end of the query. The mark is a label with an
 empty name: it sorts first, and no selector can match it.
 """
@@ -16,8 +16,7 @@ from typing import Literal, TypeAlias
 
 from ldlm_monitor.model.points import Labels, Matcher
 
-LOOKBACK = 300.0
-"""How far an instant selector looks back, in seconds (Prometheus' default)."""
+LOOKBACK = 300.0  # seconds for which an instant selector finds a sample: Prometheus' default
 
 Vector: TypeAlias = list[tuple[Labels, float]]
 """An instant vector; here the labels include `__name__` until an operation drops it."""
@@ -25,7 +24,7 @@ Vector: TypeAlias = list[tuple[Labels, float]]
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow:
-    """The samples of one series in `(start, end]`; never empty."""
+    """The samples of one series in `(start, end]`, at least one. Times are Unix seconds."""
 
     labels: Labels
     times: Sequence[float]
@@ -56,7 +55,7 @@ class Text:
 class Shift:
     """The time that a selector reads: `offset` seconds before `anchor`.
 
-    The anchor is the evaluation time (None), a fixed time, or either end of the query.
+    `anchor` is None for the evaluation time, a fixed time (Unix seconds), or an end of the query.
     """
 
     offset: float = 0.0
@@ -81,7 +80,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """`operand` evaluated every `step` seconds (None: the evaluator's step) over `seconds`."""
+    """`operand` every `step` seconds (None: the evaluator's step) over the last `seconds`."""
 
     operand: "Node"
     seconds: float
@@ -100,8 +99,8 @@ class Negation:
 class Matching:
     """How the elements of two vectors are matched.
 
-    With `on` only `labels` are compared, otherwise all others. `many` names the side that may
-    have several elements of a group; `include` are labels copied from the other side.
+    `on`: only `labels` are compared; otherwise all other labels. `many` is the side on which
+    several elements may match one (None: neither); `include` are labels copied to it.
     """
 
     on: bool = False
@@ -123,7 +122,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """An aggregation over groups that share `labels`, or with `without` all other labels."""
+    """An aggregation over groups with equal `labels`; if `without`, with all other labels equal."""
 
     operator: str
     operand: "Node"
@@ -145,28 +144,27 @@ Node: TypeAlias = (
 )
 
 
-NAME = "__name__"  # Prometheus' label with the name of the metric
-MARK = ("", "")
-"""The label that marks an element whose name is dropped at the end of the query."""
+NAME = "__name__"  # the label in which Prometheus keeps the name of the metric
+MARK = ("", "")  # the label of elements whose name is dropped at the end of the query
 Rename: TypeAlias = Callable[[Labels], Labels]  # such as `without_name`
+# Dropped with the name, as in Prometheus 3: the mark and the labels that describe the metric.
 _METADATA = frozenset({"", NAME, "__type__", "__unit__"})
-"""Labels that describe the metric, and are dropped with its name."""
 
 
 def without_name(labels: Labels) -> Labels:
-    """The labels except `__name__`, `__type__` and `__unit__`."""
+    """The labels except the mark, `__name__`, `__type__` and `__unit__`."""
     if labels and labels[0][0] == NAME and (len(labels) == 1 or labels[1][0][0] != "_"):
         return labels[1:]
     return tuple(pair for pair in labels if pair[0] not in _METADATA)
 
 
 def name_later(labels: Labels) -> Labels:
-    """The labels with the mark that the name is dropped at the end of the query."""
+    """The labels with `MARK`."""
     return labels if labels and labels[0] == MARK else (MARK, *labels)
 
 
 def unmarked(labels: Labels) -> Labels:
-    """The labels without the mark."""
+    """The labels without `MARK`."""
     return labels[1:] if labels and labels[0] == MARK else labels
 
 
@@ -175,9 +173,9 @@ def settled(labels: Labels) -> Labels:
     return without_name(labels) if labels and labels[0] == MARK else labels
 
 
-@lru_cache(maxsize=1024)  # a choice: above the different matchings of a set of rules
+@lru_cache(maxsize=1024)  # entries, a choice: more than the matchings of a set of rules
 def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
-    """A function from an element's labels to those of its group."""
+    """A function from an element's labels to its group's: `names` only if `on`, else the others."""
     wanted = frozenset(names)
     if on:
         return lambda labels: tuple(pair for pair in labels if pair[0] in wanted)
@@ -211,7 +209,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def depth(node: Node) -> int:
-    """The number of levels of nodes from this one down."""
+    """The number of levels of nodes, including this node's."""
     return 1 + max((depth(child) for child in children(node)), default=0)
 
 
@@ -232,7 +230,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def is_scalar(node: Node) -> bool:
-    """Whether a node's values are numbers rather than vectors (PromQL knows by the form)."""
+    """Whether the node yields a scalar, not a vector: in PromQL its form decides."""
     match node:
         case Binary(left=left, right=right):
             return is_scalar(left) and is_scalar(right)
@@ -244,7 +242,7 @@ def is_scalar(node: Node) -> bool:
 
 
 def never_fails(node: Node) -> bool:
-    """Whether no data make the node raise: its series stay apart, and none need a partner."""
+    """Whether the node can be evaluated on any data without an error; False if not certain."""
     match node:
         case Selector(matchers=matchers):
             return any(each.name == NAME and each.op == "=" for each in matchers)
@@ -253,6 +251,6 @@ def never_fails(node: Node) -> bool:
         case Binary(operator="and" | "or" | "unless", left=left, right=right):
             return never_fails(left) and never_fails(right)
         case Binary(left=left, right=Number()):
-            # Arithmetic drops names, by which alone series of an `or` may differ.
+            # Arithmetic drops names. Series of an `or` may differ by their names only.
             return isinstance(left, Selector | Aggregation) and never_fails(left)
     return isinstance(node, Number)

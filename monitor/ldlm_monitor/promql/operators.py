@@ -4,7 +4,7 @@ Semantics: Prometheus 3 `promql/engine.go` (`VectorBinop`, set operators, `aggre
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from ldlm_monitor.model.errors import RuleError
@@ -12,13 +12,10 @@ from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.floats import (
     ARITHMETIC,
     COMPARISON,
+    REDUCTIONS,
     decimal_text,
-    extreme_of,
-    mean_of,
     nan_last,
     quantile_of,
-    sum_of,
-    variance_of,
 )
 from ldlm_monitor.promql.nodes import (
     MARK,
@@ -40,7 +37,7 @@ SET_OPERATORS = frozenset({"and", "or", "unless"})  # of two vectors, by labels 
 
 
 def set_operation(node: Binary) -> Callable[[Vector, Vector], Vector]:
-    """`and`, `or` or `unless` of two vectors."""
+    """A function that applies `and`, `or` or `unless` to two vectors."""
     signature = signature_of(node.matching.on, node.matching.labels)
     keep = node.operator == "and"
 
@@ -58,9 +55,9 @@ def set_operation(node: Binary) -> Callable[[Vector, Vector], Vector]:
 def with_scalar(
     node: Binary, unnamed: Rename, *, scalar_left: bool
 ) -> Callable[[Vector, float], Vector]:
-    """The operation of a vector and a scalar, which is its left side where `scalar_left`.
+    """A function that applies an operator to a vector and a scalar, the left side if `scalar_left`.
 
-    A comparison that filters keeps the vector's values and names.
+    A comparison without `bool` filters: it keeps values and names of the vector.
     """
     operator = OPERATORS[node.operator]
     compute = (lambda value, scalar: operator(scalar, value)) if scalar_left else operator
@@ -75,15 +72,18 @@ def with_scalar(
 
 
 def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector], Vector]:
-    """The operation on the elements of two vectors that share a signature.
+    """A function that applies an operator to the elements of two vectors that match.
 
-    It raises RuleError where a group has several elements on a side that may hold one.
+    It raises RuleError if a group has several elements on a side that may have only one.
     """
     swapped = node.matching.many == "right"
     signature = signature_of(node.matching.on, node.matching.labels)
     operator = _elementwise(node)
     compute = (lambda many, one: operator(one, many)) if swapped else operator
     rename = _result_labels(node, unnamed)
+    remedy = "many-to-one matching must be explicit (group_left/group_right)"
+    if node.matching.many:
+        remedy = "name the grouping labels that keep results apart in group_left/group_right"
 
     def combined(left: Vector, right: Vector) -> Vector:
         if not left or not right:
@@ -101,23 +101,12 @@ def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector]
             metric = rename(labels, partner[0])
             claim = (group, metric if node.matching.many else None)
             if claim in taken:
-                raise _several_matches(node)
+                raise RuleError("multiple matches for labels", remedy=remedy)
             taken.add(claim)
             result.append((metric, outcome))
         return result
 
     return combined
-
-
-def _several_matches(node: Binary) -> RuleError:
-    return RuleError(
-        "multiple matches for labels",
-        remedy=(
-            "name the grouping labels that keep results apart in group_left/group_right"
-            if node.matching.many
-            else "many-to-one matching must be explicit (group_left/group_right)"
-        ),
-    )
 
 
 def _index_by_signature(
@@ -147,7 +136,7 @@ def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
 
 
 def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], Labels]:
-    """A function from the labels of the many side and of the one side to those of the result."""
+    """A function from the labels of two elements, that of the many side first, to the result's."""
     matching = node.matching
     listed = frozenset(matching.labels)
     include = frozenset(matching.include)
@@ -174,27 +163,19 @@ def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], 
     return lambda labels, other: unnamed(combined(labels, other))
 
 
-REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {  # the values of a group to one
-    "sum": sum_of,
-    "avg": mean_of,
-    "min": partial(extreme_of, min),
-    "max": partial(extreme_of, max),
-    "count": lambda values: float(len(values)),
-    "group": lambda values: 1.0,
-    "stddev": lambda values: math.sqrt(variance_of(values)),
-    "stdvar": variance_of,
-}
-RANKINGS = frozenset({"topk", "bottomk"})  # they keep elements instead of reducing a group
-AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "quantile", "count_values"})
+RANKINGS = frozenset({"topk", "bottomk"})  # aggregations that keep elements
+AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "group", "quantile", "count_values"})
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
-    """Apply the aggregation. Raises RuleError if the parameter is no number of elements."""
+    """Apply the aggregation. Raises RuleError if `topk` or `bottomk` get no number of elements."""
     if node.operator == "count_values":
         return _count_values(node, vector, str(parameter))
     groups = _group(node, vector)
     if node.operator in RANKINGS:
         return _rank(node.operator, groups, parameter)
+    if node.operator == "group":
+        return [(labels, 1.0) for labels in groups]
     reduce = REDUCTIONS.get(node.operator)
     if reduce is None:  # the quantile
         reduce = partial(quantile_of, parameter if isinstance(parameter, float) else math.nan)
@@ -207,7 +188,7 @@ def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
     by_name = NAME in node.labels and not node.without
     for sample in vector:
         group = signature(sample[0])
-        if by_name and sample[0][:1] == (MARK,):  # the group's name, too, is dropped at the end
+        if by_name and sample[0][:1] == (MARK,):  # the group's name is dropped at the end, too
             group = (MARK, *group)
         groups.setdefault(group, []).append(sample)
     return groups

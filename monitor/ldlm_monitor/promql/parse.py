@@ -1,4 +1,4 @@
-"""Accepts an expression, or refuses it and names the feature that is not supported.
+"""Parses an expression, or refuses it with the reason.
 
 `promql_parser` checks syntax and types; its tree is copied into our nodes. Features that the
 evaluator lacks, or that Prometheus 3 has only with a feature flag, are refused when a rule is
@@ -37,11 +37,11 @@ from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
 from ldlm_monitor.text.sanitize import shorten
 
-FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that exist here
+FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all supported ones
 
-_ALIASES = {"holt_winters": "double_exponential_smoothing"}
-"""Names of Prometheus 2, which the parser does not have: it is given them below."""
-_OLD = promql_parser.Function(  # signature: holt_winters(range-vector, scalar, scalar)
+_ALIASES = {"holt_winters": "double_exponential_smoothing"}  # names of Prometheus 2, and of 3
+# The parser has names of Prometheus 3 only; this signature adds the old name.
+_OLD = promql_parser.Function(
     "holt_winters",
     [promql_parser.ValueType.Matrix, *[promql_parser.ValueType.Scalar] * 2],
     promql_parser.ValueType.Vector,
@@ -58,7 +58,7 @@ def unsupported(feature: str) -> UnsupportedError:
 
 
 def translate(tree: Any) -> Node:
-    """The node of a parser's tree. Raises RuleError naming the invalid or unsupported part."""
+    """The node for a tree of `promql_parser`. Raises RuleError that names the refused part."""
     handler = _TRANSLATIONS.get(type(tree))
     if handler is None:
         raise unsupported(type(tree).__name__)
@@ -93,10 +93,6 @@ def _shift(tree: Any) -> Shift:
         return Shift(offset, tree.at.at.timestamp())
     except (ValueError, OverflowError):
         raise unsupported("`@` with a time beyond the year 9999") from None
-
-
-def _matrix(tree: Any) -> Range:
-    return Range(_selector(tree.vector_selector), tree.range.total_seconds())
 
 
 def _subquery(tree: Any) -> Subquery:
@@ -160,10 +156,10 @@ def _call(tree: Any) -> Call:
 def _check_label(label: str, function: str) -> None:
     """Refuse an empty name; since Prometheus 3 any other text may name a label."""
     if not label:
-        raise RuleError(f"{function}: a label without a name")
+        raise RuleError(f"{function}: a label without a name", remedy="name the label")
 
 
-# Keys are the names of the parser's enumerations.
+# From names in the parser's enumerations to those of our nodes.
 _MATCH_OPS: dict[str, Any] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
 _MANY: dict[str, Literal["left", "right"]] = {"ManyToOne": "left", "OneToMany": "right"}
 _TRANSLATIONS: dict[type, Callable[[Any], Node]] = {
@@ -172,7 +168,9 @@ _TRANSLATIONS: dict[type, Callable[[Any], Node]] = {
     promql_parser.ParenExpr: lambda tree: translate(tree.expr),
     promql_parser.UnaryExpr: lambda tree: Negation(translate(tree.expr)),
     promql_parser.VectorSelector: _selector,
-    promql_parser.MatrixSelector: _matrix,
+    promql_parser.MatrixSelector: lambda tree: Range(
+        _selector(tree.vector_selector), tree.range.total_seconds()
+    ),
     promql_parser.SubqueryExpr: _subquery,
     promql_parser.BinaryExpr: _binary,
     promql_parser.AggregateExpr: _aggregation,
@@ -181,8 +179,8 @@ _TRANSLATIONS: dict[type, Callable[[Any], Node]] = {
 
 
 MAX_DEPTH = 200
-"""Levels of nesting at most, a choice far above what rules have: a level takes about 3 of Python's
-1000 stack frames, 5 at most, and parsing that needs more of them ends in the same error."""
+"""Levels of nesting at most, a choice far above those of rules: each takes 3 to 5 of Python's 1000
+stack frames. An expression that needs more frames is refused with the same error."""
 _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\[[^\]]*?(::)"), "an aligned subquery"),
     (re.compile(r"\[[^\]]*?([-+*/%^(]|\b(?:step|range|min|max)\b)"), "a duration expression"),
@@ -191,19 +189,20 @@ _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\b(fill(?:_left|_right)?)\s*\("), "the modifier {}"),
     (re.compile(r"(</|>/)"), "the operator {}"),
 )
-"""Syntax that Prometheus accepts with a feature flag only, and the parser reports as bad."""
+"""Syntax that Prometheus accepts only with a feature flag, and `promql_parser` never: these
+patterns and names replace its message. Group 1 fills `{}`."""
+# String literals and comments of PromQL (`promql/parser/lex.go`).
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 _COMMENT = re.compile(r"#[^\n]*")
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
-"""A hexadecimal or octal escape above 127: a byte in Prometheus, a character in the parser."""
-_SHOWN = 120
-"""Characters of an expression in an error: a choice, enough to recognise the rule."""
+"""An escape above 127 is a byte in Prometheus and a character in the parser, so it is refused."""
+_SHOWN = 120  # characters of an expression in an error: a choice, enough to recognise the rule
 
 
 def parse(text: str) -> Expression:
-    """Accept `text` as an expression that yields an instant vector or a scalar.
+    """Parse `text` as an expression that yields an instant vector or a scalar.
 
-    Raises RuleError for bad syntax or types, UnsupportedError for features that are missing.
+    Raises RuleError for bad syntax or types, UnsupportedError for features that are not supported.
     """
     try:
         root = translate(_parsed(text))
@@ -226,7 +225,7 @@ def parse(text: str) -> Expression:
 
 
 def _parsed(text: str) -> Any:
-    """The parser's tree. Text that the parser would misread is refused first."""
+    """The parser's tree. Text to which the parser gives another meaning is refused before."""
     strings = _STRING.findall(text)
     rest = _COMMENT.sub("", _STRING.sub('""', text))
     if re.search(r"@\s*-", rest):

@@ -1,40 +1,40 @@
-"""Reads selectors from a storage, and has the functions of range vectors.
+"""Reads the samples of selectors from a storage; computes the functions of range vectors.
 
-Each function has a `RangeWindow` of at least one sample and scalars as arguments; it returns
+The arguments of a function are a `RangeWindow`, of at least one sample, and scalars. It returns
 None if the window has too few samples. Semantics: Prometheus 3 `promql/functions.go`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Storage
-from ldlm_monitor.promql.floats import divide, extreme_of, mean_of, quantile_of, sum_of, variance_of
+from ldlm_monitor.promql.floats import REDUCTIONS, divide, quantile_of, sum_of
 from ldlm_monitor.promql.nodes import LOOKBACK, Range, RangeWindow, Selector, Shift, Vector
 
 
 def exact(time: float) -> float:
-    """The time, rounded to milliseconds if it differs from them only by a rounding error.
+    """`time` (seconds), rounded to milliseconds if only a rounding error lies between the two.
 
-    Prometheus counts in milliseconds; sums and products of seconds differ from them in the last
-    bits, and samples at the edge of a range would appear and disappear.
+    Prometheus counts in milliseconds. Sums and products of seconds differ from them in the last
+    bits, by which a sample at the edge of a range would be in it or not.
     """
     whole = round(time, 3)
-    return whole if abs(whole - time) < 1e-6 else time  # a float of today's time has 2.4e-7
+    return whole if abs(whole - time) < 1e-6 else time  # neighbouring floats of today: 2.4e-7 s
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Reads the selectors of one query; `start` and `end`: the times of `@ start()`, `@ end()`."""
+    """Reads the selectors of one query, whose `@ start()` and `@ end()` are `start` and `end`."""
 
     storage: Storage
     start: float
     end: float
 
     def shifted(self, shift: Shift, at: float) -> float:
-        """The time that a selector or a subquery reads when the query is evaluated at `at`."""
+        """The time that a selector or subquery with `shift` reads in an evaluation at `at`."""
         anchor = shift.anchor
         if anchor == "start":
             at = self.start
@@ -45,12 +45,12 @@ class Selection:
         return exact(at - shift.offset) if shift.offset else at
 
     def latest(self, node: Selector, at: float) -> Iterable[tuple[Labels, float, float]]:
-        """Labels, time and value of the last sample of each series at `at`."""
+        """Labels, time and value of each series' last sample at `at`, at most the lookback old."""
         until = self.shifted(node.shift, at)
         return self.storage.latest(node.matchers, exact(until - LOOKBACK), until)
 
     def windows(self, node: Range, at: float) -> Iterator[RangeWindow]:
-        """The samples of each series of a range; series without any are left out."""
+        """The samples of each series of a range selector; series without samples are left out."""
         end = self.shifted(node.selector.shift, at)
         start = exact(end - node.seconds)
         for series in self.storage.select(node.selector.matchers, start, end):
@@ -62,7 +62,7 @@ class Selection:
 
 
 def unique(vector: Vector) -> Vector:
-    """The vector itself. Raises RuleError if two elements have the same labels."""
+    """Return `vector`. Raises RuleError if two of its elements have the same labels."""
     if len(vector) > 1 and len({labels for labels, _ in vector}) != len(vector):
         raise RuleError(
             "the result has several series with the same labels once the metric name is dropped",
@@ -72,12 +72,12 @@ def unique(vector: Vector) -> Vector:
 
 
 _GAP = 1.1
-"""Distance in sample intervals. If the first or last sample is further from the window's end, the
-series began or ended inside it (`extrapolationThreshold` of `extrapolatedRate`)."""
+"""In intervals between samples. A series whose first or last sample is further from its end of
+the window began or ended in it (`extrapolationThreshold` of Prometheus' `extrapolatedRate`)."""
 
 
 def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
-    """The change over the whole window, extrapolated to its ends (`extrapolatedRate`)."""
+    """The change over the window, extrapolated to its ends (Prometheus' `extrapolatedRate`)."""
     times, values = window.times, window.values
     if len(values) < 2:
         return None
@@ -92,7 +92,7 @@ def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
     if to_start >= spacing * _GAP:
         to_start = spacing / 2
     if counter and change > 0 and values[0] >= 0:
-        to_start = min(to_start, sampled * (values[0] / change))  # a counter begins at zero
+        to_start = min(to_start, sampled * (values[0] / change))  # a counter starts at 0
     to_end = window.end - times[-1]
     if to_end >= spacing * _GAP:
         to_end = spacing / 2
@@ -124,7 +124,7 @@ def _resets(window: RangeWindow) -> float:
 
 
 def _regression(window: RangeWindow, origin: float) -> tuple[float, float]:
-    """Slope per second and value at `origin` of the least-squares line."""
+    """Slope per second, and value at `origin` (Unix seconds), of the least-squares line."""
     values = window.values
     if all(value == values[0] for value in values):
         return (math.nan, math.nan) if math.isinf(values[0]) else (0.0, values[0])
@@ -138,9 +138,7 @@ def _regression(window: RangeWindow, origin: float) -> tuple[float, float]:
 
 
 def _derivative(window: RangeWindow) -> float | None:
-    if len(window.values) < 2:
-        return None
-    return _regression(window, window.times[0])[0]
+    return None if len(window.values) < 2 else _regression(window, window.times[0])[0]
 
 
 def _predict(window: RangeWindow, evaluated_at: float, ahead: float) -> float | None:
@@ -175,6 +173,10 @@ def _median_deviation(window: RangeWindow) -> float:
     return quantile_of(0.5, [abs(value - median) for value in window.values])
 
 
+def _reduction(reduce: Callable[[Sequence[float]], float]) -> Callable[[RangeWindow], float]:
+    return lambda window: reduce(window.values)
+
+
 OVER_RANGE: dict[str, Callable[..., float | None]] = {  # functions of a range vector, by name
     "rate": _rate,
     "increase": lambda window: _extrapolated(window, counter=True),
@@ -186,15 +188,9 @@ OVER_RANGE: dict[str, Callable[..., float | None]] = {  # functions of a range v
     "deriv": _derivative,
     "predict_linear": _predict,
     "double_exponential_smoothing": _smoothed,
-    "avg_over_time": lambda window: mean_of(window.values),
-    "count_over_time": lambda window: float(len(window.values)),
     "last_over_time": lambda window: window.values[-1],
     "mad_over_time": _median_deviation,
-    "max_over_time": lambda window: extreme_of(max, window.values),
-    "min_over_time": lambda window: extreme_of(min, window.values),
     "present_over_time": lambda window: 1.0,
     "quantile_over_time": lambda window, rank: quantile_of(rank, window.values),
-    "stddev_over_time": lambda window: math.sqrt(variance_of(window.values)),
-    "stdvar_over_time": lambda window: variance_of(window.values),
-    "sum_over_time": lambda window: sum_of(window.values),
+    **{f"{name}_over_time": _reduction(reduce) for name, reduce in REDUCTIONS.items()},
 }

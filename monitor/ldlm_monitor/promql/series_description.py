@@ -8,29 +8,28 @@ from collections.abc import Iterator
 
 from ldlm_monitor.model.points import Labels
 
-STALE = object()
-"""The series ends here (`stale`)."""
-HISTOGRAM = object()
-"""A native histogram. Its content is not read: the evaluator has classic histograms only."""
+STALE = object()  # `parse_values` yields it for `stale`: the series ends here
+HISTOGRAM = object()  # yielded for a native histogram, which the evaluator does not support
 
-# Tokens of that grammar, and of Prometheus' lexer (`promql/parser/lex.go`).
+# Tokens of the grammar, and of Prometheus' lexer (`promql/parser/lex.go`).
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*")
 _LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
 _LABEL = re.compile(rf"\s*([\w.]+|{_STRING})\s*(?:=\s*({_STRING}))?\s*(?:,|$)")
 _NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|(?:[iI]nf|[nN]a[nN])(?!x))"
-"""The lexer reads `Infx3` as one token, which is no number."""
+"""A number, but not the `Inf` of `Infx3`: the lexer reads that as one token, an invalid number."""
+# Values between blanks: histograms, `stale`, missing values (`_`), or numbers, each with a count.
 _POINT = re.compile(
     rf"(?P<histogram>\{{\{{.*?\}}\}}(?:[+-]\{{\{{.*?\}}\}})?)(?:x(?P<histograms>\d+))?(?:\s+|$)"
     rf"|(?P<stale>stale)(?:\s+|$)"
     rf"|_(?:x(?P<omitted>\d+))?(?:\s+|$)"
     rf"|(?P<first>[+-]?{_NUMBER})(?P<step>[+-]{_NUMBER})?(?:x(?P<times>\d+))?(?:\s+|$)"
 )
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}  # Go's
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}  # in Go
 
 
 def parse_series(text: str) -> tuple[Labels, str]:
-    """Labels (with `__name__`) at the start of a text, and the rest of it. Raises ValueError."""
+    """Labels (with `__name__`) at the start of `text`, and the rest. Raises ValueError if none."""
     pairs: dict[str, str] = {}
     position = 0
     if (name := _NAME.match(text)) is not None:
@@ -40,7 +39,7 @@ def parse_series(text: str) -> tuple[Labels, str]:
         pairs |= _pairs(braces[1])
         position = braces.end()
     if not position:
-        raise ValueError(f"{text!r} is no series")
+        raise ValueError(f'{text!r} is no series such as up{{job="a"}}')
     labels = tuple(sorted((label, value) for label, value in pairs.items() if value))
     return labels, text[position:].strip()
 
@@ -51,7 +50,7 @@ def _pairs(text: str) -> dict[str, str]:
     while position < len(text.rstrip()):
         label = _LABEL.match(text, position)
         if label is None:
-            raise ValueError(f"{text!r} are no labels")
+            raise ValueError(f'{text!r} are no labels such as job="a"')
         name = unquoted(label[1]) if label[1][0] in "\"'`" else label[1]
         if label[2] is None:
             found["__name__"] = name
@@ -62,7 +61,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def unquoted(text: str) -> str:
-    """The content of a quoted string with Go's escapes."""
+    """The content of a string literal, quotes included in `text`, with Go's escapes resolved."""
     if text[0] == "`":
         return text[1:-1]
 
@@ -78,15 +77,15 @@ def unquoted(text: str) -> str:
 
 
 def parse_values(text: str) -> Iterator[object]:
-    """The values of a series in order: numbers, STALE, HISTOGRAM, or None for a missing one.
+    """The values of a series in order: numbers, STALE, HISTOGRAM, or None for a missing value.
 
-    Raises ValueError.
+    Raises ValueError where the text is not in this notation.
     """
     position = 0
     while position < len(text):
         found = _POINT.match(text, position)
         if found is None:
-            raise ValueError(f"{text[position:]!r} are no values")
+            raise ValueError(f"{text[position:]!r} are no values such as 1 2+3x4 _ stale")
         position = found.end()
         if found["histogram"]:
             yield from [HISTOGRAM] * (int(found["histograms"] or 0) + 1)

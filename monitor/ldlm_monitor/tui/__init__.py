@@ -1,1 +1,1 @@
-"""The screen. Nothing of it is imported before a screen opens."""
+"""The terminal screen. A command imports this package only when it opens a screen."""

@@ -1,4 +1,4 @@
-"""The page of alerts: firing, pending, ended; details of the selected one; and the bell."""
+"""The page of alerts (firing, pending, ended), and the bell."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ldlm_monitor.tui.desk import HeldBack, OpenLog, is_for_people, severity_of,
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.widgets import DetailPage, in_thread
 
-_DURATIONS = (  # of a silence, in seconds: from a short repair to a week away
+_DURATIONS = (  # of a silence, in seconds. A choice: from a short repair to an absence of a week
     ("15 minutes", 900.0),
     ("1 hour", 3600.0),
     ("4 hours", 14400.0),
@@ -31,7 +31,7 @@ _DURATIONS = (  # of a silence, in seconds: from a short repair to a week away
 
 @dataclass(frozen=True, slots=True)
 class AlertItem:
-    """A row of the page. `reason`: who suppressed an active alert, or why an ended one ended."""
+    """A row: an alert or its end. `reason`: who suppressed it, if anybody, or why it ended."""
 
     name: str
     of: AlertView | Transition
@@ -39,7 +39,7 @@ class AlertItem:
 
 
 def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
-    """Firing alerts by severity, then pending ones, then ended ones, the newest first."""
+    """Firing alerts, then pending, both by severity and newest first; then ended alerts."""
     active = sorted(
         filter(is_for_people, snapshot.alerts),
         key=lambda a: (a.state != "firing", severity_rank(severity_of(a)), -a.active_at),
@@ -65,7 +65,7 @@ def _suppression(alert: AlertView, held_back: HeldBack) -> str:
 
 
 def _silence_of(alert: AlertView, until: float) -> dict[str, Any]:
-    """The silence of one alert, in the form of Alertmanager's API (v2)."""
+    """A silence of one alert until a time (Unix seconds), as JSON of Alertmanager's API (v2)."""
     pairs = {"alertname": alert.name, **alert.labels}
     matchers = [{"name": name, "value": value, "isRegex": False} for name, value in pairs.items()]
     ends = datetime.fromtimestamp(until, UTC).isoformat()
@@ -83,7 +83,7 @@ class Bell:
         self._known: frozenset[str] | None = None
 
     def rings(self, snapshot: Snapshot, held_back: HeldBack) -> bool:
-        """Whether to ring for this snapshot; the next call compares with it."""
+        """Whether to ring for this snapshot. The next call compares its alerts with this one's."""
         critical = {
             alert.key: alert
             for alert in snapshot.alerts
@@ -139,11 +139,11 @@ class AlertsPage(DetailPage[AlertItem]):
     def _active(self) -> AlertView | None:
         if self.selected is not None and isinstance(self.selected.of, AlertView):
             return self.selected.of
-        self.notify("This alert has ended.", severity="warning", markup=False)
+        self.notify("Select an active alert first.", severity="warning", markup=False)
         return None
 
     def _send(self, what: Withholding, document: dict[str, Any], by: str, done: str) -> None:
-        """Post a silence or an acknowledgement; `by` is its key for the user's name."""
+        """Post a silence or an acknowledgement, with the user's name as `by`; then show `done`."""
 
         def send() -> HeldBack:
             try:
@@ -164,6 +164,10 @@ class AlertsPage(DetailPage[AlertItem]):
 
         in_thread(self, send, sent, refused, group=done)
 
+    def identity(self, item: AlertItem) -> object:
+        """The alert instance and its start, which stay the same when the alert ends."""
+        return item.of.key, item.of.active_at
+
     def title(self) -> Line:
         """How many alerts are in each state."""
         states = Counter(item.of.state for item in self.items)
@@ -175,15 +179,16 @@ class AlertsPage(DetailPage[AlertItem]):
         ]
 
     def row(self, item: AlertItem) -> Line:
-        """State, severity, name, age, who suppressed it, summary; 20 cells fit default names."""
+        """State, severity, name, age or end, who suppressed the alert, and summary."""
         of, glyphs, severity = item.of, self._desk.glyphs, severity_of(item.of)
         over = isinstance(of, Transition)
         style = "dim" if over or item.reason else severity
         age = whole_duration(self._desk.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
+        # Cells hold `RESOLVED`, `critical`, a default alert's name, a local time, and a blank each.
         return [
-            StyledSpan(fit(of.state.upper(), 9, glyphs), style),  # cells: `RESOLVED` and a blank
-            StyledSpan(fit(severity, 9, glyphs), style),  # `critical` and a blank
+            StyledSpan(fit(of.state.upper(), 9, glyphs), style),
+            StyledSpan(fit(severity, 9, glyphs), style),
             StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
             StyledSpan(fit(local_time(of.time) if isinstance(of, Transition) else age, 15), "dim"),
             StyledSpan(safe(note, glyphs), "info"),
@@ -191,8 +196,8 @@ class AlertsPage(DetailPage[AlertItem]):
         ]
 
     def detail(self, item: AlertItem, width: int) -> list[Line]:
-        """Since when, what, why, what to do, labels and line."""
-        # 10 cells hold the heads, 4 are a margin; on a tiny screen 10 remain.
+        """Start, value, suppression, annotations, labels and log line of an alert."""
+        # 10 cells hold the words at the left, 4 are a margin; on a tiny screen 10 remain for text.
         of, glyphs, inner = item.of, self._desk.glyphs, max(width - 14, 10)
         age = whole_duration(self._desk.clock() - of.active_at)
         lines: list[Line] = [

@@ -24,17 +24,17 @@ from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
 
-LOOK_SECONDS = 0.25  # a choice: news appear at once; an unchanged snapshot costs a comparison
-_AGES_SECONDS = 1.0
-"""How often ages are drawn again while nothing changes: they are shown in whole seconds."""
+LOOK_SECONDS = 0.25  # between reads of the snapshot: a choice, no visible delay at little cost
+_AGES_SECONDS = 1.0  # after which ages are drawn again without news: they have whole seconds
 
 
 class MonitorApp(App[int]):
-    """Ends with an exit code: 0 after `q`, 130 after Ctrl-C.
+    """The screen of one source. Its exit code is 0 after `q` or the daemon's end, 130 after Ctrl-C.
 
-    `ended` returns whether the daemon has ended; `notices` returns what it logged since the last
-    call. `bell`: ring when a critical alert begins to fire. `player` controls a playback; None
-    for a live source. `opened` is called once, after the first screen was drawn.
+    `ascii_only` None: ASCII unless the locale is UTF-8. `clock` returns Unix seconds. `ended`
+    returns whether the daemon has ended; `notices` returns what it logged since the last call.
+    `bell`: ring when a critical alert begins to fire. `player` controls a playback; None for a
+    live source. `opened` is called once, after the first screen was drawn.
     """
 
     CSS_PATH = "app.tcss"
@@ -188,7 +188,7 @@ class MonitorApp(App[int]):
         (page.chart if isinstance(page, RunPage) else page.rows).focus()
 
     def _choose_run(self) -> None:
-        """Select the first run if the selected one is gone; open the page of an only run."""
+        """Select the first run if the selected run is gone; once, open the page of a single run."""
         runs = self.desk.snapshot.runs
         if self.desk.chosen() is None and runs:
             self.desk.run = sorted_runs(self.desk.snapshot)[0].name

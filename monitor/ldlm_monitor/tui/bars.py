@@ -8,16 +8,15 @@ from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
 _LEAST_BAR = 10  # cells: a shorter bar shows less than tenths of the playback
-_OLD_SECONDS = 15.0
-"""A running training's snapshot is marked at this age: three evaluations of 5 s are overdue."""
+_OLD_SECONDS = 15.0  # of a snapshot while a run is live: three evaluations of 5 s are overdue
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
          ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the number of firing alerts, and the source with its time, progress or problem."""
+    """The pages, the number of firing alerts, the source's status; `reading`: 0 to 1, or None."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
-    # At 80 cells, the least that is supported, the status needs the room of the name.
+    # Below 90 cells the status needs the room of the name; the screen supports 80 and more.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, (name, title) in enumerate(PAGES, start=1):
         count = f" {firing}" if name == "alerts" and firing else ""
@@ -45,7 +44,7 @@ def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
         return [f"{name}  reading {percent}", f"reading {percent}", percent], "warning"
     is_live = any(run.ended_at is None for run in desk.snapshot.runs)
     if desk.snapshot.at > 0 and age > _OLD_SECONDS and is_live:
-        return [f"nothing new for {whole_duration(age)}", f"old {whole_duration(age)}"], "dim"
+        return [f"nothing new for {whole_duration(age)}", f"{whole_duration(age)} old"], "dim"
     return [f"{name}  {now}", now, now[6:]], "dim"  # the last without month and day
 
 
@@ -76,4 +75,6 @@ def _state(played: Played) -> StyledSpan:
 
 
 def _speed(speed: float) -> str:
-    return f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"  # at most four digits
+    return (
+        f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"
+    )  # from 10,000 on in thousands, as `20kx`

@@ -17,15 +17,14 @@ from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
-AXIS = 9
-"""Cells left of the plot: the longest label, such as `-1.2e-05`, and a blank."""
+AXIS = 9  # cells left of the plot: the longest label, such as `-1.2e-05`, and a blank
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell (Unicode 15, chapter 21.1), by row and column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewport:
-    """The steps that are shown. `start` None: from the first; `end` None: to the newest."""
+    """The steps that are shown: from `start` (None: the first) to `end` (None: the newest)."""
 
     start: float | None = None
     end: float | None = None
@@ -34,7 +33,7 @@ class Viewport:
         """The first and last step shown of a run from `first` to `last`."""
         start = first if self.start is None else self.start
         end = last if self.end is None else self.end
-        # A single step stands in the middle of a window as wide as one step.
+        # For a single step: a window as wide as one step, with the step in the middle.
         return (start, end) if end > start else (start - 0.5, start + 0.5)
 
     def zoom(self, factor: float, centre: float, first: float, last: float) -> Viewport:
@@ -46,7 +45,7 @@ class Viewport:
         return Viewport(low if low > first else None, high if high < last else None)
 
     def pan(self, share: float, first: float, last: float) -> Viewport:
-        """Move the window by a share of its width, not beyond the run."""
+        """Move the window by a share of its width (negative: to earlier steps), within the run."""
         start, end = self.within(first, last)
         by = min(max((end - start) * share, first - start), last - end)
         if self.start is None and self.end is None:
@@ -56,7 +55,7 @@ class Viewport:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark below the plot: an event or an alert at a step."""
+    """A mark below the plot: an event or an alert at a step. `style` is its severity."""
 
     step: float
     glyph: str
@@ -67,8 +66,7 @@ class Mark:
 class Chart:
     """Curves with their styles, and how to draw them.
 
-    `smoothing` is the weight of the past in an exponential average (0: no smoothing), `cursor` a
-    step.
+    `smoothing`: weight of the past in an exponential average, 0 for none. `cursor`: step or None.
     """
 
     curves: Sequence[tuple[CurveView, str]]
@@ -79,12 +77,12 @@ class Chart:
     cursor: float | None = None
 
     def span(self) -> tuple[float, float]:
-        """The first and the last step of all curves."""
+        """The least and the greatest step of all curves; 0 and 1 if there are none."""
         steps = [step for curve, _ in self.curves for step in curve.steps]
         return (float(min(steps)), float(max(steps))) if steps else (0.0, 1.0)
 
     def step_at(self, column: int, width: int) -> float:
-        """The step under a column of the widget."""
+        """The step, with a fraction, under a column of a widget that is `width` cells wide."""
         start, end = self.view.within(*self.span())
         return start + (end - start) * (column - AXIS) / max(width - AXIS - 1, 1)
 
@@ -127,11 +125,12 @@ class _Canvas:
 
 def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """The chart in `width` by `height` cells: plot, a line of marks, a line of steps."""
-    # The least sizes keep the divisions below defined while a window is being resized.
+    # While a window is being resized it may have no room; these least sizes avoid divisions by 0.
     plot_width, plot_height = max(width - AXIS, 4), max(height - 2, 1)
     start, end = chart.view.within(*chart.span())
     shown = [(_part(curve, start, end), style) for curve, style in chart.curves]
-    low, high = _range([curve for curve, _ in shown], log_axis=chart.log_axis)
+    curves = [curve for curve, _ in shown]
+    low, high = _range(curves, log_axis=chart.log_axis)
     canvas = _Canvas(plot_width, plot_height, glyphs)
     columns = plot_width * canvas.across
 
@@ -157,16 +156,14 @@ def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Li
         lines.append(
             [StyledSpan(f"{label[: AXIS - 1]:>{AXIS - 1}} ", "dim"), *canvas.row(row, cursor)]
         )
-    marks = _marks(
-        chart, [curve for curve, _ in shown], glyphs, plot_width, lambda s: x_of(s) // canvas.across
-    )
+    marks = _marks(chart, curves, glyphs, plot_width, lambda s: x_of(s) // canvas.across)
     lines.append([StyledSpan(" " * AXIS), *marks])
     lines.append([StyledSpan(" " * AXIS), *_steps(start, end, plot_width)])
     return lines
 
 
 def smoothed(values: Sequence[float], weight: float) -> list[float]:
-    """Exponential average, unbiased at its start (Kingma and Ba, 2015); non-finite becomes NaN."""
+    """The exponential average, unbiased at its start (Kingma and Ba, 2015); NaN for non-finite."""
     result, average, share = [], 0.0, 0.0
     for value in values:
         if math.isfinite(value):
@@ -179,20 +176,20 @@ def smoothed(values: Sequence[float], weight: float) -> list[float]:
 
 
 def nearest(curve: CurveView, step: float) -> int | None:
-    """The index of the bucket that contains a step; None if the curve is empty."""
+    """The index of the bucket that contains a step, at least 0; None if the curve is empty."""
     if not curve.steps:
         return None
     return max(bisect_right(curve.steps, step) - 1, 0)
 
 
 def step_of(curve: CurveView, time: float) -> float | None:
-    """The step at a time (Unix seconds); None before the first step or without a curve."""
+    """The step at a time (Unix seconds); None before the first step or if the curve is empty."""
     index = bisect_right(curve.times, time) - 1
     return float(curve.steps[index]) if 0 <= index < len(curve.steps) else None
 
 
 def _part(curve: CurveView, start: float, end: float) -> CurveView:
-    """The buckets between two steps and a neighbour each side; all if a resume set steps back."""
+    """The buckets between two steps and one more on each side; all if a resume set steps back."""
     steps = curve.steps
     if any(later < earlier for earlier, later in pairwise(steps)):
         return curve
@@ -213,12 +210,12 @@ def _range(curves: Iterable[CurveView], *, log_axis: bool) -> tuple[float, float
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     if high > low:
         return low, high
-    # A constant lies in the middle of an axis: 5 % on either side of it, 0.5 around 0.
+    # A choice for a constant: an axis of 5 % of its value on either side, or of 0.5 around 0.
     return low - (abs(low) * 0.05 or 0.5), high + (abs(high) * 0.05 or 0.5)
 
 
 def _scaled(value: float, *, log_axis: bool) -> float:
-    return math.log10(max(value, 1e-45)) if log_axis else value  # about the least float32 above 0
+    return math.log10(max(value, 1e-45)) if log_axis else value  # curves hold float32: >= 1.4e-45
 
 
 def _plot(
@@ -252,9 +249,14 @@ def _plot(
 
 
 def _stroke(canvas: _Canvas, start: tuple[int, int], end: tuple[int, int], style: str) -> None:
-    length = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
-    for index in range(length + 1):
-        x = start[0] + (end[0] - start[0]) * index / length
+    across, columns = end[0] - start[0], canvas.width * canvas.across
+    length = max(across, abs(end[1] - start[1]), 1)
+    first, last = 0, length
+    if across:  # only dots of the canvas: a gap may be wider by orders of magnitude
+        first = max((-1 - start[0]) * length // across, 0)
+        last = min((columns - start[0]) * length // across, length)
+    for index in range(first, last + 1):
+        x = start[0] + across * index / length
         y = start[1] + (end[1] - start[1]) * index / length
         canvas.dot(round(x), round(y), style)
 
@@ -268,13 +270,12 @@ def _marks(
 ) -> Line:
     """The row of marks: non-finite values, alerts, events. In a shared cell the worst shows."""
     cells = [StyledSpan(" ")] * width
-    found = [*chart.marks]
-    for curve in curves:
-        found += [
-            Mark(step, glyphs.nonfinite, "critical")
-            for step, bad in zip(curve.steps, curve.nonfinite, strict=True)
-            if bad
-        ]
+    found = [*chart.marks] + [
+        Mark(step, glyphs.nonfinite, "critical")
+        for curve in curves
+        for step, bad in zip(curve.steps, curve.nonfinite, strict=True)
+        if bad
+    ]
     for mark in sorted(found, key=lambda mark: SEVERITIES.index(mark.style)):
         column = column_of(mark.step)
         if 0 <= column < width:

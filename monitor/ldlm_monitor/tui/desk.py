@@ -21,16 +21,17 @@ SPEEDS = (
     ("samples_per_second", "smp/s"),
     ("steps_per_second", "step/s"),
 )
-"""Quantities and units of throughput; the first that a log has is shown."""
+"""Quantities and units of throughput; the first that is logged is shown. The order is a choice:
+tokens measure the work, whatever the batch size."""
 Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity
 HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]  # `silences` and `acks`, as in the API
 
 
 @dataclass(slots=True)
 class Desk:
-    """The last snapshot, the source of more, and the name of the selected run.
+    """The last snapshot, the source that returns newer ones, and the name of the selected run.
 
-    `clock` gives Unix seconds. `held_back` are silences and acknowledgements.
+    `clock` returns Unix seconds. `held_back` are silences and acknowledgements.
     """
 
     source: Source
@@ -45,7 +46,7 @@ class Desk:
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
 
     def curves(self, wanted: Iterable[tuple[str, str]], points: int) -> Curves:
-        """Curves by run and quantity, for a worker. May block, and raises as `Source.series`."""
+        """Curves of `wanted` that are logged. May block; raises RemoteError or UsageError."""
         found: Curves = {}
         for run, quantity in wanted:
             if get_current_worker().is_cancelled:
@@ -70,7 +71,7 @@ class OpenLog(Message):
 
 
 def speed(run: RunView) -> str:
-    """The run's throughput in the unit of its log."""
+    """The run's throughput in the unit of its log, or from the step time; `-` if not known."""
     for name, unit in SPEEDS:
         if known := run.statistics.get(name):
             return f"{si_number(known.current)} {unit}"
@@ -85,13 +86,13 @@ def baseline(run: RunView) -> str:
 
 
 def current(run: RunView, quantity: str) -> float | None:
-    """The last value of a quantity."""
+    """The last value of a quantity; None if the run has not logged it."""
     known = run.statistics.get(quantity)
     return known.current if known else None
 
 
 def age(run: RunView, now: float) -> tuple[str, str]:
-    """Time since the last step with the stall limit, and a style by how close the limit is."""
+    """Time since the last step and the stall limit, as `12s/2m`, and a style by their ratio."""
     if run.ended_at is not None:
         return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
     if run.last_progress_at is None:
@@ -99,7 +100,7 @@ def age(run: RunView, now: float) -> tuple[str, str]:
     waited = now - run.last_progress_at
     if run.stall_limit_seconds is None:
         return whole_duration(waited), ""
-    share = waited / run.stall_limit_seconds  # from a half on, a stall is worth a look
+    share = waited / run.stall_limit_seconds  # a choice: from half the limit on, a look is due
     style = "critical" if share >= 1 else "warning" if share >= 0.5 else ""
     return f"{whole_duration(waited)}/{whole_duration(run.stall_limit_seconds)}", style
 
@@ -111,11 +112,8 @@ def whole_duration(seconds: float | None) -> str:
 
 def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
     """The firing alerts of a run, the worst first."""
-    found = [
-        alert
-        for alert in alerts
-        if alert.state == "firing" and alert.labels.get("run") == run and is_for_people(alert)
-    ]
+    firing = (each for each in alerts if each.state == "firing" and is_for_people(each))
+    found = [alert for alert in firing if alert.labels.get("run") == run]
     return sorted(found, key=lambda alert: severity_rank(severity_of(alert)))
 
 

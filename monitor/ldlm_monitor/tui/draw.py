@@ -1,8 +1,8 @@
-"""Pure drawing: values in, lines of styled spans out. No widget, no markup, no escape sequence.
+"""Turns values into lines of styled spans, without widgets, markup and escape sequences.
 
 A style is a name (`critical`, `dim`) of a meaning; colours are distinguishable without red-green
-vision. The hues are those of M. Okabe and K. Ito, "Color Universal Design" (2008); words and
-glyphs have the same information, so that nothing is lost without colour. Text from a log goes
+vision. The hues are those of M. Okabe and K. Ito, "Color Universal Design" (2008). Words and
+glyphs carry the same information, so that nothing is lost without colour. Text from a log goes
 through `safe` and is never parsed.
 """
 
@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 
-_LONGEST = 4000
-"""Characters of one line: more than any screen is wide, and bounded for hostile logs."""
-_PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
+_LONGEST = 4000  # characters of a line: more than any screen is wide; bounds hostile logs
+# ASCII for characters of our own texts and common logs. Keys are what NFKD leaves of them.
+_PLAIN = {"–": "-", "—": "-", "×": "x", "μ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
 _MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
 
 
@@ -46,14 +46,14 @@ class Glyphs:
     marks: Mapping[str, str] = field(
         default_factory=lambda: {"critical": "▲", "error": "▲", "warning": "△", "info": "·"}
     )
-    braille: bool = True
+    braille: bool = True  # also: text may contain any Unicode character
     ellipsis: str = "…"
     cells: str = "■▤□○✕"
     """For a rank that is in step, behind, far behind, silent, failed."""
 
 
-UNICODE = Glyphs()
-ASCII = Glyphs(
+UNICODE = Glyphs()  # for a terminal whose locale is UTF-8
+ASCII = Glyphs(  # for other terminals
     levels="_.-=+*#@",
     full="#",
     empty=".",
@@ -87,9 +87,10 @@ _COLOURS = {
     "here": ("bold reverse", "bold reverse"),
     "badge": ("bold #000000 on #ff7733", "bold #000000 on #ff7733"),
 }
-"""By style: on a dark background, and darker on a light one, for contrast."""
-CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # styles of a chart's lines, in turn
-HEALTH_STYLE = {
+"""Colours by style, for a dark and for a light background: Okabe and Ito's hues, lighter or
+darker for contrast, and greys."""
+CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # a chart's lines: five distinct hues
+HEALTH_STYLE = {  # by `RunView.headline`
     "HEALTHY": "ok",
     "WARNING": "warning",
     "UNHEALTHY": "error",
@@ -97,13 +98,13 @@ HEALTH_STYLE = {
     "KILLED": "error",
     "CRASHED": "critical",
 }
-"""By `RunView.headline`; below by `RunView.state`, where other states have no style."""
 STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
+"""Styles by `RunView.state`; other states are normal and have none."""
 
 
 @lru_cache(maxsize=64)  # more than all names, on both backgrounds
 def style_of(name: str, *, dark: bool) -> Style:
-    """The style of a name; an unknown name changes nothing."""
+    """The style of a name; for an unknown name, a style that changes nothing."""
     return Style.parse(_COLOURS.get(name, ("", ""))[0 if dark else 1])
 
 
@@ -116,11 +117,11 @@ def is_utf8(environ: dict[str, str]) -> bool:
 
 
 def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
-    """One line of printable characters: nothing that a terminal would execute."""
+    """`text` as one line of printable characters, cut if it is very long; ASCII for such glyphs."""
     kept = "".join(
         character if character.isprintable() or character == "\t" else " "
         for character in text[:_LONGEST]
-    ).expandtabs(4)  # not 8: a screen is narrow, and logs indent little
+    ).expandtabs(4)  # a choice: 8 would waste cells, and logs indent little
     if glyphs.braille:
         return kept
     flat = unicodedata.normalize("NFKD", kept)
@@ -152,7 +153,7 @@ def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
 
 
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
-    """The last `width` values as bars; a bucket with `bad` (non-finite) values is a mark."""
+    """The last `width` values as bars; where `bad` counts non-finite values, a mark."""
     values, bad = values[-width:], bad[-width:]
     (bars,) = columns(values, 1, glyphs.levels)
     line = [
@@ -165,7 +166,7 @@ def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyph
 
 
 def columns(values: Sequence[float], height: int, levels: str) -> list[str]:
-    """A bar for each value, in `height` lines; a blank for one that is not finite."""
+    """Lines of a bar chart, `height` of them: a bar for each value, blank if it is not finite."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     most, rows = len(levels), [""] * height
@@ -196,7 +197,7 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
 
 
 def labelled(head: str, text: str, width: int, style: str = "", *, cells: int = 8) -> list[Line]:
-    """The text in lines of `width` cells behind `head` in `cells` (8 hold `labels` and a gap)."""
+    """The text in lines of `width` cells behind `head`, whose `cells` hold `labels` and a gap."""
     return [
         [StyledSpan(f"  {head if index == 0 else '':<{cells}}", "key"), *line]
         for index, line in enumerate(wrap(text, width, style))

@@ -18,11 +18,9 @@ from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _T = TypeVar("_T")
-_AROUND = 300
-"""Records read on each side of the cursor: several screens of scrolling for one request."""
-_EDGE = 50
-"""Rows from either end of those at which others are read: about a screen ahead of the cursor."""
-_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # what `v` goes through; None: all
+_AROUND = 300  # records read on each side of the cursor: a choice, several screens for a request
+_EDGE = 50  # rows between cursor and end at which more are read: a choice, about a screen ahead
+_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # filters of key `v`; None: all
 
 
 class LogPage(Vertical):
@@ -98,7 +96,7 @@ class LogPage(Vertical):
         self.query_one(Painted).refresh()
 
     def action_search(self) -> None:
-        """Ask what to search for; the cursor goes to the next match."""
+        """Open the search dialog; then move the cursor to the next match."""
 
         def search(text: str | None) -> None:
             if text:
@@ -196,7 +194,6 @@ class LogPage(Vertical):
         return replace(self._filter, path=self.path, at=at, **around)  # type: ignore[arg-type]
 
     def _change_filter(self, **changes: Any) -> None:
-        """Read the same place again, with other filters."""
         self._filter = replace(self._filter, **changes)
         here = self._here()
         if self.merges or self.follows or here is None:
@@ -256,13 +253,13 @@ class LogPage(Vertical):
     def _show_found(self, found: LogSlice, query: LogQuery, cursor: int | None) -> None:
         if query.find and found.found is None:
             if found.start > 0 if query.backwards else found.end < found.size:
-                self._show(replace(query, at=found.end), found.end)  # a query reads a limited range
+                self._show(replace(query, at=found.end), found.end)  # a query reads a limited part
             else:
                 self.notify("Not found in that direction.", markup=False)
             return
         last = len(self.lines) - 1
         if cursor is None and found == self._held and self.rows.cursor == last:
-            return  # no news: a reader who scrolled up with the wheel stays
+            return  # nothing new: a view that was scrolled up with the wheel stays
         self._hold(found)
         self.rows.show(len(self.lines))
         if cursor is None:

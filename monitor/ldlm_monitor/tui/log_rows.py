@@ -9,11 +9,10 @@ from ldlm_monitor.model.queries import LogLine, LogQuery, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_MERGED_LINES = 1000
-"""Records of all merged files together, about: some screens to scroll through."""
-_MERGED_FILES = 64  # each is a request, which a page over HTTP waits for
+_MERGED_LINES = 1000  # records of all merged files together, roughly: a choice, some screens
+_MERGED_FILES = 64  # at most, a choice: each is a request, and the page waits for all of them
 _LEVEL_STYLE = {"error": "error", "warning": "warning"}  # other levels are plain
-_FILE_CELLS = 18  # `heartbeat_rank1024`; at 80 cells, 49 remain for the text
+_FILE_CELLS = 18  # hold `heartbeat_rank1024`; of 80 cells, 49 remain for the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +26,18 @@ class PlacedLine:
 def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[PlacedLine]:
     """The last records of each file, by time.
 
-    A record without a time follows the one before it in its file. Files without any time come
-    first, one after the other. Raises as `Source.log` does.
+    A record without a time stays behind the record before it in its file. Files without any time
+    come first, one after the other. Raises RemoteError or UsageError.
     """
-    found: list[tuple[float, int, int, PlacedLine]] = []
-    # At least 20 of each file, so that the end of a traceback is among them.
+    found: list[tuple[float, PlacedLine]] = []
+    # At least 20 of each file, a choice: a traceback at its end is mostly among them.
     each = max(_MERGED_LINES // min(max(len(paths), 1), _MERGED_FILES), 20)
-    for number, path in enumerate(paths[:_MERGED_FILES]):
+    for path in paths[:_MERGED_FILES]:
         time = -math.inf
-        for index, line in enumerate(source.log(replace(shown, path=path, before=each)).lines):
+        for line in source.log(replace(shown, path=path, before=each)).lines:
             time = line.time if line.time is not None else time
-            found.append((time, number, index, PlacedLine(path, line)))
-    found.sort(key=lambda entry: entry[:3])
-    return [entry[3] for entry in found]
+            found.append((time, PlacedLine(path, line)))
+    return [placed for _, placed in sorted(found, key=lambda entry: entry[0])]
 
 
 def log_row(
@@ -58,7 +56,7 @@ def log_row(
     style = severity or _LEVEL_STYLE.get(line.level or "", "")
     number = f"{line.line}" if line.line is not None else f"@{line.offset}"
     row: Line = [
-        StyledSpan(f"{number:>8}", "dim"),
+        StyledSpan(f"{number:>8}", "dim"),  # cells: line numbers below 100 million
         StyledSpan(f" {glyphs.marks.get(severity, ' ')} ", style),
     ]
     if with_file:
@@ -68,7 +66,6 @@ def log_row(
 
 
 def _highlighted(text: str, found: str, style: str) -> Line:
-    """The text, in which each match of `found` (upper or lower case) has another style."""
     parts = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
     return [StyledSpan(part, "found" if i % 2 else style) for i, part in enumerate(parts)]
 
@@ -78,7 +75,8 @@ def log_title(
 ) -> Line:
     """The path and `size` (bytes) of the shown file; if `size` is None, all `files` are merged."""
     if size is None:
-        return [StyledSpan(f" {len(files)} files merged", "title")]
+        of = f"{_MERGED_FILES} of " if len(files) > _MERGED_FILES else ""
+        return [StyledSpan(f" {of}{len(files)} files merged", "title")]
     shown, room = safe(path, glyphs), width // 2
     if len(shown) > room:  # the end has the file's name
         shown = glyphs.ellipsis + shown[len(shown) - room + 1 :]
@@ -89,7 +87,7 @@ def log_title(
 
 
 def filters(shown: LogQuery, text: str, glyphs: Glyphs, *, follows: bool) -> Line:
-    """Whether the end is followed, the filters in use, and the text that is searched for."""
+    """The state of the page: whether it follows the end, its filters, and the searched text."""
     found = [f"rank {shown.rank}"] if shown.rank is not None else []
     found += [f"{shown.level} and worse"] if shown.level else []
     found += ["bars"] if shown.bars else []

@@ -14,11 +14,11 @@ from ldlm_monitor.tui.desk import Desk, OpenLog
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.widgets import Painted
 
-_SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past: none, that of about 10 values, of about 50
+_SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past, a choice: averages of 1, about 10, about 50
 
 
 class LossChart(Painted, can_focus=True):
-    """The loss over the steps, with alerts and events below."""
+    """The loss over the steps, with marks of alerts and events below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "cursor(-1)", "Cursor", show=False),
@@ -45,7 +45,7 @@ class LossChart(Painted, can_focus=True):
         self._dragged_from: tuple[int, Viewport] | None = None
 
     def show(self, curves: Mapping[str, CurveView]) -> None:
-        """Draw these curves of losses, by quantity."""
+        """Draw curves of the loss and its components; `curves` has them by quantity."""
         self._curves = curves
         shown = self._shown()
         drawn = [(curves[name], style) for name, style in shown]

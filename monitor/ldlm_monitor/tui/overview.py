@@ -35,10 +35,8 @@ from ldlm_monitor.tui.draw import (
 )
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
-_LEAST_NAME = 22
-"""Least cells of a run's name, whose end differs most. With the columns of rank 0 it fits 80."""
-_CURVES_SECONDS = 2.0
-"""Between two queries for the curves of the visible runs: each run of them is a request."""
+_LEAST_NAME = 22  # cells at least, for `train_20261121_083515`; with columns of rank 0, 80 hold it
+_CURVES_SECONDS = 2.0  # between queries for the visible runs' curves: a choice, each is a request
 SPARK = 16  # values, a cell each: enough for the shape of a loss; more would displace columns
 
 
@@ -53,7 +51,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class _TableColumn:
-    """`width` is in cells. Where not all columns fit, those of the highest `rank` go first."""
+    """`width` is in cells. Columns of the highest `rank` are left out first where room is short."""
 
     title: str
     width: int
@@ -88,7 +86,7 @@ def _spark(row: RunRow) -> Line:
 
 
 def _speed(row: RunRow) -> Line:
-    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8  # ThroughputDrop fires below 0.7
+    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8  # before ThroughputDrop: 0.7
     return [
         StyledSpan(speed(row.run)),
         StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim"),
@@ -103,7 +101,7 @@ def _alerts(row: RunRow) -> Line:
     return line
 
 
-# Title, width, rank: usual values fit. Health, step, loss and alerts (rank 0) stay at any width.
+# Title, cells that hold usual values, and rank: 0 for what is needed at any width.
 _COLUMNS = (
     _TableColumn("HEALTH", 11, 0, _health),
     _TableColumn("STATE", 13, 2, _state),
@@ -128,7 +126,7 @@ def _chosen(width: int) -> tuple[list[_TableColumn], int]:
         left = width - 2 - sum(column.width + 1 for column in columns)
         last = max(columns, key=lambda column: column.rank)
         if left >= _LEAST_NAME or last.rank == 0:
-            return columns, max(min(left, 40), 1)  # a wider name would leave its row far away
+            return columns, max(min(left, 40), 1)  # 40, a choice: values stay near
         columns.remove(last)
 
 
@@ -140,7 +138,7 @@ def header(width: int) -> Line:
 
 
 def row(facts: RunRow, width: int, *, chosen: bool) -> Line:
-    """One run; the last column takes the remaining width."""
+    """The row of one run; the last column has the remaining width."""
     columns, name = _chosen(width)
     glyphs = facts.desk.glyphs
     line = [
@@ -164,7 +162,7 @@ def _cell(spans: Sequence[StyledSpan], width: int, glyphs: Glyphs) -> Line:
 
 
 def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
-    """How many runs are of each health, and how many ended in each state."""
+    """The number of running runs by health, and of ended runs by state."""
     counts = Counter[str](run.health for run in snapshot.runs if run.ended_at is None)
     ended = Counter(run.state for run in snapshot.runs if run.ended_at is not None)
     plural = "" if len(snapshot.runs) == 1 else "s"
@@ -178,7 +176,7 @@ def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
 
 
 def sorted_runs(snapshot: Snapshot) -> list[RunView]:
-    """Running before ended, then the worst health first, then by name."""
+    """Running runs before ended ones, then the worst health first, then by name."""
     worst: Mapping[str, int] = {
         "CRITICAL": 0, "CRASHED": 0, "UNHEALTHY": 1, "KILLED": 1, "WARNING": 2, "HEALTHY": 3,
     }  # fmt: skip
@@ -215,7 +213,7 @@ class OverviewPage(Vertical):
         now = self._desk.clock()
         if abs(now - self._asked_at) >= _CURVES_SECONDS:  # `abs`: a playback's clock may go back
             self._asked_at = now
-            # The height is 0 before the first layout.
+            # Before the first layout the height is 0, and 10 runs are a choice.
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
             wanted = [(name, "loss") for name in names[top : top + height]]
             in_thread(self, lambda: self._desk.curves(wanted, SPARK), self._take)

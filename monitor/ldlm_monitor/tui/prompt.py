@@ -11,7 +11,7 @@ from textual.widgets import Input
 from ldlm_monitor.tui.draw import Line, StyledSpan
 from ldlm_monitor.tui.widgets import Painted, RowList
 
-KEYS = (
+KEYS = (  # keys and their meaning (the BINDINGS define them), or a heading and ""
     ("Everywhere", ""),
     ("1 2 3 4 5", "overview, run, alerts, log, events"),
     ("Esc", "back to the overview; closes a dialog"),
@@ -88,11 +88,11 @@ class Help(ModalScreen[None]):
             yield RowList(self._row, count=len(KEYS), id="keys")
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Close the list: Enter does, too."""
+        """Close the list on Enter."""
         self.dismiss()
 
     def _row(self, index: int, width: int) -> Line:
         key, meaning = KEYS[index]
         if not meaning:
             return [StyledSpan(f" {key}", "title")]
-        return [StyledSpan(f"   {key:<15} ", "key"), StyledSpan(meaning)]
+        return [StyledSpan(f"   {key:<15} ", "key"), StyledSpan(meaning)]  # the longest keys fit

@@ -6,13 +6,12 @@ from ldlm_monitor.model.view import RankView, RunView
 from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_BIG = 128
-"""More ranks than these have one character each, not number and lag: thousands fit a screen."""
+_BIG = 128  # with more ranks, each is one character: with number and lag, 128 fill 8 lines
+# Styles and words of `_RankCell.kind`, which is their index: the worse, the higher.
 _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
-"""Like `_STYLES`, indexed by `_RankCell.kind`, in rising order of concern."""
 _SILENT_SECONDS = 30.0
-"""A rank without records for so long, and the stall limit, is silent: output comes in bursts."""
+"""A rank without records for this time and the stall limit is silent: output comes in bursts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,36 +25,37 @@ def _cells(run: RunView) -> list[_RankCell]:
     steps = [rank.step for rank in run.ranks if rank.step is not None]
     newest = max((rank.seen_at for rank in run.ranks), default=0.0)
     front = max(steps, default=0)
-    far = max(10, front // 100)  # steps: a hundredth of the run, not less than ranks log apart
+    far = max(10, front // 100)  # steps, a choice: 1 % of the run, but at least 10
     patience = max(run.stall_limit_seconds or 0.0, _SILENT_SECONDS)
     cells = []
     for rank in run.ranks:
         lag = 0 if rank.step is None else front - rank.step
         if rank.rank == run.failed_rank:
-            kind = 4  # kinds are indices of `_WORDS`
+            kind = 4
         elif newest - rank.seen_at > patience:
             kind = 3
         else:
-            kind = 2 if lag >= far else 1 if lag > 1 else 0  # 1: logged a moment later
+            kind = 2 if lag >= far else 1 if lag > 1 else 0  # 1 step: the rank logs a moment later
         cells.append(_RankCell(rank, lag, kind))
     return cells
 
 
 def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
-    """Which rank is behind, and in which phase."""
+    """The number of ranks, the rank that failed first, and the rank furthest behind or silent."""
     line = [StyledSpan(f" {len(cells)} ranks", "title")]
     if run.world_size and run.world_size > len(cells):
         line.append(StyledSpan(f" of {run.world_size} report steps", "dim"))
     if run.failed_rank is not None:
         line.append(StyledSpan(f"   rank {run.failed_rank} failed first", "critical"))
-    last = max(cells, key=lambda cell: (cell.lag, cell.kind))
-    if last.kind in (1, 2, 3) or last.lag > 1:
-        text = f"   rank {last.rank.rank} is {last.lag} steps behind"
-        if last.rank.phase:
-            text += f", in {fit(safe(last.rank.phase, glyphs), 20, glyphs).rstrip()}"
-        newest = max(cell.rank.seen_at for cell in cells)
+    last = max(cells, key=lambda cell: (cell.lag > 1 or cell.kind == 3, cell.lag, cell.kind))
+    if last.kind == 3 or last.lag > 1:
+        facts = [f"{last.lag} steps behind"] if last.lag > 1 else []
+        if last.rank.phase:  # 20 cells: the verdict fits one line
+            facts.append(f"in {fit(safe(last.rank.phase, glyphs), 20, glyphs).rstrip()}")
         if last.kind == 3:
-            text += f", silent for {whole_duration(newest - last.rank.seen_at)}"
+            newest = max(cell.rank.seen_at for cell in cells)
+            facts.append(f"silent for {whole_duration(newest - last.rank.seen_at)}")
+        text = f"   rank {last.rank.rank} is {', '.join(facts)}"
         line.append(StyledSpan(text, _STYLES[last.kind]))
     elif run.failed_rank is None:
         line.append(StyledSpan("   all in step", "ok"))
@@ -84,7 +84,7 @@ def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _layout(cells: list[_RankCell], width: int) -> tuple[int, int]:
-    """The width of a cell and the cells of a line; width 1 is a character, in a labelled line."""
+    """The width of a rank's cell, and ranks in a line; if the width is 1, lines have a label."""
     if len(cells) <= _BIG:
         return (each := _cell_width(cells)), max((width - 2) // each, 1)
     across = max(width - 8, 1)  # a label takes 6 cells, a margin 2
@@ -93,7 +93,7 @@ def _layout(cells: list[_RankCell], width: int) -> tuple[int, int]:
 
 
 def _rows(cells: list[_RankCell], across: int, width: int, glyphs: Glyphs) -> list[Line]:
-    """The cells, `across` of them in a line; a label is the number of a line's first rank."""
+    """Lines of `across` cells each; the label of a line is the number of its first rank."""
     parts = [cells[start : start + across] for start in range(0, len(cells), across)]
     return [
         [
@@ -114,10 +114,9 @@ def _cell_width(cells: list[_RankCell]) -> int:
 
 
 def _drawn(cell: _RankCell, width: int, glyphs: Glyphs) -> StyledSpan:
-    glyph, style = glyphs.cells[cell.kind], _STYLES[cell.kind]
-    if width == 1:
-        return StyledSpan(glyph, style)
-    return StyledSpan(fit(f"{glyph}{_text(cell)}", width, glyphs), style)
+    glyph = glyphs.cells[cell.kind]
+    text = glyph if width == 1 else fit(f"{glyph}{_text(cell)}", width, glyphs)
+    return StyledSpan(text, _STYLES[cell.kind])
 
 
 def needed_height(run: RunView, width: int) -> int:

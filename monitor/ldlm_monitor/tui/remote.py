@@ -5,10 +5,11 @@ import json
 import ssl
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,18 +21,17 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
-POLL_SECONDS = 0.5
-"""Between two requests for the snapshot: the screen lags by this at most."""
-ANSWER_SECONDS = 10.0  # a longer wait hides a dead daemon; a slow tunnel may need seconds
+POLL_SECONDS = 0.5  # between requests for the snapshot: a choice, the delay that the screen adds
+ANSWER_SECONDS = 10.0  # of waiting, a choice: more hides a dead daemon, less fails slow tunnels
 RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
-MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of an answer, a choice: bounds the memory that a wrong server can fill."""
+MAX_ANSWER = 64 * 1024 * 1024  # bytes, a choice above a fleet's: bounds what a wrong server sends
+# Texts of errors that several places raise: what is wrong, and the usual remedy.
 _NOT_OURS = "does not answer as ldlm-monitor does"
 _CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Follows no redirect: credentials must not go to another host."""
+    """Refuses redirects, since credentials must not go to another host."""
 
     def redirect_request(self, *args: object) -> None:
         """Return None, which urllib reports as an error."""
@@ -47,18 +47,16 @@ class RemoteSource:
         self, url: str, *, authorization: str | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         """`authorization` is the header of that name; `tls` has the authorities to trust, by
-        default the system's. Raises `UsageError` if `url` is no URL of a daemon, or if the
-        header would be sent in the clear.
+        default the system's. Raises `UsageError` if `url` is no URL of a daemon or contains
+        credentials, or if the header would be sent unencrypted to another host.
         """
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if "@" in parts.netloc:
+        if "@" in url:
             raise UsageError(
-                "holds a user's name or password",
+                "the URL contains a user name or a password",
                 where="attach",
                 remedy="leave it out, and set attach.username and attach.password_file",
             )
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise UsageError("is no URL", where=url, remedy="write it as http://127.0.0.1:9847")
+        parts = _split(url)
         if authorization and parts.scheme == "http" and not is_loopback(parts.hostname):
             raise UsageError(
                 "would send your credentials in the clear",
@@ -78,18 +76,18 @@ class RemoteSource:
         self._snapshot: Snapshot | None = None
 
     def start(self) -> None:
-        """Get the first snapshot, and poll from then on. Raises `RemoteError`."""
+        """Get the first snapshot, or raise `RemoteError`; then poll in a thread."""
         self._update()
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop polling."""
+        """Stop polling, after the request that is under way."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def reading(self) -> float | None:
-        """None: the API does not report how much the daemon has read."""
+        """Return None, since the API does not report how much the daemon has read."""
         return None
 
     def snapshot(self) -> Snapshot:
@@ -100,7 +98,7 @@ class RemoteSource:
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A curve from the daemon; None if it has no such curve."""
+        """A curve from the daemon, or None, as `Source.series`. Raises `RemoteError`."""
         asked = {"run": run, "quantity": quantity, "start": start, "end": end, "points": points}
         try:
             return self._read(_CURVES, self._get("/api/v1/series", asked))
@@ -108,17 +106,17 @@ class RemoteSource:
             return None
 
     def log(self, query: LogQuery) -> LogSlice:
-        """Records of a file that the daemon follows."""
+        """Records of a file that the daemon follows. Raises `RemoteError` or `InputError`."""
         asked = asdict(query) | {"backwards": int(query.backwards), "bars": int(query.bars)}
         return self._read(_LOGS, self._get("/api/v1/logs", asked))
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
-        """Silences and acknowledgements."""
+        """The daemon's `silences` and `acks` (acknowledgements), as its API has them."""
         found = self._get("/api/v1/silences", {})
         return {name: list(found.get(name, ())) for name in ("silences", "acks")}
 
     def send(self, what: Withholding, document: dict[str, Any]) -> None:
-        """Post a silence or an acknowledgement."""
+        """Post a silence or an acknowledgement. Raises `RemoteError` or `InputError`."""
         self._answer(f"/api/v1/{what}", document)
 
     def _poll(self) -> None:
@@ -164,9 +162,7 @@ class RemoteSource:
         request = Request(self._base + path, body, self._headers | known)
         try:
             with self._opener.open(request, timeout=ANSWER_SECONDS) as response:
-                if tag_of and (tag := response.headers.get("ETag")):
-                    self._tags[tag_of] = tag
-                found = json.loads(response.read(MAX_ANSWER))
+                found, tag = json.loads(response.read(MAX_ANSWER)), response.headers.get("ETag")
         except HTTPError as error:
             if error.code == 304:  # Not Modified
                 return {}
@@ -179,10 +175,12 @@ class RemoteSource:
                     "give its authority with --ca-file",
                 ) from None
             raise self._error(f"does not answer ({reason})") from None
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or nested too deep for the parser
             found = None
         if not isinstance(found, dict):
             raise self._error(_NOT_OURS)
+        if tag_of and tag:  # not before: of an answer that was cut, the daemon must send all again
+            self._tags[tag_of] = tag
         return found
 
     def _refusal(self, error: HTTPError) -> UsageError:
@@ -193,8 +191,10 @@ class RemoteSource:
             )
         if 300 <= error.code < 400:
             return self._error(f"answers {error.code}, a redirect, which is not followed")
-        # A message is shorter; a page of a proxy is cut.
-        text = error.read(2000).decode("utf-8", "replace").strip()
+        try:  # 2000 bytes: a message is shorter, and a proxy's page is cut
+            text = error.read(2000).decode("utf-8", "replace").strip()
+        except (OSError, http.client.HTTPException):
+            text = ""
         return InputError(text or error.reason, where=self.name)
 
     def _read(self, kind: TypeAdapter[_T], found: dict[str, Any]) -> _T:
@@ -205,3 +205,12 @@ class RemoteSource:
 
     def _error(self, what: str, remedy: str = _CHECK) -> RemoteError:
         return RemoteError(what, where=self._base, remedy=remedy)
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a daemon's URL, whose scheme may be missing. Raises `UsageError`."""
+    with suppress(ValueError):  # a bracket that is not closed, or a port beyond 65535
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    raise UsageError("is no URL", where=url, remedy="write it as http://127.0.0.1:9847")

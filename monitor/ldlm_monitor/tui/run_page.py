@@ -35,16 +35,15 @@ from ldlm_monitor.tui.draw import (
 from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
-_POINTS = 1024  # buckets of a curve: two a cell, on a screen of 512 columns
-_SMALL = (  # titles of the small curves; of the quantities, the first that the run has is drawn
+_POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512 columns
+_SMALL = (  # a choice of what explains a loss: titles, and quantities; the first logged is drawn
     ("grad norm", ("grad_norm",)),
     ("lr", ("learning_rate",)),
     ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
-_RANKS_SHARE = 0.4
-"""Of the height at most: the loss keeps more. Below `_LOW` lines only the worst ranks show."""
-_LOW = 28  # a choice above the usual 24, where the loss needs the room
+_RANKS_SHARE = 0.4  # of the height at most, a choice: the loss keeps more
+_LOW = 28  # lines: a lower page has 3 for the worst ranks. A choice, above the usual 24
 
 
 class RunPage(Vertical):
@@ -71,7 +70,7 @@ class RunPage(Vertical):
         yield Painted(self._alerts, id="run-alerts")
 
     def look(self) -> None:
-        """Show the last snapshot; if it is new, query its curves."""
+        """Show the last snapshot; query the curves if the snapshot or the run is new."""
         run = self._desk.chosen()
         name = run.name if run else None
         if self._asked[0] != name:
@@ -161,11 +160,11 @@ class RunPage(Vertical):
         return [first, second, third]
 
     def _small(self, width: int, height: int) -> list[Line]:
-        """Four small curves side by side; in a single line, only their names and last values."""
+        """Four small curves side by side; with a height of 1, only their names and last values."""
         run, glyphs = self._desk.chosen(), self._desk.glyphs
         if run is None:
             return []
-        each = max(width // len(_SMALL), 8)  # cells: on a tiny screen, the last are cut
+        each = max(width // len(_SMALL), 8)  # at least 8 cells: a tiny screen cuts the last curves
         lines: list[Line] = [[] for _ in range(max(height, 1))]
         for title, names in _SMALL:
             name = next((name for name in names if name in self._curves), None)
@@ -203,7 +202,7 @@ def _is_loss(quantity: str) -> bool:
 
 
 def _rows(curve: CurveView | None, width: int, height: int, levels: str) -> list[str]:
-    """A bar chart of `height` lines; each column is the mean of its part of the run."""
+    """A bar chart of `height` lines; a column is the mean of an equal share of the buckets."""
     values = curve.means if curve else ()
     count, across = len(values), min(width, len(values))
     means = []

@@ -1,6 +1,6 @@
-"""The page of events: one row each, the newest last, and the details of the selected one.
+"""The page of events: a row for each, the newest last, and the details of the selected event.
 
-An incident stands before the event that caused it; its symptoms are counted.
+An incident has a row before the event that caused it. Its details count its symptoms.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,25 +17,25 @@ from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe,
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")  # fields of several lines, shown as they were written
-_NAME_CELLS = 20  # of a field's name at most, a choice: its text has the rest of 80 columns
+_NAME_CELLS = 20  # for a field's name at most, a choice: of 80 columns, the text has the rest
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One row. `body`: names and texts of the details; with a line break, shown as written."""
+    """A row of the page: an event or an incident."""
 
     time: float | None
     severity: str
     kind: str
     run: str
-    whose: str
+    whose: str  # rank, host or both; may be empty
     message: str
-    body: tuple[tuple[str, str], ...]
+    body: tuple[tuple[str, str], ...]  # names, texts; a text with line breaks is shown as it is
     position: Position
 
 
 def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[TimelineEntry]:
-    """The events and incidents of a run (None: of all), the newest last."""
+    """Incidents and events of a run (None: all runs), newest last; `worst_only`: errors only."""
     found = [
         _of_event(event)
         for event in snapshot.events
@@ -118,8 +118,8 @@ def _spelled(value: FieldValue) -> str:
 
 
 def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
-    """The message, the fields, and tracebacks or stack dumps as they were written."""
-    inner = max(width - 4, 10)  # cells between margins of 2, on a tiny screen 10
+    """The lines of an entry's kind, place and message, and of its `body`."""
+    inner = max(width - 4, 10)  # cells between margins of 2; a tiny screen cuts them
     where = f"{entry.position.path}:{entry.position.line}"
     lines: list[Line] = [
         [
@@ -143,7 +143,6 @@ def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _stack_line(text: str, glyphs: Glyphs) -> Line:
-    """A line of a stack: frames have another style than the code below them."""
     shown = safe(text, glyphs)
     style = "accent" if shown.lstrip().startswith("File ") else ""
     return [StyledSpan(f"  {shown}", style)]
@@ -183,12 +182,12 @@ class EventsPage(DetailPage[TimelineEntry]):
         self.show(entries(self._desk.snapshot, run, worst_only=self._worst_only), to_end=at_end)
 
     def action_worst(self) -> None:
-        """Show errors only, or all."""
+        """Show errors only, or all events."""
         self._worst_only = not self._worst_only
         self.look()
 
     def action_only_run(self) -> None:
-        """Show the chosen run only, or all."""
+        """Show the events of the chosen run only, or of all runs."""
         self._all_runs = not self._all_runs
         self.look()
 
@@ -207,17 +206,17 @@ class EventsPage(DetailPage[TimelineEntry]):
         ]
 
     def detail(self, item: TimelineEntry, width: int) -> list[Line]:
-        """The message, the fields, and tracebacks or stack dumps as they were written."""
+        """The entry's kind, place, message, fields and stacks."""
         return detail(item, width, self._desk.glyphs)
 
     def row(self, item: TimelineEntry) -> Line:
-        """Time, severity, kind, rank, message, in cells that hold usual ones; longer are cut."""
+        """Time, severity, kind, rank, message; cells hold usual values and cut longer ones."""
         glyphs, style = self._desk.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
         return [
             StyledSpan(fit(local_time(item.time), 15), "dim"),
             StyledSpan(f"{mark} {fit(item.severity, 9)}", style),
-            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),  # few are longer
+            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),
             StyledSpan(fit(safe(item.whose, glyphs), 9, glyphs) + " ", "dim"),
             StyledSpan(safe(item.message, glyphs)),
         ]

@@ -40,9 +40,10 @@ def in_thread(
     *,
     group: str = "default",
 ) -> None:
-    """Call `ask` in a thread, then in the app's `arrived` with the result, or `failed`.
+    """Call `ask` in a thread; then, in the app's thread, `arrived` with the result.
 
-    A later call with the same node and group drops the result of this one.
+    If `ask` raised an LdlmError, `failed` is called with it instead. A later call with the same
+    node and group drops the result of this call.
     """
 
     def work() -> None:
@@ -123,12 +124,12 @@ class RowList(ScrollView, can_focus=True):
 
     @dataclass
     class Chosen(Message):
-        """Enter was pressed on a row."""
+        """Enter was pressed on the row `index`, or it was clicked twice."""
 
         index: int
 
     class Moved(Chosen):
-        """The cursor is on another row."""
+        """The cursor has moved to the row `index`."""
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class RowList(ScrollView, can_focus=True):
         self.cursor = 0
 
     def show(self, count: int, *, shifted: int = 0) -> None:
-        """Show `count` rows, of which `shifted` are new and stand above the old ones."""
+        """Show `count` rows; `shifted` of them are new and above the rows shown before."""
         self.count = count
         self.cursor = max(min(self.cursor + shifted, count - 1), 0)
         self.virtual_size = Size(self.size.width, count)
@@ -211,7 +212,8 @@ class RowList(ScrollView, can_focus=True):
 class DetailPage(Vertical, Generic[_T]):
     """A title, a list with a row for each of `items`, and the details of the selected one below.
 
-    A page defines `title`, `row` and `detail`, and calls `show` for each snapshot.
+    A page defines `title`, `row` and `detail`, and calls `show` for each snapshot. The cursor
+    stays on its item, by `identity`, when others are inserted or removed above it.
     """
 
     def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
@@ -232,23 +234,30 @@ class DetailPage(Vertical, Generic[_T]):
     def title(self) -> Line:
         """The line above the rows."""
 
+    def identity(self, item: _T) -> object:
+        """What an item has in common with its later versions; here the item itself."""
+        return item
+
     @abstractmethod
     def row(self, item: _T) -> Line:
-        """One row, behind the mark of the cursor."""
+        """The row of an item, without the mark of the cursor."""
 
     @abstractmethod
     def detail(self, item: _T, width: int) -> list[Line]:
-        """The details of one item."""
+        """The details of an item, in lines for `width` cells."""
 
     @property
     def selected(self) -> _T | None:
-        """The item at the cursor; None if the page has no items."""
+        """The item at the cursor; None if there are no items."""
         return self.items[self.rows.cursor] if self.items else None
 
     def show(self, items: list[_T], *, to_end: bool = False) -> None:
         """Show these items; `to_end` moves the cursor to the last one."""
+        here = None if self.selected is None else self.identity(self.selected)
         self.items = items
         self.rows.show(len(items))
+        places = (i for i, item in enumerate(items) if self.identity(item) == here)
+        self.rows.cursor = next(places, self.rows.cursor)
         if to_end:
             self.rows.move_to(len(items) - 1)
         self.on_resize()
