@@ -178,3 +178,14 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
     assert together.view("HEALTHY") == apart.view("HEALTHY")
     assert together.points() == apart.points()
     assert sorted(together.values.evidence(), key=repr) == sorted(apart.values.evidence(), key=repr)
+
+
+def test_a_better_source_that_finds_no_room_does_not_take_the_value_away() -> None:
+    values = RunValues("r")
+    values.observe(sample(loss=2.0), ValueSource.TEXT)
+    many = {f"layer{index}": 1.0 for index in range(MAX_QUANTITIES)}
+    values.observe(sample(rank=0, **many), ValueSource.CALLBACK)
+    values.observe(sample(rank=0, loss=2.5), ValueSource.CALLBACK)
+    assert values.dropped == 1
+    values.observe(sample(step=2, loss=3.0), ValueSource.TEXT)
+    assert values.last("loss") == 3.0

@@ -120,8 +120,9 @@ class Incidents:
         for incident in run.current():
             self._settle(run, incident, at, facts)
             # Faults of this run's machines are in kernel logs, which have runs of their own.
+            since, until = incident.opened - BEFORE_SECONDS, incident.updated + QUIET_SECONDS
             for owner, clue in self._machines:
-                if owner != name and clue.seen >= incident.opened - BEFORE_SECONDS:
+                if owner != name and since <= clue.seen <= until:
                     incident.add_host_fault(clue)
 
     def cause(self, name: str, at: float) -> str | None:

@@ -211,6 +211,8 @@ def ranks_in(value: FieldValue) -> list[int]:
         # At most 12 digits, two ranks below a million: a forged line may have a million digits.
         if first.isdecimal() and (not last or last.isdecimal()) and len(first + last) < 13:
             ranks += range(int(first), min(int(last or first) + 1, MAX_RANKS))
+        if len(ranks) >= MAX_RANKS:  # a forged line may repeat a long range
+            break
     return ranks[:MAX_RANKS]
 
 

@@ -163,7 +163,7 @@ class Evidence:
         return clue.rank
 
     def _note_rank(self, rank: int, clue: Clue) -> None:
-        facts = self.roster.of(rank)
+        facts = self.roster.entry(rank)
         facts.node = facts.node or clue.node
         facts.host = facts.host or clue.host
         if clue.severity in SERIOUS and clue.role in _OWN_ROLES:
@@ -218,7 +218,7 @@ class Evidence:
         pid, code, local = (whole(row.get(name)) for name in ("pid", "exitcode", "local_rank"))
         path, host = clue.position.path, str(row.get("host") or "") or None
         self.roster.enter(path, rank, local, pid)
-        facts = self.roster.of(rank)
+        facts = self.roster.entry(rank)
         facts.exitcode = code
         facts.host = facts.host or host
         facts.node = facts.node or clue.node

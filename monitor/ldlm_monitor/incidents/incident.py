@@ -136,7 +136,8 @@ class Incident:
         over = self._final or self.run_ended is not None or self.state != "open"
         settled = over or at - self.updated >= SETTLED_SECONDS
         ranks = (len(run.logged_ranks), run.world_size)
-        key = (self.evidence.records, settled, *ranks, self.stall is not None)
+        stalled_at = None if self.stall is None else tuple(run.rank_steps.items())
+        key = (self.evidence.records, settled, *ranks, stalled_at)
         if self._judged is None or self._judged[0] != key:
             self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]
@@ -153,7 +154,7 @@ class Incident:
         """The incident for people and programs, built again only if something in it changed."""
         judgement = self.judgement(run, at)
         state_now = self._current_state()
-        key = (id(judgement), state_now, self.updated, self.step, len(self.alerts))
+        key = (judgement, state_now, self.updated, self.step, len(self.alerts))
         if self._viewed is None or self._viewed[0] != key:
             self._viewed = key, self._view(judgement, *state_now)
         return self._viewed[1]

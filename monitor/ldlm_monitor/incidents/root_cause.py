@@ -26,7 +26,7 @@ _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a cached view belongs to one object, not its value
 class Judgement:
     """The root cause, the collective that hangs, its silent ranks, and the launchers' claims."""
 

@@ -76,7 +76,11 @@ class Roster:
         return max(len(self.facts), len(run.logged_ranks), run.world_size or 1)
 
     def of(self, rank: int) -> RankFacts:
-        """The facts of a rank."""
+        """The facts of a rank; new ones, which are not stored, if no line is about it."""
+        return self.facts.get(rank) or RankFacts()
+
+    def entry(self, rank: int) -> RankFacts:
+        """The stored facts of a rank that a line is about, for changes."""
         return self.facts.setdefault(rank, RankFacts())
 
     def note_line(self, rank: int, path: str) -> None:
@@ -94,7 +98,7 @@ class Roster:
 
     def enter(self, path: str, rank: int, local_rank: int | None, pid: int | None) -> None:
         """Store which process was which rank, by a launcher's table."""
-        facts = self.of(rank)
+        facts = self.entry(rank)
         if pid is not None:
             self._by_pid[path, pid] = rank
             facts.pid = pid

@@ -34,7 +34,7 @@ class RunCurve:
     """
 
     def __init__(self) -> None:
-        self.files: list[str] = []
+        self.files: dict[str, int] = {}
         self.last_step: int | None = None
         self._width = 1
         self._filled = 0
@@ -84,13 +84,12 @@ class RunCurve:
         if not self.steps or fell or self._filled >= self._width:
             if len(self.steps) >= CAPACITY:
                 self._halve()
-            if not self.files or self.files[-1] != position.path:
-                self.files.append(position.path)
             self.steps.append(step)
             self.times.append(at)
             self.lines.append(position.line)
             self.offsets.append(position.offset)
-            self.origins.append(min(len(self.files) - 1, 65535))  # the maximum of type H
+            origin = self.files.setdefault(position.path, len(self.files))
+            self.origins.append(min(origin, 65535))  # the maximum of type H
             for column in (self.lows, self.highs, self.means):
                 column.append(math.nan)
             self.nonfinite.append(0)

@@ -133,6 +133,12 @@ class EndingTracker:
         if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
             self.assumed = None
 
+    def shift(self, seconds: float) -> None:
+        """Leave `seconds` out of the wait for a step that refutes the assumed end."""
+        if (end := self.assumed) is not None:
+            since, confirm_at = end.since + seconds, end.confirm_at + seconds
+            self.assumed = replace(end, since=since, confirm_at=confirm_at)
+
     def observe(self, event: Event, at: float, *, phase: str) -> None:
         """Process an event while the run is in `phase`, one of `names.RUN_STATES`."""
         kind = event.kind

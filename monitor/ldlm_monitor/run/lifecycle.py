@@ -233,6 +233,7 @@ class Lifecycle:
         """Silence so far goes on from `seconds` later."""
         self.last_progress_at += seconds
         self._alive_at += seconds
+        self._ending.shift(seconds)
 
     def finish(self, now: float) -> None:
         """Confirm an assumed end: no record follows that could refute it."""

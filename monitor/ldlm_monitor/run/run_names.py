@@ -1,7 +1,7 @@
 """Which run, node and rank a file belongs to, by its path (contract section 1, "Runs")."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePath
 
@@ -48,32 +48,31 @@ _GENERIC = frozenset(
 
 def origin_of(path: str, run: str | None = None) -> Origin:
     """Run, node and rank by the path alone; `run` overrides the run's name."""
-    run = None if run is None else run[:MAX_LABEL_LENGTH]
+    found = _by_path(path)
+    return replace(found, run=(run or found.run)[:MAX_LABEL_LENGTH])
+
+
+def _by_path(path: str) -> Origin:
     if elastic := _ELASTIC.search(path):
-        return Origin(run or elastic["run"], rank=int(elastic["rank"]))
+        return Origin(elastic["run"], rank=int(elastic["rank"]))
     if pod_log := _POD_LOG.search(path):
-        return _of_pod(pod_log["pod"], run)
+        pod = _POD.match(pod_log["pod"])
+        return Origin(pod["job"], node=pod["index"]) if pod else Origin(pod_log["pod"])
     if mlflow := _MLFLOW.search(path):
-        return Origin(run or mlflow["run"])
+        return Origin(mlflow["run"])
     pure = PurePath(uncompressed(path))
     stem = pure.stem
     if stem.startswith(_EVENT_FILE):
-        return Origin(run or _folder_name(pure)[:MAX_LABEL_LENGTH])
+        return Origin(_folder_name(pure))
     if path == "-" or _SLURM.match(stem):
-        return Origin(run or ("stdin" if path == "-" else stem))
+        return Origin("stdin" if path == "-" else stem)
     rank = _RANK.search(stem)
     node = _NCCL_DEBUG.search(stem) or _NODE.search(stem)
     return Origin(
-        run or _run_name(pure)[:MAX_LABEL_LENGTH],
+        _run_name(pure),
         node=node["node"] if node else None,
         rank=int(rank["rank"]) if rank else None,
     )
-
-
-def _of_pod(name: str, run: str | None) -> Origin:
-    pod = _POD.match(name)
-    found = run or (pod["job"] if pod else name)
-    return Origin(found[:MAX_LABEL_LENGTH], node=pod["index"] if pod else None)
 
 
 def launch_time(path: str) -> float | None:

@@ -103,6 +103,7 @@ class TrainingRun:
     def shift(self, seconds: float) -> None:
         """Leave `seconds` out of the present silence, and learn no pace across them."""
         self.progress.shift(seconds)
+        self.findings.shift(seconds)
         self._points = None
 
     def finish(self, at: float) -> None:

@@ -187,15 +187,15 @@ class RunValues:
             return kept
         if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
             return None
+        if kept is None and len(quantities) >= MAX_QUANTITIES:
+            self.dropped += rows
+            return None
         if source < self._best.get(quantity, source):
             self._forget(quantity, but=sample.rank)
         self._best[quantity] = source
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None
         if kept is None:
-            if len(quantities) >= MAX_QUANTITIES:
-                self.dropped += rows
-                return None
             metric, own = exported_name(quantity)
             labels = labels_of(self._run, sample.rank, own)
             kept = QuantityValues(metric, labels, source, sample, fresh)

@@ -184,8 +184,12 @@ class Findings:
 
     def note_process(self, beat: Heartbeat) -> None:
         """Store the host and pid of a rank."""
-        if len(self.pids) < _MAX_RANKS:
+        if beat.rank in self.pids or len(self.pids) < _MAX_RANKS:
             self.pids[beat.rank] = beat.host, beat.pid
+
+    def shift(self, seconds: float) -> None:
+        """Keep the events though the time of the last step was moved by `seconds`."""
+        self._since += seconds
 
     def add(self, event: Event) -> None:
         """Keep an event that is evidence, or that has the path of a flight recorder dump."""
