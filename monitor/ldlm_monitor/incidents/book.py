@@ -1,4 +1,4 @@
-"""The incidents of all runs: what opens one, what belongs to it, what ends it.
+"""The incidents of all runs: which events open, join and end an incident.
 
 One failure of a run is one incident, however many lines, ranks and files report it. An
 incident that may be a caught exception is stored, but not shown. A critical event, the death
@@ -27,20 +27,18 @@ WENT_ON_SECONDS: Final = 10.0
 """A step this long after a failure shows that the job survived it. A choice: other files may log
 their last steps later, and lines without a time get that of their neighbours."""
 DEAD_SECONDS: Final = 60.0
-"""The same if a process died: the others may log steps until torchrun ends them, within 30 s."""
+"""The same if a process died: the others log steps until torchrun ends them. Twice its 30 s."""
 ATTACH_SECONDS: Final = 60.0
 """An alert that fires this soon after an incident's last event belongs to it. A choice: the `for`
 of the default rules on failures is shorter."""
-KEPT: Final = 20  # past incidents of a run, a choice: views show the newest
-KEPT_EARLY: Final = 256  # events before an incident, a choice: a flood must not fill the memory
-_NUMERICS: Final = "numerics"  # families of events (`parse/data/events`)
-_HOST: Final = "host"  # the family of kernel logs
+KEPT: Final = 20  # past incidents kept of a run, a choice: views show the newest
+KEPT_EARLY: Final = 256  # events kept before an incident, a choice: floods must not fill memory
+_NUMERICS: Final = "numerics"  # `family` of events about non-finite numbers (`parse/data/events`)
+_HOST: Final = "host"  # `family` of the events in kernel logs
 _STARTS: Final = frozenset({"run_started", "run_resumed"})  # kinds that begin an attempt
 
 
 class _RunIncidents:
-    """The incidents of one run."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.number = 0
@@ -112,7 +110,7 @@ class Incidents:
                 incident.evidence.add(alert_clue(transition, kind, at))
 
     def settle(self, name: str, at: float) -> None:
-        """Recover or end the incidents of a run that took steps or ended since."""
+        """Recover or end a run's incidents by its steps and end; add faults of its machines."""
         run = self._runs.get(name)
         if run is None or not (run.failure or run.numerics):
             return
@@ -150,11 +148,10 @@ class Incidents:
         found: list[IncidentView] = []
         for run in self._runs.values():
             found += run.past
-            if run.failure or run.numerics:
-                self.settle(run.name, at)
-            if run.failure or run.numerics:
+            self.settle(run.name, at)
+            if current := run.current():
                 facts = self._facts_of(run.name)
-                found += [incident.view(facts, at) for incident in run.current() if incident.shows]
+                found += [incident.view(facts, at) for incident in current if incident.shows]
         return tuple(sorted(found, key=lambda each: (each.opened_at, each.id)))
 
     def _is_new_attempt(self, run: _RunIncidents, event: Event, seen: float) -> bool:

@@ -1,4 +1,4 @@
-"""The part of an event that an incident keeps, and the tier of root cause that it can be.
+"""The clue, which is what an incident keeps of an event, and the tier of cause that it can be.
 
 Tiers and effective times follow the project's failure taxonomy, section 4: a rank that waited
 for a collective reports a hang that began before its line; a rank that accuses another one is
@@ -101,17 +101,18 @@ _BY_TEXT: Final = {
 _CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # values of `role` that a cause can have
 _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
 """Kinds that are of a failure even as warnings: they are intended, but end the run."""
-FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # values in a failure
-SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure
+FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # `role` of a failure's events
+SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure's events
 _SECONDS_BEFORE: Final = {"ran_ms": 1e-3, "stuck_seconds": 1.0, "timeout_ms": 1e-3, "seconds": 1.0}
-"""Fields with the time from an event's begin to its line, the most exact first; unit in seconds."""
+"""Fields with the time from an event's begin to its line, the most exact first -> the field's unit
+in seconds."""
 _LASTED: Final = TIMEOUTS | {
     *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
     *("monitored_barrier_failed", "host_blocked_task"),
 }
 """Kinds that are logged at the end of a wait, so that they began before their line."""
 _LONGEST_SECONDS: Final = 86400.0
-"""Longest such wait: no collective's timeout is a day. Forged ones may be longer than the run."""
+"""Longest such wait, a day: no collective's timeout is as long, but a forged one may be."""
 _LOST_PEER: Final = frozenset(
     {"ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"}
     | {"BrokenPipeError", "EOFError"}
@@ -186,7 +187,7 @@ def tier_of(clue: Clue) -> Tier | None:
 
 
 def named_ranks(clue: Clue) -> list[int]:
-    """The ranks that a clue reports as missing or dead."""
+    """The ranks that a clue reports as missing or dead; empty if it names none."""
     for name in ("missing_ranks", "missing", "dead", "missing_rank"):
         field = clue.fields.get(name)
         if field or field == 0:
@@ -259,5 +260,5 @@ def _text(value: FieldValue) -> str | None:
 
 
 def whole(value: object) -> int | None:
-    """The value of a field as an integer; None if it is none."""
+    """The value of a field if it is an integer; otherwise None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

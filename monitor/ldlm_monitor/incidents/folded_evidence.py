@@ -26,12 +26,12 @@ from ldlm_monitor.incidents.roster import Death, Roster
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import ClaimView
 
-# Bounds against a flood of lines, all choices: more than real failures have.
+# Most items that are kept, against a flood of lines. All are choices: more than real failures have.
 MAX_FOLDS: Final = 256  # different messages of an incident
 KEPT_CLUES: Final = 8  # earliest events of a message
 _KEPT_WAITS: Final = 4  # earliest waits of a rank, of which the first decides
 _KEPT_KINDS: Final = 8  # kinds of events by which a rank reported a wait
-_MAX_DEATHS: Final = 4096  # deaths of processes: a node of 8 ranks reports 8 for each restart
+_MAX_DEATHS: Final = 4096  # deaths, and claims: a node of 8 ranks reports 8 for each restart
 _MAX_PAIRS: Final = 65536  # (rank, collective) and (file, pid): ranks of the largest jobs
 _TEXT: Final = 160
 """Leading characters by which messages are compared, a choice: addresses and stacks follow."""
@@ -72,7 +72,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One rank's report that a collective did not end: `began` is when it was enqueued."""
+    """One rank's report that a collective did not end; the rank enqueued it at `began`."""
 
     began: float
     seq: int
@@ -86,8 +86,9 @@ class Evidence:
     """The evidence of one incident.
 
     `forced`: file and pid of processes that had to be killed. `groups`: id and name of the
-    process group, by rank and sequence number. `records`: the number of events. `claims`: what
-    each launcher calls the root cause, not compared yet; torchelastic prints one for each node.
+    process group, by rank and sequence number. `records`: the number of events. `claims`: the rank
+    that each node's torchelastic calls the root cause, not compared with the evidence yet.
+    `assumes_default_group`: ranks within a group were taken for global ones.
     """
 
     def __init__(self) -> None:
@@ -133,13 +134,13 @@ class Evidence:
 
     @property
     def first_timeout(self) -> float | None:
-        """When the first rank reported a timeout; later events are no cause."""
+        """When the first rank reported a timeout, after which no cause begins; None if none did."""
         seen = [fold.first.seen for fold in self.folds.values() if fold.kind in TIMEOUTS]
         return min(seen, default=None)
 
     @property
     def began(self) -> float | None:
-        """When the earliest of the events began."""
+        """When the earliest of the events began; None without events."""
         return min((fold.first.effective for fold in self.folds.values()), default=None)
 
     def _fold(self, clue: Clue) -> Fold:

@@ -19,7 +19,7 @@ OPENERS: Final = {
 """Alert -> kind of the incident that it opens even if no line reports a failure."""
 _EARLY_KINDS: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
 """Kinds that are no failure, but may be logged before the first line of one."""
-_NOWHERE: Final = Position("", 0, 0)  # of an alert that has no line
+_NOWHERE: Final = Position("", 0, 0)  # of an alert without a log line
 
 
 def is_early(event: Event) -> bool:
@@ -107,7 +107,7 @@ class Incident:
             self.shows = True
 
     def add_host_fault(self, clue: Clue) -> None:
-        """Add a line of a kernel log, from any file, if it is from one of its machines."""
+        """Add a line of a kernel log if it is about a machine or process of the incident."""
         roster = self.evidence.roster
         own = roster.on_host(clue.host, clue.node) or roster.by_pid(clue.pid) is not None
         key = (clue.kind, clue.position.path, clue.position.offset)
@@ -116,7 +116,7 @@ class Incident:
             self.evidence.add(clue)
 
     def attach(self, alert: str, key: str, severity: str) -> None:
-        """Add a firing alert about the incident."""
+        """Add a firing alert about the incident; `key` is `Transition.key`."""
         self.alerts[alert] = None
         self.firing.add(key)
         if severity in ("error", "critical"):
@@ -143,7 +143,7 @@ class Incident:
         return self._judged[1]
 
     def cause(self, run: RunFacts, at: float) -> str | None:
-        """Rank and root cause as one phrase; None while it is unknown."""
+        """Root cause, ranks and confidence as one phrase; None while the cause is unknown."""
         verdict = self.judgement(run, at).verdict
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
         if verdict.tier is Tier.UNATTRIBUTED or (alone and len(self.alerts) < 2):

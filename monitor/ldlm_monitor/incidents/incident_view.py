@@ -18,7 +18,7 @@ from ldlm_monitor.text.sanitize import shorten
 # Limits for views, all choices: an incident with its excerpt fits on one screen.
 SYMPTOMS: Final = 40  # kinds of symptoms
 EXCERPT: Final = 6  # lines of the excerpt
-_TEXT: Final = 300  # characters of a line
+_TEXT: Final = 300  # characters of a line, or of a message
 _TITLE: Final = 120  # characters of the cause in a title
 
 
@@ -97,7 +97,7 @@ def collective_view(collective: Collective, silent: frozenset[int]) -> Collectiv
 
 
 def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
-    """The most frequent events by their first lines: causes merged by text, others by kind."""
+    """The most frequent events in order of time; causes are merged by text, others by kind."""
     merged: dict[tuple[str, str, str], list[Fold]] = {}
     for fold in _by_time(evidence):
         text = fold.first.message if fold.role in ("root", "evidence") else ""
@@ -113,10 +113,8 @@ def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
         )
         for (kind, role, _), folds in merged.items()
     ]
-    if len(found) > SYMPTOMS:
-        frequent = sorted(found, key=lambda each: -each.count)[:SYMPTOMS]
-        found = [each for each in found if each in frequent]
-    return tuple(found)
+    frequent = sorted(found, key=lambda each: -each.count)[:SYMPTOMS]
+    return tuple(each for each in found if each in frequent)
 
 
 def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
@@ -125,14 +123,11 @@ def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
     Up to 3 more lines are from 2 ranks that share the cause: the rest are mostly the same.
     """
     clues: list[Clue] = [verdict.clue] if verdict.clue is not None else []
-    clues += [
-        clue
-        for rank in sorted(verdict.ranks)[:2]
-        for fold in _by_time(evidence)
-        for clue in fold.clues
-        if clue.rank == rank and clue.severity != "info"
-    ][:3]
-    serious = [fold for fold in _by_time(evidence) if fold.first.severity != "info"]
+    folds = _by_time(evidence)
+    logged = [clue for fold in folds for clue in fold.clues if clue.severity != "info"]
+    shared = sorted(verdict.ranks)[:2]
+    clues += [clue for rank in shared for clue in logged if clue.rank == rank][:3]
+    serious = [fold for fold in folds if fold.first.severity != "info"]
     clues += [fold.first for fold in serious if fold.kind in TIMEOUTS][:1]
     clues += [fold.first for fold in serious if fold.role == "victim"][:1]
     clues += [fold.first for fold in serious if fold.role == "death"][:1]

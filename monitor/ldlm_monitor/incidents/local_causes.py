@@ -23,7 +23,7 @@ _TOGETHER_SECONDS: Final = 2.0
 
 
 def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
-    """The earliest failure of a process that is not a consequence of another's."""
+    """The earliest failure of a process that does not follow from another's; None without one."""
     exits = own_exits(evidence)
     fold, clue = _earliest(evidence)
     if clue is None or fold is None:
@@ -40,7 +40,7 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
 
 
 def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
-    """The verdict, or the non-finite numbers if it is an exception in the same step as they."""
+    """The verdict; if it is an exception in a step with non-finite numbers, these instead."""
     folds = [fold for fold in evidence.of_kind("nonfinite_metric") if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue
@@ -82,13 +82,8 @@ def _only_waited(evidence: Evidence, clue: Clue) -> bool:
     facts = evidence.roster.of(clue.rank or 0)
     if not facts.waited:
         return False
-    waited = [
-        other.seen
-        for fold in evidence.folds.values()
-        if fold.role == "victim"
-        for other in fold.clues
-        if other.rank == clue.rank
-    ]
+    lost = [fold for fold in evidence.folds.values() if fold.role == "victim"]
+    waited = [each.seen for fold in lost for each in fold.clues if each.rank == clue.rank]
     return min(waited, default=float("inf")) < clue.seen
 
 

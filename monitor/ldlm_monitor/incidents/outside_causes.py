@@ -18,7 +18,8 @@ _SLACK_SECONDS: Final = 5.0
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
 """Beginnings of the reasons with which Slurm cancels a step because one of its tasks failed."""
 _COLLATERAL: Final = (None, -15, -2)
-"""Exits by SIGTERM and SIGINT, which launchers send to the processes that are left."""
+"""Exit codes of no process's own failure: unknown, or by SIGTERM or SIGINT, which launchers send to
+the processes that are left."""
 
 # Kinds of faults that a machine reports.
 _GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})
@@ -37,7 +38,7 @@ _EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
 
 
 def external(evidence: Evidence) -> RootCause | None:
-    """The scheduler, a person or an eviction ended the job before anything of it failed."""
+    """The scheduler, person or eviction that ended the job before any failure; None without one."""
     clues = [
         fold.first
         for fold in evidence.of_tier(Tier.EXTERNAL)
@@ -49,17 +50,15 @@ def external(evidence: Evidence) -> RootCause | None:
         return None
     reason = clue.fields.get("reason")
     sure: Confidence = "confirmed" if reason else "probable"
-    why = (
-        f"the scheduler gives the reason: {reason}"
-        if reason
-        else "it came before any error of a rank"
-    )
+    given = f"the scheduler gives the reason: {reason}"
+    why = given if reason else "it came before any error of a rank"
     return RootCause.of_clue(Tier.EXTERNAL, clue, sure, (why,), host=clue.host)
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     """Whether the job had failed before; then its launcher stops the rest, giving no reason."""
-    # With a reason, errors just before it do not count; without one, even those just after do.
+    # With a reason, errors just before it do not count; without one, even those just after do
+    # (1 s, a choice: clocks differ).
     until = clue.seen - _SLACK_SECONDS if given else clue.seen + 1.0
     own = [
         fold.first.seen
@@ -73,10 +72,10 @@ def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
 
 
 def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
-    """A GPU, the kernel or storage of one machine; `local` is the best cause within a process.
+    """A fault of a machine's GPU, kernel or storage as the cause; None if none can be.
 
-    A process's own error that the machine's fault does not explain is preferred as the cause: a
-    kernel log contains faults of other jobs, too.
+    `local` is the first error of a process itself, None without one. The fault must explain it:
+    a kernel log contains faults of other jobs, too.
     """
     waits = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
     since = min(waits, default=float("-inf")) - BEFORE_SECONDS
@@ -145,7 +144,7 @@ _OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The end of a process that neither its launcher nor a lost peer ended.
+    """The end of a process that was ended neither by its launcher nor by a lost peer.
 
     `silent`: it printed no error. `collected`: its file has lines of ranks, so that an error
     would have been read.
@@ -209,7 +208,7 @@ def exit_text(code: int | None) -> str:
 
 
 def by_exit(evidence: Evidence, exits: list[Exit], run: RunFacts) -> RootCause | None:
-    """The cause by exit codes alone, since a process that was killed prints nothing."""
+    """The cause by exit codes alone, as a killed process prints nothing; None if undecided."""
     deadly = [each for each in exits if each.deadly]
     chosen = deadly or [each for each in exits if each.silent or each.rank is None]
     if not chosen:

@@ -21,7 +21,8 @@ from ldlm_monitor.incidents.roster import RankFacts, RootCause, RunFacts
 from ldlm_monitor.model.view import ClaimView
 from ldlm_monitor.text.format import compressed, names_of
 
-# Kinds that follow from most causes, so that they identify none: first any, then those of a death.
+# Kinds that follow from most causes, so that other kinds are shown first where no cause is found:
+# those that say least, and those with which a process dies.
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
@@ -33,7 +34,7 @@ class Judgement:
     verdict: RootCause
     collective: Collective | None
     silent: frozenset[int]
-    claims: tuple[ClaimView, ...]
+    claims: tuple[ClaimView, ...]  # compared with the root cause
 
 
 def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: bool) -> Judgement:
@@ -98,9 +99,8 @@ def _doubts(
         joined = f"all {len(collective.calls)} known ranks joined the collective"
         return (f"{joined}: GPUs or network are likelier than one rank's code",)
     if waiting:
-        lost = (
-            f"every rank with lines here ({compressed(waiting)}) waited for, or lost, another one"
-        )
+        shown = compressed(waiting)
+        lost = f"every rank with lines here ({shown}) waited for, or lost, another one"
         return (f"{lost}: the first failure is in a log that is not followed, or in none",)
     return ("no line reports the cause",)
 
@@ -130,7 +130,6 @@ def _compare(evidence: Evidence, claim: ClaimView, verdict: RootCause) -> ClaimV
 
 
 def _against(facts: RankFacts, claim: ClaimView, verdict: RootCause) -> str:
-    """The evidence against the claim about the rank that a launcher blames."""
     if facts.waited:
         kinds = ", ".join(sorted(facts.waited)[:3])  # examples suffice
         return f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
 _LONGEST = 200
-"""Characters of a complaint: a choice; pydantic's messages fit, and the error stays one line."""
+"""Most characters of a validation message, a choice: pydantic's fit, and an error is one line."""
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
-    """Dotted key and message of the first complaint, without the value, which may be a secret."""
+    """Dotted key and message of pydantic's first error, without the value: it may be a secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -47,7 +47,7 @@ class UsageError(LdlmError):
     how to correct it. `str()` joins the three to one line for stderr.
     """
 
-    exit_code = 2
+    exit_code = 2  # as of argparse
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
         super().__init__(what)

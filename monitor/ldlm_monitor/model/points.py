@@ -11,7 +11,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
 MAX_LABEL_LENGTH = 128
-"""Characters of a label's value, the rest is cut: a choice; log text must not inflate a scrape."""
+"""Most characters of a label's value; more are cut. A choice: logs must not inflate a scrape."""
 
 
 def make_labels(**pairs: str | None) -> Labels:
@@ -56,7 +56,7 @@ class Storage(Protocol):
     """Where an evaluator finds samples."""
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """The series that satisfy every matcher, with their samples in [start, end]."""
+        """The series that all matchers select, with samples in [start, end] (Unix seconds)."""
 
     def latest(
         self, matchers: Sequence[Matcher], since: float, until: float

@@ -1,4 +1,4 @@
-"""Where a run stands: starting, running, evaluating, stalled, finished, crashed or killed."""
+"""The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _PHASES = {
     "checkpoint_saved": ("checkpointing", "running"),
     "checkpoint_failed": ("checkpointing", "running"),
 }
-"""Kind of an event -> the phase that explains the pause so far, the phase that follows it."""
+"""Kind of an event -> the phase that explains the pause before it, and the phase after it."""
 
 
 class Lifecycle:
@@ -120,7 +120,7 @@ class Lifecycle:
         return running and not doubtful and not paused and not _is_sign(block.values)
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Process rows at `times` that only advance the run and directly follow its last row."""
+        """Process rows logged at `times`, of which `only_advances` is true."""
         self._steps[block.path, block.rank] = block.steps[-1]
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:
@@ -230,7 +230,7 @@ class Lifecycle:
         self._enter(phase, at)
 
     def shift(self, seconds: float) -> None:
-        """Silence so far goes on from `seconds` later."""
+        """Leave `seconds`, by which the clock jumped, out of the present silence."""
         self.last_progress_at += seconds
         self._alive_at += seconds
         self._ending.shift(seconds)
@@ -251,5 +251,5 @@ class Lifecycle:
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:
-    """Whether the values are a sign of life without a step: a bar of an evaluation or a skip."""
+    """Whether the values are of a bar without training steps: an evaluation, or skipped batches."""
     return "eval_progress" in values or "skip_progress" in values

@@ -89,13 +89,13 @@ class Progress:
         return durations, resumed
 
     def skip(self, step: object) -> None:
-        """Count a skipped step once, though every rank logs it; without a number, the present."""
+        """Count a skipped step once, though every rank logs it; without a number, always."""
         if not isinstance(step, int) or step not in self.skipped:
             self.skipped_steps += 1
             self.skipped.append(step if isinstance(step, int) else self.step or 0)
 
     def shift(self, seconds: float) -> None:
-        """Silence so far goes on from `seconds` later; no pace is learned across that."""
+        """Leave `seconds` out of the present silence; no pace is learned across the jump."""
         self._life.shift(seconds)
         self._recent.clear()
         self._durations.pause()
@@ -167,7 +167,7 @@ class EventCounts:
         self._last: dict[_Sort, Event] = {}
 
     def add(self, event: Event) -> None:
-        """Count an event, and keep it as the last of its sort and of all sorts."""
+        """Count an event, and keep it as the last one of its kind, severity and rank."""
         sort = (event.kind, event.severity, event.rank)
         self._counts[sort] += 1
         self._last.pop(sort, None)
@@ -185,7 +185,7 @@ class EventCounts:
         return [Point(EVENTS, self._labels(sort), count) for sort, count in self._counts.items()]
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
-        """Kind, labels and last line of every sort, in the order of the last lines."""
+        """Kind, labels and last line of each counted series, in the order of these lines."""
         for order, (sort, event) in enumerate(self._last.items()):
             line = SourceLine(event.position, None, event.message, order)
             yield event.kind, self._labels(sort), line

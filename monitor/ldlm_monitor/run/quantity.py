@@ -103,7 +103,8 @@ class QuantityValues:
     """One quantity of one rank: the series that exports it, and its last values.
 
     `fresh` holds the values that no detector has read yet; it is None if no detector reads the
-    quantity. `curve` is for charts; of several ranks, only the first has one.
+    quantity. `curve` is for charts; of several ranks, only the first has one. `order`: the
+    number of the last sample among all samples of the run.
     """
 
     metric: str

@@ -9,10 +9,10 @@ from ldlm_monitor.model.chunk import Origin, uncompressed
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
-"""Largest difference between the stamps of one launch: each node names its own log when it starts,
-and image pulls and imports differ by up to a minute or two."""
+"""Largest difference between the stamps of one launch, a choice: each node names its own log when
+it starts, and pulls of images and imports differ by up to a minute or two."""
 
-# Parts of log names as launch scripts write them: train_20260129_101500_node0_rank3.log.
+# Parts of log names as usual launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
 _NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")  # train_node0.log, train-node-0.log
 _NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual NCCL_DEBUG_FILE

@@ -16,8 +16,8 @@ from operator import itemgetter
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 
 PIECES_A_SECOND = 4
-"""Distinct times for the bars of one second in logs of at most `FINE_SECONDS`: marks cost memory,
-and detectors of short runs need more than one step a second."""
+"""Distinct times for the bars of one second in logs of at most `FINE_SECONDS`. A choice: detectors
+of short runs need more than one step a second, and each time costs memory."""
 FINE_SECONDS = 3600.0
 """Longest log, in seconds, whose bars are spread over a second. A choice: at most 14,400 times."""
 
@@ -47,7 +47,7 @@ class StepClock:
         return self.attempts[0].times[0]
 
     def when(self, step: int) -> float:
-        """The time of the first bar in any attempt that shows `step` or more."""
+        """The time of the first bar that shows `step` or more; without such, the furthest bar's."""
         reaching = (attempt for attempt in self.attempts if attempt.steps[-1] >= step)
         furthest = max(self.attempts, key=lambda attempt: attempt.steps[-1])
         return next(reaching, furthest).when(step)
@@ -121,7 +121,7 @@ class Timeline:
         return len(self._times) == 1 and not self.timed
 
     def without_start(self) -> "Timeline":
-        """The timeline of a file whose middle was skipped: its start has the first mark's time."""
+        """The timeline of a file whose middle was skipped: its start gets the first mark's time."""
         return Timeline(
             self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
         )

@@ -13,8 +13,8 @@ from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
-_URGENT = ("error", "critical")
-_SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
+_URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
+_SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # kinds that report a skipped step
 _MAX_RANKS = 65536  # higher ranks are ignored: no training has as many, a forged log may
 
 
@@ -44,10 +44,10 @@ class TrainingRun:
         self._end_named: float | None = None
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
-        """Process a record at `at`; returns a short key if it needs an evaluation at once.
+        """Process a record at `at`; returns why it needs an evaluation at once, otherwise None.
 
-        `rows`: its file is JSON lines. `timed`: `at` is when it was written; otherwise only the
-        order of times is right.
+        `rows`: its file is JSON lines. `timed`: `at` is when it was written; if false, `at` only
+        orders records.
         """
         self._note(record.position.path, record.rank)
         self.life.timed = timed or record.time is not None
@@ -88,7 +88,6 @@ class TrainingRun:
         self.progress.observe_steps(block, last, times, source)
 
     def _note(self, path: str, rank: int | None) -> None:
-        """Store file and rank of a record; the exported series may have changed."""
         self.files[path] = None
         if rank is not None and rank < _MAX_RANKS:
             self.ranks.add(rank)
@@ -107,7 +106,7 @@ class TrainingRun:
         self._points = None
 
     def finish(self, at: float) -> None:
-        """The run gets no more records."""
+        """Process the end of the input: no record follows that could refute an assumed end."""
         self.life.finish(at)
         self._points = None
 
@@ -143,7 +142,7 @@ class TrainingRun:
 
     @property
     def verdict(self) -> VerdictView | None:
-        """Why a stalled run takes no step, or how a run ended whose host was probed."""
+        """Why a stalled run takes no step, or how a probed run ended; None without evidence."""
         return self.findings.verdict(complete=self.progress.ratio == 1.0)
 
     def points(self) -> list[Point]:
@@ -155,10 +154,11 @@ class TrainingRun:
     def evidence(
         self, reads: Callable[[str, Labels], bool], labels: Mapping[str, str]
     ) -> SourceLine | None:
-        """The last line that changed a series which `reads` selects and whose labels agree.
+        """The last line that changed a series which a rule reads; None if no line did.
 
-        Only labels that are also in `labels` must agree: an aggregation may drop others. The
-        label `severity` is ignored, since rules set their own.
+        `reads`: whether the rule selects the series of a name and labels. The series must agree
+        with `labels`, those of the alert, in the labels that both have: an aggregation may drop
+        others. The label `severity` is ignored, since rules set their own.
         """
         if _is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
             life = self.life

@@ -25,9 +25,9 @@ MAX_QUANTITIES = 200
 a run whose log has a name per layer or per expert."""
 
 _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Progress of the run: exported by `TrainingRun`, not as values."""
+"""Quantities of the run's progress: `TrainingRun` exports them, so that they are no values."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
-"""Also positions, whose mean has no meaning, and a rate that `step_seconds` repeats."""
+"""Those, positions in an epoch (a mean has no meaning), and a rate that `step_seconds` repeats."""
 _SMOOTHED = ("steps_per_second", ValueSource.BAR)
 """Not for detectors: tqdm smooths its rate by 0.3, so that one pause lowers many values."""
 
@@ -42,10 +42,10 @@ class RunValues:
         self._charted: dict[str, ValueSource] = {}
         self._nonfinite = NonfiniteCounts(run)
         self._order = 0
-        self.dropped = 0
+        self.dropped = 0  # values of quantities beyond the limit
 
     def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
-        """Add a sample logged at `at` (Unix s); returns quantities with a new non-finite value."""
+        """Add a sample logged at `at` (Unix seconds); returns its newly non-finite quantities."""
         alarming: list[str] = []
         self._order += 1
         quantities = self._by_rank.setdefault(sample.rank, {})
@@ -81,9 +81,9 @@ class RunValues:
         at: float = 0.0,
         times: Sequence[float] | None = None,
     ) -> None:
-        """Add rows with equal keys and finite values, as `observe` adds each; `last` is the last.
+        """Add rows with equal keys and finite values, as `observe` adds each.
 
-        They were logged at `times`; without it, all at `at`.
+        `last` is the last row. The rows were logged at `times`; if that is None, all at `at`.
         """
         before, self._order = self._order, self._order + len(block)
         self._by_rank.setdefault(block.rank, {})
@@ -125,7 +125,7 @@ class RunValues:
         yield from self._nonfinite.evidence()
 
     def last(self, quantity: str) -> float | None:
-        """The last value of a quantity; of several ranks, the one that reported first."""
+        """The last value of a quantity, of the rank that reported first; None if there is none."""
         for quantities in self._by_rank.values():
             if kept := quantities.get(quantity):
                 return kept.value
@@ -145,7 +145,6 @@ class RunValues:
         return {name: _statistics(*last, broken.get(name, 0)) for name, last in known.items()}
 
     def _summed(self, quantity: str) -> tuple[float, list[float]]:
-        """Value and recent values of all ranks together."""
         ranks = [known[quantity] for known in self._by_rank.values() if quantity in known]
         recent = [
             sum(each) for each in zip(*(reversed(kept.recent) for kept in ranks), strict=False)
@@ -215,7 +214,6 @@ class RunValues:
         return RunCurve()
 
     def _forget(self, quantity: str, *, but: int | None) -> None:
-        """Drop the quantity of all ranks except `but`: a better source reports it."""
         for rank, quantities in self._by_rank.items():
             if rank != but:
                 quantities.pop(quantity, None)

@@ -18,12 +18,13 @@ from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.text.format import signal_name
 
 IDLE_CORES = 0.05
-"""Used CPU cores below which a process is idle: watchdog and heartbeat threads alone use less."""
+"""Used CPU cores below which a process is idle, a choice: the threads of watchdogs and heartbeats
+alone use less, a thread that computes uses a whole one."""
 RELAY_CORES = 0.005
-"""A process that used fewer cores up to the last step only forwards a log: `srun`, `ssh`, `kubectl
-logs`. The training runs elsewhere, so that its waiting means nothing."""
+"""A process that used fewer CPU cores up to the last step only forwards a log: `srun`, `ssh`,
+`kubectl logs`. It always waits, as the training runs elsewhere. A choice: a tenth of the above."""
 MAX_REASONS = 4
-"""Most reasons of a verdict, a choice: they are one line of an alert."""
+"""Most reasons of a verdict, a choice: an alert shows them on one line."""
 _SHOWN_PROCESSES = 3
 """Most processes that a reason names, a choice for the same line."""
 _SHOWN_STACKS = 2
@@ -33,13 +34,13 @@ KINDS = frozenset(
 )
 """Events that are evidence, besides the errors of the log."""
 _Look: TypeAlias = Mapping[str, Scalar]
-"""The fields that a probe logged of one process."""
+"""What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
 
 
 def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView | None:
     """The verdict by the events since the last step; None without evidence.
 
-    `complete`: the run has taken all its steps.
+    `complete`: the run has taken all its steps, so that processes that are gone have finished.
     """
     events = [*evidence]
     looks = _looks(events)
@@ -135,7 +136,6 @@ def _cores(look: _Look) -> float:
 
 
 def _looks(events: Sequence[Event]) -> list[_Look]:
-    """The processes in the last event that lists some."""
     for event in reversed(events):
         found = event.fields.get("processes")
         if event.kind in ("log_silence", "exit_without_error") and isinstance(found, list):
@@ -146,7 +146,7 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
 _MAX_EVENTS = 64
 """Last events kept since the last step. A choice: a crash on many ranks may log thousands."""
 _MAX_RANKS = 4096
-"""Pids, and dump files, kept at most: as many as a probe reads of the flight recorder's dumps."""
+"""Most pids, and most dump files, kept: as many dumps of flight recorders as a probe reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ProbeCandidate:
 
 
 class Findings:
-    """Events since the last step of the run whose life is `life`.
+    """The evidence since the last step of the run whose states are in `life`.
 
     `pids` are the host and process of each rank; `dumps` are files of flight recorders, by rank.
     """
