@@ -39,7 +39,7 @@ class Accusation:
 def accused(
     evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
 ) -> RootCause | None:
-    """The cause that the most direct source names, or None; a source that agrees confirms it.
+    """The cause by the most direct accusation, which other sources may confirm; None without one.
 
     `silent`: the ranks that did not report the collective; empty if unknown.
     """
@@ -163,7 +163,7 @@ def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accus
 
 
 def _hung(evidence: Evidence) -> Iterator[Accusation]:
-    """nvidia-resiliency-ext reports ranks that hang; the first one reported hung first."""
+    """The rank that nvidia-resiliency-ext reports first as hanging: others hang because of it."""
     found = [clue for fold in evidence.of_kind("nvrx_rank_hang") for clue in fold.clues]
     clues = [clue for clue in found if clue.rank is not None]
     first = min(clues, key=lambda each: each.order, default=None)

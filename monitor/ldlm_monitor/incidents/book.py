@@ -110,7 +110,7 @@ class Incidents:
                 incident.evidence.add(alert_clue(transition, kind, at))
 
     def settle(self, name: str, at: float) -> None:
-        """Recover or end a run's incidents by its steps and end; add faults of its machines."""
+        """Update the states of a run's incidents, and add faults of its machines to them."""
         run = self._runs.get(name)
         if run is None or not (run.failure or run.numerics):
             return
@@ -129,7 +129,7 @@ class Incidents:
         return None if incident is None else incident.cause(self._facts_of(name), at)
 
     def failed_rank(self, name: str, at: float) -> int | None:
-        """The rank that a run's open incident names as the first to fail; None if unknown."""
+        """The rank that caused a run's open incident; None if unknown, or without an incident."""
         incident = self._open_incident(name)
         return incident.judgement(self._facts_of(name), at).verdict.rank if incident else None
 
@@ -139,12 +139,12 @@ class Incidents:
         return found if found is not None and found.state == "open" else None
 
     def incident_of(self, name: str, key: str) -> str | None:
-        """The id of the run's incident to which a firing alert, given by its key, belongs."""
+        """The id of the run's incident to which the firing alert with `key` belongs, if any."""
         present = self._runs[name].current() if name in self._runs else ()
         return next((each.id for each in present if key in each.firing), None)
 
     def views(self, at: float) -> tuple[IncidentView, ...]:
-        """All incidents that show, the newest last."""
+        """The incidents of all runs that are to be shown, the newest last."""
         found: list[IncidentView] = []
         for run in self._runs.values():
             found += run.past

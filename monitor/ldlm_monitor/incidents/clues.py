@@ -62,7 +62,7 @@ TIMEOUTS: Final = frozenset(
 )
 """Logged after a wait of the timeout's length: the cause is older than the line."""
 
-# Kinds of events that can be a cause, by tier (taxonomy, section 4).
+# Kinds of events that can be a cause, by tier (taxonomy, section 4); `_TIERS` is the inverse.
 _CAUSES: Final = {
     Tier.EXTERNAL: ("slurm_cancelled", "elastic_agent_signaled"),
     Tier.HARDWARE: (
@@ -202,7 +202,7 @@ def rank_in(value: object) -> int | None:
 
 
 def ranks_in(value: FieldValue) -> list[int]:
-    """The ranks of a field such as 3, "2, 3", [2, 3] or "0-3,7"."""
+    """The ranks of a field such as 3, "2, 3", [2, 3] or "0-3,7", without parts that are no rank."""
     if isinstance(value, int):
         return [value] if rank_in(value) is not None else []
     parts = value if isinstance(value, list) else str(value).strip("[]").split(",")

@@ -79,7 +79,7 @@ class Collective:
 
 
 def first_collective(evidence: Evidence) -> Collective | None:
-    """The collective whose wait began first; others time out behind it."""
+    """The collective whose wait began first, as others wait behind it; None without waits."""
     groups = _by_group(evidence)
     if not groups:
         return None

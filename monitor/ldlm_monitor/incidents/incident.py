@@ -92,7 +92,7 @@ class Incident:
         return f"{self.run}/{self.number}"
 
     def take(self, event: Event, seen: float, *, fails: bool) -> None:
-        """Add an event; a new failure opens a recovered incident again."""
+        """Add an event; if it `fails` (is of a failure), a recovered incident is open again."""
         self.evidence.take(event, seen)
         if event.kind in _AFTERMATH:
             return

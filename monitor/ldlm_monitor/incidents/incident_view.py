@@ -120,7 +120,7 @@ def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
 def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
     """The lines of the cause, then the first timeout, lost peer and death, as far as there are.
 
-    Up to 3 more lines are from 2 ranks that share the cause: the rest are mostly the same.
+    Up to 3 more lines are from 2 ranks that share the cause: other ranks mostly log the same.
     """
     clues: list[Clue] = [verdict.clue] if verdict.clue is not None else []
     folds = _by_time(evidence)

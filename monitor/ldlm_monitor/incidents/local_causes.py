@@ -123,7 +123,7 @@ def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> RootCause:
             why.append(f"its process {exit_text(each.code)}")
             sources.add("its exit code")
     if any(claim.rank == rank for claim in evidence.claims):
-        why.append("torchelastic names it, too")
+        why.append("torchelastic names this rank, too")
         sources.add("the launcher")
     others = evidence.roster.waiting - {rank}
     if others:

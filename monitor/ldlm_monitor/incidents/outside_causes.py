@@ -51,7 +51,7 @@ def external(evidence: Evidence) -> RootCause | None:
     reason = clue.fields.get("reason")
     sure: Confidence = "confirmed" if reason else "probable"
     given = f"the scheduler gives the reason: {reason}"
-    why = given if reason else "it came before any error of a rank"
+    why = given if reason else "its line came before any error of a rank"
     return RootCause.of_clue(Tier.EXTERNAL, clue, sure, (why,), host=clue.host)
 
 
@@ -232,7 +232,7 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
         why.append(f"{names_of(others)} only waited for, or lost, another rank")
         sources.add("its peers")
     if any(claim.rank == rank for claim in evidence.claims):
-        why.append("torchelastic names it, too")
+        why.append("torchelastic names this rank, too")
     if rivals:
         why.append(f"but {names_of(rivals)} died by itself as well")
     sure: Confidence = by_sources(sources, doubtful=bool(rivals) or rank is None)

@@ -84,7 +84,7 @@ class Roster:
         return self.facts.setdefault(rank, RankFacts())
 
     def note_line(self, rank: int, path: str) -> None:
-        """Widen the span of ranks of which a file has lines, for `is_collected`."""
+        """Store that a file has a line of a rank, for `is_collected`."""
         low, high = self._rank_span.get(path, (rank, rank))
         self._rank_span[path] = (min(low, rank), max(high, rank))
 
@@ -93,7 +93,7 @@ class Roster:
         return path in self._rank_span
 
     def is_collected(self, rank: int) -> bool:
-        """Whether some file has lines of ranks on both sides of this one, so would have its own."""
+        """Whether a file has lines of lower and higher ranks, so that it would have this one's."""
         return any(low <= rank <= high for low, high in self._rank_span.values())
 
     def enter(self, path: str, rank: int, local_rank: int | None, pid: int | None) -> None:
@@ -107,7 +107,7 @@ class Roster:
             facts.local_rank = local_rank
 
     def by_pid(self, pid: int | None, path: str | None = None) -> int | None:
-        """The rank of a process by its launcher's file, else by its pid; None unless it is one."""
+        """The rank of a process by its launcher's file, else by its pid; None if not unique."""
         if pid is None:
             return None
         if path is not None and (path, pid) in self._by_pid:

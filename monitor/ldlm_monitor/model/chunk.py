@@ -27,7 +27,7 @@ HEAD_BYTES = 12
 """Bytes of a TFRecord frame before its content (u64 and u32); enough to recognise both forms."""
 _FOOTER_BYTES = 4  # the checksum of the content (u32)
 _UPPER_LENGTH = b"\0\0\0\0"
-"""Upper half of a TFRecord length below 4 GiB. Text has no NUL bytes, so these show frames."""
+"""Upper half of a TFRecord length below 4 GiB. Text has no NUL bytes, so they show a frame."""
 _LENGTH = struct.Struct("<QI")  # the length and its checksum (u64, u32)
 _CHECKSUM = struct.Struct("<I")  # of the content (u32), in both forms
 _MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
@@ -77,7 +77,7 @@ class Frame(NamedTuple):
 
 
 def form_of(head: bytes) -> Form | None:
-    """The form of a file that begins with `head`; None if too short, or NUL bytes so far."""
+    """The form of a file that begins with `head`; None if `head` is too short, or all NUL."""
     if head[4:8] == _UPPER_LENGTH[: max(len(head) - 4, 0)]:
         unwritten = not head[:HEAD_BYTES].strip(b"\0")
         if unwritten or len(head) < HEAD_BYTES:

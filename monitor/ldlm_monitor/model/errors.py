@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells report it
 _LONGEST = 200
 """Most characters of a validation message, a choice: pydantic's fit, and an error is one line."""
 

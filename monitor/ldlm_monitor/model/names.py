@@ -81,7 +81,7 @@ _TRAIN = (
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
 )
-_MONITOR = (
+_MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
     ("ldlm_monitor_records_total", "Records parsed.", "record"),
     ("ldlm_monitor_lines_total", "Lines read."),
     ("ldlm_monitor_bytes_total", "Bytes read."),
@@ -99,7 +99,7 @@ _MONITOR = (
     ("ldlm_monitor_evaluation_seconds", "Duration of the last evaluation."),
 )
 DETECT_PREFIX = "ldlm_detect_"  # of the names in `_DETECT`
-_DETECT = (
+_DETECT = (  # name without prefix, HELP text
     ("loss_zscore", "The last loss above the median of the losses before, in robust deviations."),
     ("loss_spike_ratio", "Height of two high losses in a row over the usual range before."),
     ("loss_peak_ratio", "The highest recent loss over the highest before it."),

@@ -15,8 +15,7 @@ Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]
 MAX_LINES = 1000
 """Most records in one answer before a place in a log, and after it. A choice: many screens, and an
 answer stays below 10 MB."""
-MAX_POINTS = 4096
-"""Most buckets of a curve in one answer, a choice: more than the columns of any terminal."""
+MAX_POINTS = 4096  # buckets of a curve in one answer, a choice: more than a terminal's columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +146,7 @@ class Player(Protocol):
         """The present state of the playback."""
 
     def steer(self, command: PlayerCommand) -> None:
-        """`toggle` pauses or resumes; `seek` runs to the next alert that fires."""
+        """`toggle` pauses or resumes; `seek` runs to the next alert; `rewind` goes to the start."""
 
 
 def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:

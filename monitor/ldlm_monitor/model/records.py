@@ -155,7 +155,7 @@ Record: TypeAlias = Sample | Event | Heartbeat
 
 @cache
 def adapter() -> TypeAdapter[Record]:
-    """Validates and serialises records; imports pydantic on first use: parsing does without."""
+    """Validates and serialises records; imports pydantic on first use: parsing works without."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
     return TypeAdapter(

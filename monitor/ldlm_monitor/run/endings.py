@@ -116,8 +116,8 @@ SILENCE_SECONDS = 10.0
 """A traceback counts as a crash if no step follows for so long: the exception may have been caught.
 A choice: longer delays the alert, shorter misjudges a run with slow steps."""
 VICTIM_SECONDS = 60.0
-"""Wait for the first death where only its consequences are logged. Twice the 30 s in which
-torchrun's agent lets its workers end (`PContext.close`): each node has an agent of its own."""
+"""Wait for a report of the first failure where ranks logged only that they lost a peer. Twice the
+30 s in which torchrun's agent lets its workers end (`PContext.close`): each node has an agent."""
 STRAY_SECONDS = 1.0
 """Steps logged this soon after an end do not undo it: they are the buffered output of another
 file. A choice: a real restart takes longer than a second."""

@@ -64,7 +64,7 @@ class Lifecycle:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the next step may take longer than the pace of steps: a phase explains it."""
+        """Whether the next step may take longer than usual steps, as a phase explains it."""
         return self.phase != "running" or self._paused_by is not None
 
     @property
@@ -96,7 +96,7 @@ class Lifecycle:
         return self.state != before
 
     def observe_sample(self, sample: Sample, at: float) -> None:
-        """Process a sample."""
+        """Process a sample that was logged at `at` (Unix seconds)."""
         self._training = True
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-WINDOW = 1000
-"""Last gaps kept, a choice: enough for a 99th percentile that one outlier does not move."""
+WINDOW = 1000  # last gaps kept, a choice: one outlier does not move their 99th percentile
 LEARNED_AFTER = 20
 """Gaps after which a limit is learned from them. A choice: with fewer, unusual first steps decide;
 more leave the first hangs to the longer limit that holds until then."""

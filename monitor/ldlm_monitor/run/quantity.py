@@ -25,12 +25,9 @@ class ValueSource(IntEnum):
     BAR = 4  # progress bars, rounded and smoothed
 
 
-EVENT_FILE = ".tfevents."
-"""Part of the name of each TensorBoard event file."""
-_TRANSACTIONS = ".wandb"
-"""Suffix of W&B's transaction logs, `run-ID.wandb`."""
-_CALLBACK_FILE = "health_rank"
-"""Prefix of the callback's files, `health_rank*.jsonl`."""
+EVENT_FILE = ".tfevents."  # in the name of each of TensorBoard's event files
+_TRANSACTIONS = ".wandb"  # suffix of W&B's transaction logs, run-ID.wandb
+_CALLBACK_FILE = "health_rank"  # prefix of the callback's files, health_rank*.jsonl
 
 
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
@@ -48,14 +45,11 @@ def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
 
     The callback reports what its rank processed; a trainer's log reports the sum of all ranks.
     """
-    return source is ValueSource.CALLBACK and quantity in (
-        "samples_per_second",
-        "tokens_per_second",
-    )
+    rates = ("samples_per_second", "tokens_per_second")
+    return source is ValueSource.CALLBACK and quantity in rates
 
 
-WINDOW = 1000
-"""Last values that statistics cover. A choice: at 32 bytes each, 32 kB per quantity and rank."""
+WINDOW = 1000  # last values in statistics, a choice: 32 kB of memory per quantity and rank
 
 _EXPORTED = frozenset(
     {"loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"}

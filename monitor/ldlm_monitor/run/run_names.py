@@ -38,7 +38,7 @@ _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
 _EVENT_FILE = "events.out.tfevents."  # how TensorBoard's writers begin each name
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
 """Folders of a run in which Keras and other trainers log evaluations."""
-# Names that trainers give to the files and folders of every run, so that they name none.
+# Usual names of files and folders, which many runs share, so that none is a run's name.
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}

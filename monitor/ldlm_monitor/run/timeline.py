@@ -71,8 +71,8 @@ class StepClock:
 class Timeline:
     """Estimated arrival times of one file's bytes.
 
-    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`, for all times
-    or for each: whether they are times (Unix seconds), and not only an order.
+    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`, one value for
+    all times or one for each: whether they are Unix seconds; if not, they only order the bytes.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Timeline:
 
     @property
     def timed(self) -> bool:
-        """Whether any of the times is more than an order."""
+        """Whether any of the times is in Unix seconds, and not only orders the bytes."""
         return self._timed if isinstance(self._timed, bool) else any(self._timed)
 
     @property

@@ -15,7 +15,7 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # kinds that report a skipped step
-_MAX_RANKS = 65536  # higher ranks are ignored: no training has as many, a forged log may
+_MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
 
 
 class TrainingRun:

@@ -27,9 +27,9 @@ a run whose log has a name per layer or per expert."""
 _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
 """Quantities of the run's progress: `TrainingRun` exports them, so that they are no values."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
-"""Those, positions in an epoch (a mean has no meaning), and a rate that `step_seconds` repeats."""
+"""Positions, whose mean has no meaning, and a rate that repeats `step_seconds`."""
 _SMOOTHED = ("steps_per_second", ValueSource.BAR)
-"""Not for detectors: tqdm smooths its rate by 0.3, so that one pause lowers many values."""
+"""Not read by detectors: tqdm smooths its rate by 0.3, so that one pause lowers many values."""
 
 
 class RunValues:

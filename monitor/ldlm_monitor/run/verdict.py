@@ -23,12 +23,9 @@ alone use less, a thread that computes uses a whole one."""
 RELAY_CORES = 0.005
 """A process that used fewer CPU cores up to the last step only forwards a log: `srun`, `ssh`,
 `kubectl logs`. It always waits, as the training runs elsewhere. A choice: a tenth of the above."""
-MAX_REASONS = 4
-"""Most reasons of a verdict, a choice: an alert shows them on one line."""
-_SHOWN_PROCESSES = 3
-"""Most processes that a reason names, a choice for the same line."""
-_SHOWN_STACKS = 2
-"""Most stacks in a verdict, a choice: one that waits and one that does not show a hang."""
+MAX_REASONS = 4  # of a verdict, a choice: an alert shows them on one line
+_SHOWN_PROCESSES = 3  # that a reason names, a choice for the same line
+_SHOWN_STACKS = 2  # in a verdict, a choice: a stack that waits and one that does not show a hang
 KINDS = frozenset(
     {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
 )
@@ -69,9 +66,8 @@ def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bo
     who = _who(gone)
     killed = next((each for each in events if each.kind == "host_oom_kill"), None)
     if killed is not None:
-        return VerdictView(
-            word="killed", reasons=(f"{who} is gone", f"out of memory: {killed.message}")
-        )
+        reasons = (f"{who} is gone", f"out of memory: {killed.message}")
+        return VerdictView(word="killed", reasons=reasons)
     ends = [status for look in gone if isinstance(status := look.get("status"), int)]
     if numbers := [status & 0x7F for status in ends if status & 0x7F]:
         by = signal_name(numbers[0]) or f"signal {numbers[0]}"
