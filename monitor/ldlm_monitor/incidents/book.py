@@ -27,7 +27,8 @@ WENT_ON_SECONDS: Final = 10.0
 """A step this long after a failure shows that the job survived it. A choice: other files may log
 their last steps later, and lines without a time get that of their neighbours."""
 DEAD_SECONDS: Final = 60.0
-"""The same if a process died: the others log steps until torchrun ends them. Twice its 30 s."""
+"""A step this long after a process died shows that the job survived it. Twice the 30 s for which
+the other processes may log steps until torchrun kills them."""
 ATTACH_SECONDS: Final = 60.0
 """An alert that fires this soon after an incident's last event belongs to it. A choice: the `for`
 of the default rules on failures is shorter."""
@@ -253,7 +254,8 @@ class Incidents:
         over = facts.ended_at if facts.state in ENDED_STATES else None
         # The clocks of a run's files differ by up to a second.
         if over is not None and over < incident.opened - 1.0:
-            # The end of an earlier attempt: no line reports the restart. A death ends this one.
+            # An earlier attempt ended then, and no line reported the restart. The present one is
+            # over only if a process of it died.
             over = incident.updated if incident.deadly else None
         if over is not None and incident.state == "open":
             incident.run_ended = over

@@ -11,8 +11,7 @@ from typing import Final
 
 from ldlm_monitor.model.records import Event, FieldValue, Position
 
-MAX_MESSAGE: Final = 500
-"""Characters kept of a message, a choice: an incident keeps up to 2048 messages."""
+MAX_MESSAGE: Final = 500  # characters of a message, a choice: an incident keeps 2048 messages
 MAX_RANKS: Final = 65536
 """Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
@@ -62,7 +61,7 @@ TIMEOUTS: Final = frozenset(
 )
 """Logged after a wait of the timeout's length: the cause is older than the line."""
 
-# Kinds of events that can be a cause, by tier (taxonomy, section 4); `_TIERS` is the inverse.
+# Kinds of events that can be a cause, by tier (taxonomy, section 4).
 _CAUSES: Final = {
     Tier.EXTERNAL: ("slurm_cancelled", "elastic_agent_signaled"),
     Tier.HARDWARE: (
@@ -89,7 +88,7 @@ _CAUSES: Final = {
         *("host_nic_error", "nccl_ib_async_event"),
     ),
 }
-_TIERS: Final = {kind: tier for tier, kinds in _CAUSES.items() for kind in kinds}
+_TIERS: Final = {kind: tier for tier, kinds in _CAUSES.items() for kind in kinds}  # kind -> tier
 _BY_TEXT: Final = {
     "srun_task_exit": (Tier.HARDWARE, "srun: error: Node failure"),
     "k8s_pod_killed": (Tier.HARDWARE, "OOMKilled"),
@@ -129,8 +128,7 @@ _OF_A_PEER: Final = (
     "gloo/transport/",
 )
 """Texts in the traceback of an exception that was raised because another rank had gone."""
-_MAX_NAME: Final = 200
-"""Characters kept of a machine's name, a choice: real ones are shorter, forged ones may not be."""
+_MAX_NAME: Final = 200  # characters kept of a machine's name, a choice: real ones are shorter
 # Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {

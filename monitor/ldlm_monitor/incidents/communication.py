@@ -114,7 +114,7 @@ ranks are, their logs are probably not read."""
 
 
 def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | None) -> set[int]:
-    """Ranks that should have reported the wait and did not; empty if that is undecidable."""
+    """Ranks that should have reported a wait for the collective, and did not; empty if unclear."""
     facts = evidence.roster.facts
     everyone = set(facts) | set(run.logged_ranks) | set(range(min(run.world_size or 0, MAX_RANKS)))
     waiting = evidence.roster.waiting
@@ -156,7 +156,7 @@ def silence(
 
 
 def behind(run: RunFacts) -> RootCause | None:
-    """The few ranks of a stalled run whose last step is behind the others'; None without such."""
+    """The ranks of a stalled run whose last step is behind; None if there are none, or many."""
     steps = run.rank_steps
     if len(steps) < 3:  # of two ranks, neither is the exception
         return None

@@ -26,17 +26,19 @@ from ldlm_monitor.incidents.roster import Death, Roster
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import ClaimView
 
-# Most items that are kept, against a flood of lines. All are choices: more than real failures have.
-MAX_FOLDS: Final = 256  # different messages of an incident
-KEPT_CLUES: Final = 8  # earliest events of a message
-_KEPT_WAITS: Final = 4  # earliest waits of a rank, of which the first decides
-_KEPT_KINDS: Final = 8  # kinds of events by which a rank reported a wait
-_MAX_DEATHS: Final = 4096  # deaths, and claims: a node of 8 ranks reports 8 for each restart
-_MAX_PAIRS: Final = 65536  # (rank, collective) and (file, pid): ranks of the largest jobs
+# Bounds of memory against a flood of lines.
+MAX_FOLDS: Final = 256  # different messages of an incident, a choice: real failures have fewer
+KEPT_CLUES: Final = 8  # earliest events kept of a message, a choice: the first is mostly enough
+_KEPT_WAITS: Final = 4  # earliest waits kept of a rank, a choice: the first one decides
+_KEPT_KINDS: Final = 8  # kinds of events kept with which a rank reported waits, a choice: few exist
+_MAX_DEATHS: Final = 4096  # deaths, and claims, a choice: 8 ranks of a node have 8 for each restart
+_MAX_PAIRS: Final = (
+    65536  # (rank, collective), and (file, pid), a choice: ranks of the largest jobs
+)
 _TEXT: Final = 160
 """Leading characters by which messages are compared, a choice: addresses and stacks follow."""
-_TABLE: Final = "elastic_failure_table"  # kinds of events from torchelastic
-_DEATH: Final = "elastic_worker_failed"
+_TABLE: Final = "elastic_failure_table"  # kind of torchelastic's table of all failed workers
+_DEATH: Final = "elastic_worker_failed"  # one line for each worker that failed
 _NO_DIGITS: Final = str.maketrans("", "", digits)  # steps, pids and addresses differ
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})

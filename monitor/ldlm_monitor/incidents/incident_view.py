@@ -15,11 +15,10 @@ from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, Sympt
 from ldlm_monitor.text.format import compressed, counted, names_of
 from ldlm_monitor.text.sanitize import shorten
 
-# Limits for views, all choices: an incident with its excerpt fits on one screen.
-SYMPTOMS: Final = 40  # kinds of symptoms
-EXCERPT: Final = 6  # lines of the excerpt
-_TEXT: Final = 300  # characters of a line, or of a message
-_TITLE: Final = 120  # characters of the cause in a title
+SYMPTOMS: Final = 40  # symptoms in a view, a choice: a screen shows as many
+EXCERPT: Final = 6  # lines of an excerpt, a choice: it fits on one screen with its incident
+_TEXT: Final = 300  # characters of a line or message in a view, a choice: a few lines of a screen
+_TITLE: Final = 120  # characters of the cause in a title, a choice: it stays about one line
 
 
 def root_view(verdict: RootCause, evidence: Evidence) -> RootView:

@@ -11,8 +11,8 @@ from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import compressed, names_of, signal_name
 
 BEFORE_SECONDS: Final = 300.0
-"""A machine's fault at most this long before a hang can be its cause: an Xid or an OOM kill ends a
-process at once, and a disk that blocks is reported after 120 s (`hung_task_timeout_secs`)."""
+"""A machine's fault at most this long before a hang can be its cause. A choice above 120 s, after
+which Linux reports a blocked disk (`hung_task_timeout_secs`); other faults end it at once."""
 _SLACK_SECONDS: Final = 5.0
 """Largest difference of several processes' lines about one moment, a choice: buffers and clocks."""
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
@@ -21,9 +21,10 @@ _COLLATERAL: Final = (None, -15, -2)
 """Exit codes of no process's own failure: unknown, or by SIGTERM or SIGINT, which launchers send to
 the processes that are left."""
 
-# Kinds of faults that a machine reports.
-_GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})
+_GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})  # faults of GPUs
+# A process was killed because a machine's or job's memory was used up.
 _MEMORY: Final = frozenset({"host_oom_kill", "slurm_oom_kill", "k8s_pod_killed"})
+# Storage failed, or a process did not return from a system call.
 _STORAGE: Final = frozenset({"host_storage_error", "host_blocked_task", "elastic_unkillable"})
 _SHOWS: Final = (
     (_GPU, ("cuda_error", "cuda_lib_error", "nccl_cuda_failure", "cuda_device_assert")),

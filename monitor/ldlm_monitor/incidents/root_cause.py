@@ -21,9 +21,9 @@ from ldlm_monitor.incidents.roster import RankFacts, RootCause, RunFacts
 from ldlm_monitor.model.view import ClaimView
 from ldlm_monitor.text.format import compressed, names_of
 
-# Kinds that follow from most causes, so that other kinds are shown first where no cause is found:
-# those that say least, and those with which a process dies.
+# Kinds that follow from most causes: other kinds are shown before them if no cause is found.
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
+# Kinds of a process's death: shown before the above, but after all others.
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 

@@ -25,15 +25,15 @@ MAX_NAME = 128
 _PATTERN_MEMORY = 1 << 20
 """Most bytes of one compiled pattern (1 MiB). A choice: `_compiled` keeps 1024 patterns, for which
 RE2's default of 8 MiB would allow 8 GiB."""
-# A matcher as Alertmanager writes it: name, operator, value; the value in quotes; its escapes.
+# A matcher as Alertmanager writes it: name, operator, value.
 _WRITTEN = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)  # a value in quotes
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)  # an escape in such a value
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}  # character after the backslash -> its meaning
 
 # Label names have the form that Prometheus' data model prescribes.
 LabelName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
-Value = Annotated[str, Field(max_length=MAX_VALUE)]
+Value = Annotated[str, Field(max_length=MAX_VALUE)]  # of a matcher
 
 
 class LabelMatcher(BaseModel):

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells report it
-_LONGEST = 200
-"""Most characters of a validation message, a choice: pydantic's fit, and an error is one line."""
+_LONGEST = 200  # characters of a validation message, a choice: pydantic's fit, on about one line
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:

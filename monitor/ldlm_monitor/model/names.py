@@ -6,11 +6,10 @@ from typing import Literal
 SEVERITIES = ("info", "warning", "error", "critical")
 """Rising: the index of the worst one among a run's firing alerts is its `ldlm_run_health`."""
 
-# States of a run that is over.
-_ENDED = ("finished", "crashed", "killed")
+_ENDED = ("finished", "crashed", "killed")  # states of a run that is over
 RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *_ENDED)
 """Values of the label `state` of `ldlm_run_state`."""
-ENDED_STATES = frozenset(_ENDED)
+ENDED_STATES = frozenset(_ENDED)  # a run in one of these states is over
 
 CANONICAL_VALUES = frozenset(
     {

@@ -10,8 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
-MAX_LABEL_LENGTH = 128
-"""Most characters of a label's value; more are cut. A choice: logs must not inflate a scrape."""
+MAX_LABEL_LENGTH = 128  # characters of a label's value, a choice: logs must not inflate a scrape
 
 
 def make_labels(**pairs: str | None) -> Labels:

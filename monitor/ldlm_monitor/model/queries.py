@@ -136,7 +136,9 @@ class Played:
     run: str = ""
 
 
-PlayerCommand: TypeAlias = Literal["toggle", "slower", "faster", "seek", "rewind"]
+PlayerCommand: TypeAlias = Literal[
+    "toggle", "slower", "faster", "seek", "rewind"
+]  # of `Player.steer`
 
 
 class Player(Protocol):

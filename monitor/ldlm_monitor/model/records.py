@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
-Scalar: TypeAlias = str | int | float | bool | None
+Severity: TypeAlias = Literal["info", "warning", "error", "critical"]  # of an event, rising
+Scalar: TypeAlias = str | int | float | bool | None  # a JSON value that is no array or object
 FieldValue: TypeAlias = (
     Scalar
     | list[Scalar]
@@ -150,7 +150,7 @@ class SampleBlock:
         )
 
 
-Record: TypeAlias = Sample | Event | Heartbeat
+Record: TypeAlias = Sample | Event | Heartbeat  # `type` says which
 
 
 @cache

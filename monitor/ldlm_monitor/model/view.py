@@ -218,7 +218,8 @@ class ExcerptView(View):
 class IncidentView(View):
     """One failure of one run: its first cause, and the symptoms that followed, counted.
 
-    `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`.
+    `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`
+    (no event of the failure for 21 minutes, then one of another failure).
     """
 
     id: str

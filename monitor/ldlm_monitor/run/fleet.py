@@ -140,7 +140,7 @@ class Fleet:
         return math.inf if first is None else (math.floor(first[0] / DUE_SECONDS) + 1) * DUE_SECONDS
 
     def _first(self) -> tuple[float, str] | None:
-        """The earliest due time and its run; drops queue entries that are out of date."""
+        """The next timer's time and run, None without timers; drops outdated queue entries."""
         while self._queue and self._dues.get(self._queue[0][1]) != self._queue[0][0]:
             heappop(self._queue)
         return self._queue[0] if self._queue else None

@@ -17,7 +17,7 @@ from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of
 PACE_STEPS = 50
 """Logged steps of the estimate of seconds per step. A choice: more make the ETA lag behind a new
 pace, fewer make it jump."""
-FLUSH_SECONDS = 120.0  # TensorBoard's writers buffer: flush_secs of torch.utils.tensorboard
+FLUSH_SECONDS = 120.0  # TensorBoard's buffering: `flush_secs` of torch.utils.tensorboard's writer
 _SKIPPED = 100
 """Last skipped steps kept: the detector asks which of the last 100 steps were skipped. They also
 serve to count each once though every rank logs it: ranks are few steps apart."""
@@ -179,7 +179,7 @@ class EventCounts:
         return dict(counts)
 
     def points(self) -> list[Point]:
-        """All counts."""
+        """The exported series of all counts."""
         return [Point(EVENTS, self._labels(sort), count) for sort, count in self._counts.items()]
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:

@@ -62,7 +62,7 @@ _NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
 
 
 def exported_name(quantity: str) -> tuple[str, Labels]:
-    """The metric that exports a quantity, and its own labels."""
+    """The metric that exports a quantity, and its labels besides the run and the rank."""
     if quantity in _EXPORTED or quantity in _NAMED:
         return _NAMED.get(quantity, f"ldlm_train_{quantity}"), ()
     if quantity.startswith("loss_"):
@@ -122,8 +122,7 @@ class QuantityValues:
 
 
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
-_COUNTED_STEPS = 64
-"""Last steps kept, to count each once. A choice: ranks and files of a run are few steps apart."""
+_COUNTED_STEPS = 64  # last steps kept, to count each once, a choice: ranks are few steps apart
 
 
 @dataclass(slots=True)
@@ -166,7 +165,7 @@ class NonfiniteCounts:
         return counts
 
     def points(self) -> list[Point]:
-        """All counts."""
+        """The exported series of all counts."""
         return [Point(METRIC, seen.labels, seen.count) for seen in self._counts.values()]
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:

@@ -37,7 +37,7 @@ _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
 """MLflow's file store, mlruns/EXPERIMENT/RUN/metrics/."""
 _EVENT_FILE = "events.out.tfevents."  # how TensorBoard's writers begin each name
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
-"""Folders of a run in which Keras and other trainers log evaluations."""
+"""Folders in which Keras and other trainers log evaluations: the run's name is one folder up."""
 # Usual names of files and folders, which many runs share, so that none is a run's name.
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}

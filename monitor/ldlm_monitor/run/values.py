@@ -113,7 +113,7 @@ class RunValues:
         return self._nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
 
     def points(self) -> list[Point]:
-        """All values and counts."""
+        """The exported series of all values and counts of non-finite ones."""
         values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
         return values + self._nonfinite.points()
 

@@ -24,8 +24,8 @@ RELAY_CORES = 0.005
 """A process that used fewer CPU cores up to the last step only forwards a log: `srun`, `ssh`,
 `kubectl logs`. It always waits, as the training runs elsewhere. A choice: a tenth of the above."""
 MAX_REASONS = 4  # of a verdict, a choice: an alert shows them on one line
-_SHOWN_PROCESSES = 3  # that a reason names, a choice for the same line
-_SHOWN_STACKS = 2  # in a verdict, a choice: a stack that waits and one that does not show a hang
+_SHOWN_PROCESSES = 3  # processes that a reason names, a choice for the same line
+_SHOWN_STACKS = 2  # stacks in a verdict, a choice: one that waits, and one that does not
 KINDS = frozenset(
     {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
 )
@@ -139,8 +139,7 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
     return []
 
 
-_MAX_EVENTS = 64
-"""Last events kept since the last step. A choice: a crash on many ranks may log thousands."""
+_MAX_EVENTS = 64  # last events kept since the last step, a choice: a crash may log thousands
 _MAX_RANKS = 4096
 """Most pids, and most dump files, kept: as many dumps of flight recorders as a probe reads."""
 
@@ -199,9 +198,10 @@ class Findings:
             self.dumps[event.rank] = path
 
     def verdict(self, *, complete: bool) -> VerdictView | None:
-        """The verdict on a stalled or ended run; `complete`: it has taken all its steps.
+        """The verdict on a stalled or ended run, None without evidence.
 
-        A run that ended has a verdict only if its host was probed; otherwise its log suffices.
+        `complete`: the run has taken all its steps. A run that ended has a verdict only if its
+        host was probed; otherwise its log suffices.
         """
         if not self._found or self._since != self._life.last_progress_at:
             return None
