@@ -247,7 +247,7 @@ def _is_interrupt(clue: Clue) -> bool:
 
 
 def _is_signalled(clue: Clue) -> bool:
-    """Whether a person or the scheduler stopped the launcher, not the SIGTERM after a failure."""
+    """Whether a person or the scheduler stopped the job, and not its launcher after a failure."""
     if clue.kind == "elastic_sigterm_peer":
         return clue.fields.get("signal") == "SIGINT"
     return clue.severity != "info"

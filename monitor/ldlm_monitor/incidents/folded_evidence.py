@@ -32,9 +32,7 @@ KEPT_CLUES: Final = 8  # earliest events kept of a message, a choice: the first 
 _KEPT_WAITS: Final = 4  # earliest waits kept of a rank, a choice: the first one decides
 _KEPT_KINDS: Final = 8  # kinds of events kept with which a rank reported waits, a choice: few exist
 _MAX_DEATHS: Final = 4096  # deaths, and claims, a choice: 8 ranks of a node have 8 for each restart
-_MAX_PAIRS: Final = (
-    65536  # (rank, collective), and (file, pid), a choice: ranks of the largest jobs
-)
+_MAX_PAIRS: Final = 65536  # (rank, collective), and (file, pid), a choice: ranks of largest jobs
 _TEXT: Final = 160
 """Leading characters by which messages are compared, a choice: addresses and stacks follow."""
 _TABLE: Final = "elastic_failure_table"  # kind of torchelastic's table of all failed workers

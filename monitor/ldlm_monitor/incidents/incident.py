@@ -43,7 +43,7 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
         effective=transition.active_at,
         message=summary.removeprefix(f"{run}: ")[:MAX_MESSAGE],
         position=transition.position or _NOWHERE,
-        # 9 digits: `int` need not read a forged label.
+        # At most 9 digits: a forged label may have thousands.
         rank=rank_in(int(rank)) if rank.isdecimal() and len(rank) < 10 else None,
         fields={"reported_by": "alert", "text": (transition.line or "")[:MAX_MESSAGE]},
     )

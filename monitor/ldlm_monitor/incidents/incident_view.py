@@ -54,7 +54,7 @@ def cause_text(verdict: RootCause, evidence: Evidence) -> str:
 
 
 def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> str:
-    """The cause, then its effects: `... on rank 37 (gpu04) -> NCCL timeout on 63 ranks`."""
+    """The cause, its effects, the step: `... on rank 3 (gpu4) -> timeout on 7 ranks at step 9`."""
     effects = list(_effects(judgement.verdict, evidence))
     cause = cause_text(judgement.verdict, evidence)
     has_step = last_step is None or re.search(r"\bstep \d", cause) is not None

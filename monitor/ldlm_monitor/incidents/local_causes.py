@@ -51,7 +51,7 @@ def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
         kind=first.kind,
         message=first.message,
         confidence="weak" if verdict.confidence == "weak" else "probable",
-        why=("no step was taken between it and the exception", *verdict.why),
+        why=("no step was taken between these numbers and the exception", *verdict.why),
         clue=replace(first, rank=clue.rank),
     )
 
@@ -157,7 +157,7 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) 
     if clue.kind == "cxx_terminate":
         code = -signal.SIGABRT  # as uncaught C++ exceptions end
     elif code == -signal.SIGABRT:
-        code = None  # any library may abort
+        code = None  # any library may abort, so that the code shows nothing
     fits = [
         each
         for each in exits

@@ -248,7 +248,7 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
 
 
 def everywhere(clue: Clue, ranks: set[int]) -> RootCause:
-    """The same failure on most ranks: none of them is the cause."""
+    """The failure that at least half of the ranks share as the cause, without naming one rank."""
     same = f"the same on {len(ranks)} ranks ({compressed(ranks)})"
     why = f"{same}: a fault of program, data or configuration rather than of one rank"
     return RootCause.of_clue(Tier.LOCAL, clue, "probable", (why,), ranks)

@@ -27,7 +27,7 @@ _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # a cached view belongs to one object, not its value
+@dataclass(frozen=True, slots=True, eq=False)  # views are cached for one object, not for its value
 class Judgement:
     """The root cause, the collective that hangs, its silent ranks, and the launchers' claims."""
 
@@ -94,7 +94,7 @@ def _doubts(
         return ("other ranks may still report the collective",)
     missing = set(range(max(known, default=-1) + 1)) - known
     if collective is not None and collective.is_of_all and missing:
-        return (f"no line of {names_of(missing)} was read: gone, or its log is not followed",)
+        return (f"no line of {names_of(missing)} was read: it is gone, or its log is not followed",)
     if collective is not None and collective.is_of_all and known and known <= set(collective.calls):
         joined = f"all {len(collective.calls)} known ranks joined the collective"
         return (f"{joined}: GPUs or network are likelier than one rank's code",)
@@ -140,5 +140,5 @@ def _against(facts: RankFacts, claim: ClaimView, verdict: RootCause) -> str:
     if facts.failed is not None and verdict.clue is not None:
         return f"rank {claim.rank} failed later, or together with others"
     if facts.has_error:
-        return f"rank {claim.rank} only reports it"
+        return f"rank {claim.rank} only reports the failure"
     return f"rank {claim.rank} {exit_text(claim.exitcode)}; no other line names it"
