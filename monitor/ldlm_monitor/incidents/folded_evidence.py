@@ -209,7 +209,6 @@ class Evidence:
             del waits[_KEPT_WAITS:]
 
     def _read_table(self, event: Event, clue: Clue) -> None:
-        """Read the processes of a node, how each ended, and which one the launcher blames."""
         rows = event.fields.get("failures")
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and (rank := rank_in(row.get("rank"))) is not None:

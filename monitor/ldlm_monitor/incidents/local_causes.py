@@ -106,7 +106,6 @@ def _killed_instead(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Exit |
 
 
 def _sharing(evidence: Evidence, fold: Fold, clue: Clue) -> set[int]:
-    """The ranks that logged the same error, in any fold with its message."""
     same = set(fold.ranks)
     for other in evidence.of_tier(Tier.LOCAL):
         if other.kind == clue.kind and other.first.message == clue.message:

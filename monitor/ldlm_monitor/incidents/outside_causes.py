@@ -116,7 +116,6 @@ def shows(fault: Clue, local: Clue) -> bool:
 
 
 def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str], set[int]]:
-    """The ranks that a machine's fault hit, and the reasons."""
     rank = evidence.roster.by_pid(clue.pid)
     if rank is not None:
         return [f"process {clue.pid} is rank {rank} by the launcher's table"], {rank}

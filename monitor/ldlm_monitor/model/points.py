@@ -74,10 +74,8 @@ class Storage(Protocol):
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"
 """Quantity: seconds per step computed from the steps' times, for runs that report no pace."""
-
 BUSY_SECONDS = "busy_seconds"
 """Quantity: seconds of a step that a rank worked before it waited for others; ranks report it."""
-
 MEASURED = frozenset(
     {
         "loss", "grad_norm", "memory_allocated_bytes", "loss_scale", "step_seconds", BUSY_SECONDS,

@@ -23,8 +23,7 @@ _ABORTS = frozenset(
 """Last messages of a process that ends itself; after the end of a run, part of its teardown."""
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
 """The scheduler or a signal ended the training from outside."""
-_TERMINATION_SIGNALS = (-15, -2)
-"""Exit codes of workers to which torchrun sent SIGTERM, or forwarded SIGINT."""
+_TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 """Exceptions that SIGINT raises: Python's in a worker, torch.distributed.elastic's in the agent."""
 

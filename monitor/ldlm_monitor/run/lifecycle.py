@@ -95,6 +95,11 @@ class Lifecycle:
             self._stalled = now - self.last_progress_at > self.stall_limit
         return self.state != before
 
+    def goes_back(self, sample: Sample) -> bool:
+        """Whether its step is before the last one of its file and rank: training was resumed."""
+        last = self._steps.get((sample.position.path, sample.rank))
+        return last is not None and sample.step is not None and sample.step < last
+
     def observe_sample(self, sample: Sample, at: float) -> None:
         """Process a sample that was logged at `at` (Unix seconds)."""
         self._training = True

@@ -156,8 +156,7 @@ class Pace:
         return max(floor, 5 * q99, hiccups, unannounced)
 
 
-COARSE_SECONDS = 5.0
-"""Least span that is measured by bars: they show whole seconds, so its error is at most 20 %."""
+COARSE_SECONDS = 5.0  # least span between bars: they show whole seconds, an error of at most 20 %
 
 
 class StepDurations:

@@ -156,6 +156,11 @@ class NonfiniteCounts:
         seen.evidence = evidence
         return True
 
+    def resume(self, step: int) -> None:
+        """Count values from `step` on again, as these steps are trained again."""
+        for seen in self._counts.values():
+            seen.steps = deque((each for each in seen.steps if each < step), _COUNTED_STEPS)
+
     def by_quantity(self) -> dict[str, int]:
         """The counts above 0 by quantity: of several ranks, the highest."""
         counts: dict[str, int] = {}

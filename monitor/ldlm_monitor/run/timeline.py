@@ -18,8 +18,7 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark
 PIECES_A_SECOND = 4
 """Distinct times for the bars of one second in logs of at most `FINE_SECONDS`. A choice: detectors
 of short runs need more than one step a second, and each time costs memory."""
-FINE_SECONDS = 3600.0
-"""Longest log, in seconds, whose bars are spread over a second. A choice: at most 14,400 times."""
+FINE_SECONDS = 3600.0  # longest log whose bars are spread over a second, a choice: 14,400 times
 
 
 @dataclass(frozen=True, slots=True)

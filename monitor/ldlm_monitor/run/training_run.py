@@ -46,8 +46,7 @@ class TrainingRun:
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
         """Process a record at `at`; returns why it needs an evaluation at once, otherwise None.
 
-        `rows`: its file is JSON lines. `timed`: `at` is when it was written; if false, `at` only
-        orders records.
+        `rows`: its file is JSON lines. `timed`: it was written at `at`; if false, `at` is an order.
         """
         self._note(record.position.path, record.rank)
         self.life.timed = timed or record.time is not None
@@ -163,9 +162,8 @@ class TrainingRun:
         if _is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
             life = self.life
             return SourceLine(life.progress_position, life.progress_step, self.progress_line)
-        state = make_labels(run=self.name, state=self.life.state)
-        if self.life.end_evidence is not None and reads("ldlm_run_state", state):
-            event = self.life.end_evidence
+        event = self.life.end_evidence
+        if event is not None and reads("ldlm_run_state", self._state_labels[self.life.state]):
             return SourceLine(event.position, self.life.progress_step, event.message)
         found: SourceLine | None = None
         for name, own, evidence in (*self._evidence(), *self.values.evidence()):
@@ -223,11 +221,13 @@ class TrainingRun:
         )
 
     def _observe_sample(self, sample: Sample, at: float, source: ValueSource) -> str | None:
-        alarming = self.values.observe(sample, source, at)
         urgent = self._observe_progress(sample, at, source)
+        alarming = self.values.observe(sample, source, at)
         return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
 
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
+        if self.life.goes_back(sample):
+            self.values.nonfinite.resume(sample.step or 0)
         self.progress.observe(sample, at, source, timed=self.life.timed)
         stalled = self.life.state == "stalled"
         self.life.observe_sample(sample, at)
@@ -236,6 +236,8 @@ class TrainingRun:
     def _observe_event(self, event: Event, at: float) -> str | None:
         self._events.add(event)
         self._remark = event.position
+        if event.kind == "run_started" and self.life.ended:
+            self.values.nonfinite.resume(0)
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
         elif event.kind == "skipped_step":
@@ -272,12 +274,11 @@ class TrainingRun:
             Point("ldlm_train_step", labels_of(self.name, rank, ()), step)
             for rank, step in self.progress.rank_steps.items()
         ]
-        present = life.state
         for state in RUN_STATES:
             labels = self._state_labels[state]
-            if state == present and self.failed_rank is not None:
+            if state == life.state and self.failed_rank is not None:
                 labels = make_labels(run=self.name, state=state, rank=str(self.failed_rank))
-            points.append(Point("ldlm_run_state", labels, state == present))
+            points.append(Point("ldlm_run_state", labels, state == life.state))
         return points
 
     def _evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:

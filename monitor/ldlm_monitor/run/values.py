@@ -40,7 +40,7 @@ class RunValues:
         self._by_rank: dict[int | None, dict[str, QuantityValues]] = {}
         self._best: dict[str, ValueSource] = {}
         self._charted: dict[str, ValueSource] = {}
-        self._nonfinite = NonfiniteCounts(run)
+        self.nonfinite = NonfiniteCounts(run)
         self._order = 0
         self.dropped = 0  # values of quantities beyond the limit
 
@@ -68,7 +68,7 @@ class RunValues:
                 kept.curve.add(sample, at, value)
             if not math.isfinite(value):
                 evidence = SourceLine(sample.position, sample.step, order=self._order)
-                if self._nonfinite.count(quantity, sample.rank, evidence):
+                if self.nonfinite.count(quantity, sample.rank, evidence):
                     alarming.append(quantity)
         return alarming
 
@@ -110,19 +110,19 @@ class RunValues:
         step = event.fields.get("step")
         number = int(step) if isinstance(step, int) else None
         line = SourceLine(event.position, number, event.message, self._order)
-        return self._nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
+        return self.nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
 
     def points(self) -> list[Point]:
         """The exported series of all values and counts of non-finite ones."""
         values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
-        return values + self._nonfinite.points()
+        return values + self.nonfinite.points()
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every series."""
         for _, kept in self._all():
             line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
             yield kept.metric, kept.labels, line
-        yield from self._nonfinite.evidence()
+        yield from self.nonfinite.evidence()
 
     def last(self, quantity: str) -> float | None:
         """The last value of a quantity, of the rank that reported first; None if there is none."""
@@ -139,7 +139,7 @@ class RunValues:
                 continue
             own = is_of_its_rank(quantity, self._best[quantity])
             known[quantity] = self._summed(quantity) if own else (kept.value, list(kept.recent))
-        broken = self._nonfinite.by_quantity()
+        broken = self.nonfinite.by_quantity()
         for quantity in broken:
             known.setdefault(quantity, (math.nan, []))
         return {name: _statistics(*last, broken.get(name, 0)) for name, last in known.items()}
