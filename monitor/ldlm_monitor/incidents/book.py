@@ -211,7 +211,6 @@ class Incidents:
         return None
 
     def _is_over(self, incident: Incident, event: Event, seen: float) -> bool:
-        """Whether a new event belongs to another failure."""
         began = clue_of(event, seen).effective
         if incident.state == "recovered":
             # A run can survive a machine's fault for some minutes (`BEFORE_SECONDS`).

@@ -142,7 +142,7 @@ _KEPT: Final = frozenset(
 
 
 def fails(event: Event) -> bool:
-    """Whether an event is one of a failure, so that it opens an incident if none is open."""
+    """Whether an event is of a failure, so that it opens an incident if none is open."""
     intended = event.kind in _ENDS_RUN and event.severity != "info"
     return (intended or event.severity in SERIOUS) and event.fields.get("role") in FAILING
 

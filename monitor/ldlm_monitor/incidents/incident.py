@@ -52,7 +52,7 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
 SETTLED_SECONDS: Final = 5.0
 """Wait for reports of further ranks, a choice: watchdogs poll at least every second, so that ranks
 report a timeout within seconds of each other."""
-State = Literal["open", "recovered", "ended"]  # recovered: steps followed; ended: run or attempt
+State = Literal["open", "recovered", "ended"]  # recovered: the run took steps again
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
 """Kinds logged every second while a rank survives; they do not extend the incident."""
 

@@ -33,7 +33,7 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
 
 
 class LdlmError(Exception):
-    """Base of all errors raised on purpose; `exit_code` is the process's."""
+    """Base of all errors raised on purpose; a command ended by one exits with `exit_code`."""
 
     exit_code = 1
 

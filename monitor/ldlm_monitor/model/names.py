@@ -97,7 +97,7 @@ _MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
     ("ldlm_monitor_state_free_bytes", "Free bytes on the disk of the state folder."),
     ("ldlm_monitor_evaluation_seconds", "Duration of the last evaluation."),
 )
-DETECT_PREFIX = "ldlm_detect_"  # of the names in `_DETECT`
+DETECT_PREFIX = "ldlm_detect_"  # of the detectors' gauges, which `_DETECT` lists without it
 _DETECT = (  # name without prefix, HELP text
     ("loss_zscore", "The last loss above the median of the losses before, in robust deviations."),
     ("loss_spike_ratio", "Height of two high losses in a row over the usual range before."),

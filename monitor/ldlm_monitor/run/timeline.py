@@ -42,7 +42,7 @@ class StepClock:
 
     @property
     def start(self) -> float:
-        """When the first bar began."""
+        """When the first bar began (Unix seconds)."""
         return self.attempts[0].times[0]
 
     def when(self, step: int) -> float:

@@ -64,7 +64,7 @@ class TrainingRun:
         return self._observe_event(record, at)
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
-        """Process rows with equal keys, all at `at`: as `observe` for each row, in one result."""
+        """Process rows with equal keys, all at `at`; returns what `observe` does for them."""
         self._note(block.path, block.rank)
         self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
