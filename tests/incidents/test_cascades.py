@@ -384,3 +384,13 @@ def test_a_cascade_of_256_ranks_is_judged_together_and_still_within_a_second() -
     (fired,) = (each for each in monitor.alerts() if each.name == "NcclTimeout")
     assert fired.active_at == pytest.approx(START + AT, abs=1.0)
     assert monitor.snapshot().monitor.evaluations < 400
+
+
+def test_a_silent_rank_without_any_line_is_called_that() -> None:
+    lines = trained(60) + nccl_timeout(without(37), AT, torch="2.6")
+    missing = "it has no line in the files that have lines of its neighbours"
+    assert missing in incident_of(lines).root.why
+    own = [(1.0, "node4.log", "[default5]:step 1 loss 2.31 lr 3e-4")]
+    assert missing in incident_of(own + lines).root.why
+    own = [(1.0, "node4.log", "[rank37]: step 1 loss 2.31 lr 3e-4")]
+    assert missing not in incident_of(own + lines).root.why

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
@@ -12,6 +14,9 @@ from cascades import RUN, START, Line, agents, nccl_timeout, played
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.incidents import Incidents, RunFacts
+from ldlm_monitor.incidents.clues import Clue, ranks_in
+from ldlm_monitor.incidents.incident import Incident
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Position
@@ -340,3 +345,72 @@ def test_every_kind_that_can_be_a_cause_has_an_action() -> None:
     assert set(clues._TIERS) <= set(actions) | {"nccl_ib_async_event"}
     assert {tier.name.lower() for tier in clues.Tier} <= set(actions)
     assert all(isinstance(text, str) and len(text) < 400 for text in actions.values())
+
+
+def test_a_kernel_log_hours_after_the_failure_does_not_change_its_cause() -> None:
+    end = 1000.0
+    facts = RunFacts(state="crashed", ended_at=end, logged_ranks={0, 1}, world_size=2)
+    book = Incidents(lambda _: facts)
+    line = Event(
+        kind="nccl_collective_timeout",
+        severity="critical",
+        run="job",
+        rank=0,
+        message="timeout",
+        fields={"role": "victim", "host": "gpu04", "seq": 5, "op_type": "ALLREDUCE"},
+        position=Position("job.log", 9, 0),
+    )
+    for rank in (0, 1):
+        book.take(replace(line, rank=rank), end)
+    (before,) = book.views(end + 60)
+    xid = replace(
+        line,
+        kind="gpu_xid",
+        run="dmesg",
+        rank=None,
+        fields={"role": "root", "family": "host", "host": "gpu04"},
+        position=Position("dmesg.log", 1, 0),
+    )
+    book.take(xid, end + 7200)
+    after = {each.run: each for each in book.views(end + 7260)}
+    assert after["job"].root == before.root
+
+
+def test_a_view_is_built_again_however_often_its_cause_was_judged_in_between() -> None:
+    # After some number of judgements, the newest one lies at the address of the one last viewed.
+    for judgements in range(1, 9):
+        incident = Incident("r", 1, 0.0)
+        for number in range(1, 200):
+            line = Event(
+                kind="nccl_peer_closed",
+                severity="info",
+                run="r",
+                message="closed",
+                fields={"role": "context"},
+                position=Position("a.log", number, 0),
+            )
+            incident.take(line, 1.0, fails=False)
+            incident.cause(RunFacts(), 100.0)
+            if number % judgements == 0:
+                assert incident.view(RunFacts(), 100.0).events == number
+
+
+def test_a_rank_that_logs_the_last_step_late_is_no_longer_behind() -> None:
+    incident = Incident("r", 1, 0.0)
+    incident.stall = Clue(
+        "hang_no_progress", "root", "critical", 0.0, 0.0, "no step", Position("a.log", 1, 0)
+    )
+    steps = {0: 10, 1: 10, 2: 10, 3: 9}
+    facts = RunFacts(state="stalled", step=10, logged_ranks=set(steps), rank_steps=steps)
+    assert incident.judgement(facts, 100.0).verdict.rank == 3
+    steps[3] = 10
+    assert incident.judgement(facts, 101.0).verdict.rank is None
+
+
+def test_a_line_that_repeats_a_long_range_of_ranks_costs_no_memory() -> None:
+    tracemalloc.start()
+    ranks = ranks_in("0-65535," * 100)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(ranks) == 65536
+    assert peak < 16 * 1024 * 1024

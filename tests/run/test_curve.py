@@ -115,3 +115,22 @@ def test_values_beyond_single_precision_are_drawn_at_its_edge() -> None:
 )
 def test_what_is_charted(quantity: str, charted: bool) -> None:
     assert is_charted(quantity) is charted
+
+
+def test_files_that_take_turns_are_listed_once() -> None:
+    curve = RunCurve()
+    for line in range(3000):
+        number = line % 3  # two of the three files are behind the one before them
+        sample = Sample(
+            run="r",
+            step=line - 5 * number,
+            values={"loss": 1.0},
+            position=Position("abc"[number], line, line),
+        )
+        curve.add(sample, float(line), 1.0)
+    view = curve.view()
+    assert view.files == ("a", "b", "c")
+    assert all(
+        view.position(bucket).path == "abc"[view.lines[bucket] % 3]
+        for bucket in range(len(view.steps))
+    )

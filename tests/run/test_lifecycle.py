@@ -434,3 +434,13 @@ class TestRanksThatTellOfThemselves:
         self.terminated(life, 1, 100.6)
         life.tick(120.0)
         assert life.state == "crashed"
+
+
+def test_a_jump_of_the_clock_leaves_a_caught_exception_its_time_for_a_step() -> None:
+    life = running()
+    life.observe_event(traceback(), 99.5)
+    life.shift(3600.0)
+    assert not life.tick(3705.0)
+    life.observe_sample(sample(100), 3706.0)
+    assert not life.tick(3720.0)
+    assert life.state == "running"

@@ -1,6 +1,7 @@
 """One value from one source, and what it was lately."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -178,3 +179,32 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
     assert together.view("HEALTHY") == apart.view("HEALTHY")
     assert together.points() == apart.points()
     assert sorted(together.values.evidence(), key=repr) == sorted(apart.values.evidence(), key=repr)
+
+
+def test_a_better_source_that_finds_no_room_does_not_take_the_value_away() -> None:
+    values = RunValues("r")
+    values.observe(sample(loss=2.0), ValueSource.TEXT)
+    many = {f"layer{index}": 1.0 for index in range(MAX_QUANTITIES)}
+    values.observe(sample(rank=0, **many), ValueSource.CALLBACK)
+    values.observe(sample(rank=0, loss=2.5), ValueSource.CALLBACK)
+    assert values.dropped == 1
+    values.observe(sample(step=2, loss=3.0), ValueSource.TEXT)
+    assert values.last("loss") == 3.0
+
+
+def test_a_nan_at_a_step_that_is_trained_again_counts_and_alerts_again() -> None:
+    run = TrainingRun("r", 0.0, StallSettings(), AT)
+
+    def logged(step: int, loss: float, at: float) -> str | None:
+        return run.observe(sample(step, loss=loss), at, rows=False)
+
+    assert logged(150, math.nan, 150.0) is not None
+    assert logged(150, math.nan, 150.5) is None  # a bar that was redrawn
+    logged(143, 2.0, 2000.0)
+    assert logged(150, math.nan, 2007.0) is not None
+    line = replace(AT, line=9)
+    end = Event(kind="run_finished", severity="info", run="r", message="", position=line)
+    run.observe(end, 2100.0, rows=False)
+    run.observe(replace(end, kind="run_started"), 2200.0, rows=False)
+    assert logged(150, math.nan, 2300.0) is not None
+    assert run.values.statistics()["loss"].nonfinite == 3

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
-from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.run.verdict import verdict
+from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample
+from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_monitor.run.verdict import Findings, verdict
 
 
 def event(kind: str, message: str = "", **fields: object) -> Event:
@@ -122,3 +125,36 @@ def test_where_a_rank_stood_when_its_stacks_were_dumped_is_added() -> None:
     assert found is not None
     assert found.reasons[-1] == "rank 0: main thread in fetch (train.py:8)"
     assert word(stack) is None
+
+
+def test_a_verdict_survives_a_jump_of_the_clock() -> None:
+    run = TrainingRun("r", 0.0, StallSettings(), Position("train.log", 1, 0))
+    for step in range(100):
+        line = Position("train.log", step + 1, 0)
+        run.observe(Sample(run="r", step=step, values={}, position=line), float(step), rows=False)
+    run.tick(300.0)
+    run.observe(looks({"state": "stopped"}), 301.0, rows=False)
+    before = run.verdict
+    run.shift(3600.0)
+    assert run.life.state == "stalled"
+    assert run.verdict == before
+    assert before is not None
+
+
+def test_pids_are_bounded_and_those_of_a_restart_replace_the_old_ones() -> None:
+    found = Findings(Lifecycle(0.0, StallSettings(), Position("train.log", 1, 0)))
+    beat = Heartbeat(
+        run="r",
+        rank=0,
+        host="gpu01",
+        pid=1,
+        step=1,
+        phase="train",
+        time=0.0,
+        position=Position("health_rank0.jsonl", 1, 0),
+    )
+    for rank in range(5000):
+        found.note_process(replace(beat, rank=rank))
+    found.note_process(replace(beat, pid=77))
+    assert found.pids[0] == ("gpu01", 77)
+    assert len(found.pids) == 4096

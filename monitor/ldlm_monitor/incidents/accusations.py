@@ -32,14 +32,14 @@ class Accusation:
     kind: str
     ranks: frozenset[int]
     why: str
-    clue: Clue | None
+    clue: Clue | None  # the source's first line; None for a comparison of several ranks' lines
     message: str
 
 
 def accused(
     evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
 ) -> RootCause | None:
-    """The cause that the most direct source names, or None; a source that agrees confirms it.
+    """The cause by the most direct accusation, which other sources may confirm; None without one.
 
     `silent`: the ranks that did not report the collective; empty if unknown.
     """
@@ -124,12 +124,11 @@ def _parameters(evidence: Evidence) -> Iterator[Accusation]:
     first = min((fold.first for fold in folds), key=lambda each: each.order)
     other = rank_in(first.fields.get("other_rank")) or 0
     present = set(evidence.roster.facts) - {other}
-    if len(reporters) > 1 and 2 * len(reporters) > len(present):
+    count = len(reporters)
+    if count > 1 and 2 * count > len(present):
         odd = frozenset({other})
-        why = (
-            f"{len(reporters)} ranks differ from rank {other} in a parameter, so it is the odd one"
-        )
-    elif len(reporters) == 1 and len(present) > 2:
+        why = f"{count} ranks differ from rank {other} in a parameter, so it is the odd one"
+    elif count == 1 and len(present) > 2:
         odd = frozenset(reporters)
         why = f"only {names_of(reporters)} differs from rank {other}"
     else:
@@ -151,7 +150,7 @@ def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
 
 
 def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accusation]:
-    """torch's desync report lists ranks of the group that did not join."""
+    """Ranks that did not join, which torch's desync report lists by their rank in the group."""
     for fold in sorted(evidence.of_kind("nccl_desync_report"), key=lambda each: each.first.order):
         fields = fold.first.fields
         if fields.get("class") not in _NEVER_JOINED:
@@ -164,16 +163,12 @@ def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accus
 
 
 def _hung(evidence: Evidence) -> Iterator[Accusation]:
-    """nvidia-resiliency-ext reports ranks that hang; the first one reported hung first."""
-    clues = [
-        clue
-        for fold in evidence.of_kind("nvrx_rank_hang")
-        for clue in fold.clues
-        if clue.rank is not None
-    ]
+    """The rank that nvidia-resiliency-ext reports first as hanging: others hang because of it."""
+    found = [clue for fold in evidence.of_kind("nvrx_rank_hang") for clue in fold.clues]
+    clues = [clue for clue in found if clue.rank is not None]
     first = min(clues, key=lambda each: each.order, default=None)
     if first is not None and first.rank is not None:
-        why = f"rank {first.rank} sent no heartbeat, the earliest of {len(clues)}"
+        why = f"rank {first.rank} sent no heartbeat, by the earliest of {len(clues)} such reports"
         odd = frozenset({first.rank})
         yield Accusation(first.kind, odd, why, first, first.message)
 

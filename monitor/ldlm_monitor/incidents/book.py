@@ -1,4 +1,4 @@
-"""The incidents of all runs: what opens one, what belongs to it, what ends it.
+"""The incidents of all runs: which events open, join and end an incident.
 
 One failure of a run is one incident, however many lines, ranks and files report it. An
 incident that may be a caught exception is stored, but not shown. A critical event, the death
@@ -27,20 +27,19 @@ WENT_ON_SECONDS: Final = 10.0
 """A step this long after a failure shows that the job survived it. A choice: other files may log
 their last steps later, and lines without a time get that of their neighbours."""
 DEAD_SECONDS: Final = 60.0
-"""The same if a process died: the others may log steps until torchrun ends them, within 30 s."""
+"""A step this long after a process died shows that the job survived it. Twice the 30 s for which
+the other processes may log steps until torchrun kills them."""
 ATTACH_SECONDS: Final = 60.0
 """An alert that fires this soon after an incident's last event belongs to it. A choice: the `for`
 of the default rules on failures is shorter."""
-KEPT: Final = 20  # past incidents of a run, a choice: views show the newest
-KEPT_EARLY: Final = 256  # events before an incident, a choice: a flood must not fill the memory
-_NUMERICS: Final = "numerics"  # families of events (`parse/data/events`)
-_HOST: Final = "host"  # the family of kernel logs
+KEPT: Final = 20  # past incidents kept of a run, a choice: views show the newest
+KEPT_EARLY: Final = 256  # events kept before an incident, a choice: floods must not fill memory
+_NUMERICS: Final = "numerics"  # `family` of events about non-finite numbers (`parse/data/events`)
+_HOST: Final = "host"  # `family` of the events in kernel logs
 _STARTS: Final = frozenset({"run_started", "run_resumed"})  # kinds that begin an attempt
 
 
 class _RunIncidents:
-    """The incidents of one run."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.number = 0
@@ -112,7 +111,7 @@ class Incidents:
                 incident.evidence.add(alert_clue(transition, kind, at))
 
     def settle(self, name: str, at: float) -> None:
-        """Recover or end the incidents of a run that took steps or ended since."""
+        """Update the states of a run's incidents, and add faults of its machines to them."""
         run = self._runs.get(name)
         if run is None or not (run.failure or run.numerics):
             return
@@ -120,8 +119,9 @@ class Incidents:
         for incident in run.current():
             self._settle(run, incident, at, facts)
             # Faults of this run's machines are in kernel logs, which have runs of their own.
+            since, until = incident.opened - BEFORE_SECONDS, incident.updated + QUIET_SECONDS
             for owner, clue in self._machines:
-                if owner != name and clue.seen >= incident.opened - BEFORE_SECONDS:
+                if owner != name and since <= clue.seen <= until:
                     incident.add_host_fault(clue)
 
     def cause(self, name: str, at: float) -> str | None:
@@ -130,7 +130,7 @@ class Incidents:
         return None if incident is None else incident.cause(self._facts_of(name), at)
 
     def failed_rank(self, name: str, at: float) -> int | None:
-        """The rank that a run's open incident names as the first to fail; None if unknown."""
+        """The rank that caused a run's open incident; None if unknown, or without an incident."""
         incident = self._open_incident(name)
         return incident.judgement(self._facts_of(name), at).verdict.rank if incident else None
 
@@ -140,20 +140,19 @@ class Incidents:
         return found if found is not None and found.state == "open" else None
 
     def incident_of(self, name: str, key: str) -> str | None:
-        """The id of the run's incident to which a firing alert, given by its key, belongs."""
+        """The id of the run's incident to which the firing alert with `key` belongs, if any."""
         present = self._runs[name].current() if name in self._runs else ()
         return next((each.id for each in present if key in each.firing), None)
 
     def views(self, at: float) -> tuple[IncidentView, ...]:
-        """All incidents that show, the newest last."""
+        """The incidents of all runs that are to be shown, the newest last."""
         found: list[IncidentView] = []
         for run in self._runs.values():
             found += run.past
-            if run.failure or run.numerics:
-                self.settle(run.name, at)
-            if run.failure or run.numerics:
+            self.settle(run.name, at)
+            if current := run.current():
                 facts = self._facts_of(run.name)
-                found += [incident.view(facts, at) for incident in run.current() if incident.shows]
+                found += [incident.view(facts, at) for incident in current if incident.shows]
         return tuple(sorted(found, key=lambda each: (each.opened_at, each.id)))
 
     def _is_new_attempt(self, run: _RunIncidents, event: Event, seen: float) -> bool:
@@ -212,7 +211,6 @@ class Incidents:
         return None
 
     def _is_over(self, incident: Incident, event: Event, seen: float) -> bool:
-        """Whether a new event belongs to another failure."""
         began = clue_of(event, seen).effective
         if incident.state == "recovered":
             # A run can survive a machine's fault for some minutes (`BEFORE_SECONDS`).
@@ -255,7 +253,8 @@ class Incidents:
         over = facts.ended_at if facts.state in ENDED_STATES else None
         # The clocks of a run's files differ by up to a second.
         if over is not None and over < incident.opened - 1.0:
-            # The end of an earlier attempt: no line reports the restart. A death ends this one.
+            # An earlier attempt ended then, and no line reported the restart. The present one is
+            # over only if a process of it died.
             over = incident.updated if incident.deadly else None
         if over is not None and incident.state == "open":
             incident.run_ended = over

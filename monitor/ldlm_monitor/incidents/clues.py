@@ -1,4 +1,4 @@
-"""The part of an event that an incident keeps, and the tier of root cause that it can be.
+"""The clue, which is what an incident keeps of an event, and the tier of cause that it can be.
 
 Tiers and effective times follow the project's failure taxonomy, section 4: a rank that waited
 for a collective reports a hang that began before its line; a rank that accuses another one is
@@ -11,8 +11,7 @@ from typing import Final
 
 from ldlm_monitor.model.records import Event, FieldValue, Position
 
-MAX_MESSAGE: Final = 500
-"""Characters kept of a message, a choice: an incident keeps up to 2048 messages."""
+MAX_MESSAGE: Final = 500  # characters of a message, a choice: an incident keeps 2048 messages
 MAX_RANKS: Final = 65536
 """Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
@@ -89,7 +88,7 @@ _CAUSES: Final = {
         *("host_nic_error", "nccl_ib_async_event"),
     ),
 }
-_TIERS: Final = {kind: tier for tier, kinds in _CAUSES.items() for kind in kinds}
+_TIERS: Final = {kind: tier for tier, kinds in _CAUSES.items() for kind in kinds}  # kind -> tier
 _BY_TEXT: Final = {
     "srun_task_exit": (Tier.HARDWARE, "srun: error: Node failure"),
     "k8s_pod_killed": (Tier.HARDWARE, "OOMKilled"),
@@ -101,17 +100,18 @@ _BY_TEXT: Final = {
 _CAUSE_ROLES: Final = frozenset({"root", "evidence"})  # values of `role` that a cause can have
 _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
 """Kinds that are of a failure even as warnings: they are intended, but end the run."""
-FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # values in a failure
-SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure
+FAILING: Final = frozenset({"root", "evidence", "victim", "death"})  # `role` of a failure's events
+SERIOUS: Final = frozenset({"error", "critical"})  # severities of a failure's events
 _SECONDS_BEFORE: Final = {"ran_ms": 1e-3, "stuck_seconds": 1.0, "timeout_ms": 1e-3, "seconds": 1.0}
-"""Fields with the time from an event's begin to its line, the most exact first; unit in seconds."""
+"""Fields with the time from an event's begin to its line, the most exact first -> the field's unit
+in seconds."""
 _LASTED: Final = TIMEOUTS | {
     *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
     *("monitored_barrier_failed", "host_blocked_task"),
 }
 """Kinds that are logged at the end of a wait, so that they began before their line."""
 _LONGEST_SECONDS: Final = 86400.0
-"""Longest such wait: no collective's timeout is a day. Forged ones may be longer than the run."""
+"""Longest such wait, a day: no collective's timeout is as long, but a forged one may be."""
 _LOST_PEER: Final = frozenset(
     {"ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"}
     | {"BrokenPipeError", "EOFError"}
@@ -128,8 +128,7 @@ _OF_A_PEER: Final = (
     "gloo/transport/",
 )
 """Texts in the traceback of an exception that was raised because another rank had gone."""
-_MAX_NAME: Final = 200
-"""Characters kept of a machine's name, a choice: real ones are shorter, forged ones may not be."""
+_MAX_NAME: Final = 200  # characters kept of a machine's name, a choice: real ones are shorter
 # Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {
@@ -143,7 +142,7 @@ _KEPT: Final = frozenset(
 
 
 def fails(event: Event) -> bool:
-    """Whether an event is one of a failure, so that it opens an incident if none is open."""
+    """Whether an event is of a failure, so that it opens an incident if none is open."""
     intended = event.kind in _ENDS_RUN and event.severity != "info"
     return (intended or event.severity in SERIOUS) and event.fields.get("role") in FAILING
 
@@ -186,7 +185,7 @@ def tier_of(clue: Clue) -> Tier | None:
 
 
 def named_ranks(clue: Clue) -> list[int]:
-    """The ranks that a clue reports as missing or dead."""
+    """The ranks that a clue reports as missing or dead; empty if it names none."""
     for name in ("missing_ranks", "missing", "dead", "missing_rank"):
         field = clue.fields.get(name)
         if field or field == 0:
@@ -201,7 +200,7 @@ def rank_in(value: object) -> int | None:
 
 
 def ranks_in(value: FieldValue) -> list[int]:
-    """The ranks of a field such as 3, "2, 3", [2, 3] or "0-3,7"."""
+    """The ranks of a field such as 3, "2, 3", [2, 3] or "0-3,7", without parts that are no rank."""
     if isinstance(value, int):
         return [value] if rank_in(value) is not None else []
     parts = value if isinstance(value, list) else str(value).strip("[]").split(",")
@@ -211,6 +210,8 @@ def ranks_in(value: FieldValue) -> list[int]:
         # At most 12 digits, two ranks below a million: a forged line may have a million digits.
         if first.isdecimal() and (not last or last.isdecimal()) and len(first + last) < 13:
             ranks += range(int(first), min(int(last or first) + 1, MAX_RANKS))
+        if len(ranks) >= MAX_RANKS:  # a forged line may repeat a long range
+            break
     return ranks[:MAX_RANKS]
 
 
@@ -246,7 +247,7 @@ def _is_interrupt(clue: Clue) -> bool:
 
 
 def _is_signalled(clue: Clue) -> bool:
-    """Whether a person or the scheduler stopped the launcher, not the SIGTERM after a failure."""
+    """Whether a person or the scheduler stopped the job, and not its launcher after a failure."""
     if clue.kind == "elastic_sigterm_peer":
         return clue.fields.get("signal") == "SIGINT"
     return clue.severity != "info"
@@ -257,5 +258,5 @@ def _text(value: FieldValue) -> str | None:
 
 
 def whole(value: object) -> int | None:
-    """The value of a field as an integer; None if it is none."""
+    """The value of a field if it is an integer; otherwise None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

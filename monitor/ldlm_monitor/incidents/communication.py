@@ -24,8 +24,9 @@ _DEFAULT_GROUPS = ("", "0")  # torch's id of the default process group; older ve
 class Collective:
     """One operation of one process group, with the ranks that reported a wait for it.
 
-    `began`: when the first wait began (Unix seconds). `calls`: operation and size that each
-    global rank called. `pg_ranks`: the rank within the group of each global rank.
+    `group` and `name`: the group's id and description, "" if not logged. `began`: when the first
+    wait began (Unix seconds). `calls`: operation and size that each global rank called.
+    `pg_ranks`: the rank within the group of each global rank.
     """
 
     seq: int
@@ -78,7 +79,7 @@ class Collective:
 
 
 def first_collective(evidence: Evidence) -> Collective | None:
-    """The collective whose wait began first; others time out behind it."""
+    """The collective whose wait began first, as others wait behind it; None without waits."""
     groups = _by_group(evidence)
     if not groups:
         return None
@@ -106,14 +107,14 @@ def _by_group(evidence: Evidence) -> list[Collective]:
     return list(found.values())
 
 
-_HANG: Final = "rank_hang"  # the kind of causes that no line reports
+_HANG: Final = "rank_hang"  # the kind of a cause that no line reports
 SHARE: Final = 4
-"""At most one rank in 4 is held at fault for being silent or behind, a choice: if more ranks are
-silent, their logs are probably not read."""
+"""At most one rank in 4 is named as the cause because it is silent or behind, a choice: if more
+ranks are, their logs are probably not read."""
 
 
 def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | None) -> set[int]:
-    """Ranks that should have reported the wait and did not; empty if that is undecidable."""
+    """Ranks that should have reported a wait for the collective, and did not; empty if unclear."""
     facts = evidence.roster.facts
     everyone = set(facts) | set(run.logged_ranks) | set(range(min(run.world_size or 0, MAX_RANKS)))
     waiting = evidence.roster.waiting
@@ -136,7 +137,7 @@ def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | Non
 def silence(
     evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
 ) -> RootCause | None:
-    """The silent rank as the cause, with other signs that it hung."""
+    """The silent ranks as the cause, with other signs that they hung; None if `silent` is empty."""
     if not silent:
         return None
     waiting = evidence.roster.waiting
@@ -155,7 +156,7 @@ def silence(
 
 
 def behind(run: RunFacts) -> RootCause | None:
-    """The few ranks of a stalled run whose own step is behind that of all others."""
+    """The ranks of a stalled run whose last step is behind; None if there are none, or many."""
     steps = run.rank_steps
     if len(steps) < 3:  # of two ranks, neither is the exception
         return None
@@ -199,7 +200,10 @@ _NAMES_A_PEER: Final = (
 
 
 def broken_link(evidence: Evidence) -> RootCause | None:
-    """The machine at an end of most broken links; a single link accuses neither of its ends."""
+    """The machine at an end of most broken links; None if no line reports a broken link.
+
+    A single link accuses neither of its ends: then the first line that reports it is the cause.
+    """
     clues = [clue for fold in evidence.of_tier(Tier.NETWORK) for clue in fold.clues]
     if not clues:
         return None
@@ -223,14 +227,9 @@ def broken_link(evidence: Evidence) -> RootCause | None:
 
 
 def lost_peer(evidence: Evidence) -> RootCause | None:
-    """The machine that most others report as lost, if it reports no lost peer itself."""
-    clues = [
-        clue
-        for kind in _NAMES_A_PEER
-        for fold in evidence.of_kind(kind)
-        for clue in fold.clues
-        if _far(clue)
-    ]
+    """The machine that most others lost as a peer, if it reports no loss itself; otherwise None."""
+    folds = [fold for kind in _NAMES_A_PEER for fold in evidence.of_kind(kind)]
+    clues = [clue for fold in folds for clue in fold.clues if _far(clue)]
     links = {(clue.rank, _near(clue), _far(clue)) for clue in clues}
     votes = Counter(far for _, _, far in links)
     here = {near for _, near, _ in links}
@@ -253,7 +252,7 @@ def _near(clue: Clue) -> str:
 
 
 def _far(clue: Clue) -> str:
-    """The peer of a connection, such as 10.4.0.11<41232>, without its port."""
+    """The address of a peer, logged as 10.4.0.11<41232>, without its port; "" if not logged."""
     peer = str(clue.fields.get("peer") or clue.fields.get("last_error") or "")
     head, bracket, _ = peer.partition("<")
     return head.rpartition(" ")[2] if bracket else ""

@@ -26,17 +26,17 @@ from ldlm_monitor.incidents.roster import Death, Roster
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import ClaimView
 
-# Bounds against a flood of lines, all choices: more than real failures have.
-MAX_FOLDS: Final = 256  # different messages of an incident
-KEPT_CLUES: Final = 8  # earliest events of a message
-_KEPT_WAITS: Final = 4  # earliest waits of a rank, of which the first decides
-_KEPT_KINDS: Final = 8  # kinds of events by which a rank reported a wait
-_MAX_DEATHS: Final = 4096  # deaths of processes: a node of 8 ranks reports 8 for each restart
-_MAX_PAIRS: Final = 65536  # (rank, collective) and (file, pid): ranks of the largest jobs
+# Bounds of memory against a flood of lines.
+MAX_FOLDS: Final = 256  # different messages of an incident, a choice: real failures have fewer
+KEPT_CLUES: Final = 8  # earliest events kept of a message, a choice: the first is mostly enough
+_KEPT_WAITS: Final = 4  # earliest waits kept of a rank, a choice: the first one decides
+_KEPT_KINDS: Final = 8  # kinds of events kept with which a rank reported waits, a choice: few exist
+_MAX_DEATHS: Final = 4096  # deaths, and claims, a choice: 8 ranks of a node have 8 for each restart
+_MAX_PAIRS: Final = 65536  # (rank, collective), and (file, pid), a choice: ranks of largest jobs
 _TEXT: Final = 160
 """Leading characters by which messages are compared, a choice: addresses and stacks follow."""
-_TABLE: Final = "elastic_failure_table"  # kinds of events from torchelastic
-_DEATH: Final = "elastic_worker_failed"
+_TABLE: Final = "elastic_failure_table"  # kind of torchelastic's table of all failed workers
+_DEATH: Final = "elastic_worker_failed"  # one line for each worker that failed
 _NO_DIGITS: Final = str.maketrans("", "", digits)  # steps, pids and addresses differ
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
@@ -72,7 +72,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One rank's report that a collective did not end: `began` is when it was enqueued."""
+    """One rank's report that a collective did not end; the rank enqueued it at `began`."""
 
     began: float
     seq: int
@@ -86,8 +86,9 @@ class Evidence:
     """The evidence of one incident.
 
     `forced`: file and pid of processes that had to be killed. `groups`: id and name of the
-    process group, by rank and sequence number. `records`: the number of events. `claims`: what
-    each launcher calls the root cause, not compared yet; torchelastic prints one for each node.
+    process group, by rank and sequence number. `records`: the number of events. `claims`: the rank
+    that each node's torchelastic calls the root cause, not compared with the evidence yet.
+    `assumes_default_group`: ranks within a group were taken for global ones.
     """
 
     def __init__(self) -> None:
@@ -133,13 +134,13 @@ class Evidence:
 
     @property
     def first_timeout(self) -> float | None:
-        """When the first rank reported a timeout; later events are no cause."""
+        """When the first rank reported a timeout, after which no cause begins; None if none did."""
         seen = [fold.first.seen for fold in self.folds.values() if fold.kind in TIMEOUTS]
         return min(seen, default=None)
 
     @property
     def began(self) -> float | None:
-        """When the earliest of the events began."""
+        """When the earliest of the events began; None without events."""
         return min((fold.first.effective for fold in self.folds.values()), default=None)
 
     def _fold(self, clue: Clue) -> Fold:
@@ -163,7 +164,7 @@ class Evidence:
         return clue.rank
 
     def _note_rank(self, rank: int, clue: Clue) -> None:
-        facts = self.roster.of(rank)
+        facts = self.roster.entry(rank)
         facts.node = facts.node or clue.node
         facts.host = facts.host or clue.host
         if clue.severity in SERIOUS and clue.role in _OWN_ROLES:
@@ -208,7 +209,6 @@ class Evidence:
             del waits[_KEPT_WAITS:]
 
     def _read_table(self, event: Event, clue: Clue) -> None:
-        """Read the processes of a node, how each ended, and which one the launcher blames."""
         rows = event.fields.get("failures")
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and (rank := rank_in(row.get("rank"))) is not None:
@@ -218,7 +218,7 @@ class Evidence:
         pid, code, local = (whole(row.get(name)) for name in ("pid", "exitcode", "local_rank"))
         path, host = clue.position.path, str(row.get("host") or "") or None
         self.roster.enter(path, rank, local, pid)
-        facts = self.roster.of(rank)
+        facts = self.roster.entry(rank)
         facts.exitcode = code
         facts.host = facts.host or host
         facts.node = facts.node or clue.node

@@ -19,7 +19,7 @@ OPENERS: Final = {
 """Alert -> kind of the incident that it opens even if no line reports a failure."""
 _EARLY_KINDS: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
 """Kinds that are no failure, but may be logged before the first line of one."""
-_NOWHERE: Final = Position("", 0, 0)  # of an alert that has no line
+_NOWHERE: Final = Position("", 0, 0)  # of an alert without a log line
 
 
 def is_early(event: Event) -> bool:
@@ -43,7 +43,7 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
         effective=transition.active_at,
         message=summary.removeprefix(f"{run}: ")[:MAX_MESSAGE],
         position=transition.position or _NOWHERE,
-        # 9 digits: `int` need not read a forged label.
+        # At most 9 digits: a forged label may have thousands.
         rank=rank_in(int(rank)) if rank.isdecimal() and len(rank) < 10 else None,
         fields={"reported_by": "alert", "text": (transition.line or "")[:MAX_MESSAGE]},
     )
@@ -52,7 +52,7 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
 SETTLED_SECONDS: Final = 5.0
 """Wait for reports of further ranks, a choice: watchdogs poll at least every second, so that ranks
 report a timeout within seconds of each other."""
-State = Literal["open", "recovered", "ended"]  # recovered: steps follow the failure
+State = Literal["open", "recovered", "ended"]  # recovered: the run took steps again
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
 """Kinds logged every second while a rank survives; they do not extend the incident."""
 
@@ -92,7 +92,7 @@ class Incident:
         return f"{self.run}/{self.number}"
 
     def take(self, event: Event, seen: float, *, fails: bool) -> None:
-        """Add an event; a new failure opens a recovered incident again."""
+        """Add an event; if it `fails` (is of a failure), a recovered incident is open again."""
         self.evidence.take(event, seen)
         if event.kind in _AFTERMATH:
             return
@@ -107,7 +107,7 @@ class Incident:
             self.shows = True
 
     def add_host_fault(self, clue: Clue) -> None:
-        """Add a line of a kernel log, from any file, if it is from one of its machines."""
+        """Add a line of a kernel log if it is about a machine or process of the incident."""
         roster = self.evidence.roster
         own = roster.on_host(clue.host, clue.node) or roster.by_pid(clue.pid) is not None
         key = (clue.kind, clue.position.path, clue.position.offset)
@@ -116,7 +116,7 @@ class Incident:
             self.evidence.add(clue)
 
     def attach(self, alert: str, key: str, severity: str) -> None:
-        """Add a firing alert about the incident."""
+        """Add a firing alert about the incident; `key` is `Transition.key`."""
         self.alerts[alert] = None
         self.firing.add(key)
         if severity in ("error", "critical"):
@@ -136,13 +136,14 @@ class Incident:
         over = self._final or self.run_ended is not None or self.state != "open"
         settled = over or at - self.updated >= SETTLED_SECONDS
         ranks = (len(run.logged_ranks), run.world_size)
-        key = (self.evidence.records, settled, *ranks, self.stall is not None)
+        stalled_at = None if self.stall is None else tuple(run.rank_steps.items())
+        key = (self.evidence.records, settled, *ranks, stalled_at)
         if self._judged is None or self._judged[0] != key:
             self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]
 
     def cause(self, run: RunFacts, at: float) -> str | None:
-        """Rank and root cause as one phrase; None while it is unknown."""
+        """Root cause, ranks and confidence as one phrase; None while the cause is unknown."""
         verdict = self.judgement(run, at).verdict
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
         if verdict.tier is Tier.UNATTRIBUTED or (alone and len(self.alerts) < 2):
@@ -153,7 +154,7 @@ class Incident:
         """The incident for people and programs, built again only if something in it changed."""
         judgement = self.judgement(run, at)
         state_now = self._current_state()
-        key = (id(judgement), state_now, self.updated, self.step, len(self.alerts))
+        key = (judgement, state_now, self.updated, self.step, len(self.alerts))
         if self._viewed is None or self._viewed[0] != key:
             self._viewed = key, self._view(judgement, *state_now)
         return self._viewed[1]

@@ -15,11 +15,10 @@ from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, Sympt
 from ldlm_monitor.text.format import compressed, counted, names_of
 from ldlm_monitor.text.sanitize import shorten
 
-# Limits for views, all choices: an incident with its excerpt fits on one screen.
-SYMPTOMS: Final = 40  # kinds of symptoms
-EXCERPT: Final = 6  # lines of the excerpt
-_TEXT: Final = 300  # characters of a line
-_TITLE: Final = 120  # characters of the cause in a title
+SYMPTOMS: Final = 40  # symptoms in a view, a choice: a screen shows as many
+EXCERPT: Final = 6  # lines of an excerpt, a choice: it fits on one screen with its incident
+_TEXT: Final = 300  # characters of a line or message in a view, a choice: a few lines of a screen
+_TITLE: Final = 120  # characters of the cause in a title, a choice: it stays about one line
 
 
 def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
@@ -55,7 +54,7 @@ def cause_text(verdict: RootCause, evidence: Evidence) -> str:
 
 
 def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> str:
-    """The cause, then its effects: `... on rank 37 (gpu04) -> NCCL timeout on 63 ranks`."""
+    """The cause, its effects, the step: `... on rank 3 (gpu4) -> timeout on 7 ranks at step 9`."""
     effects = list(_effects(judgement.verdict, evidence))
     cause = cause_text(judgement.verdict, evidence)
     has_step = last_step is None or re.search(r"\bstep \d", cause) is not None
@@ -97,7 +96,7 @@ def collective_view(collective: Collective, silent: frozenset[int]) -> Collectiv
 
 
 def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
-    """The most frequent events by their first lines: causes merged by text, others by kind."""
+    """The most frequent events in order of time; causes are merged by text, others by kind."""
     merged: dict[tuple[str, str, str], list[Fold]] = {}
     for fold in _by_time(evidence):
         text = fold.first.message if fold.role in ("root", "evidence") else ""
@@ -113,26 +112,21 @@ def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
         )
         for (kind, role, _), folds in merged.items()
     ]
-    if len(found) > SYMPTOMS:
-        frequent = sorted(found, key=lambda each: -each.count)[:SYMPTOMS]
-        found = [each for each in found if each in frequent]
-    return tuple(found)
+    frequent = sorted(found, key=lambda each: -each.count)[:SYMPTOMS]
+    return tuple(each for each in found if each in frequent)
 
 
 def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
     """The lines of the cause, then the first timeout, lost peer and death, as far as there are.
 
-    Up to 3 more lines are from 2 ranks that share the cause: the rest are mostly the same.
+    Up to 3 more lines are from 2 ranks that share the cause: other ranks mostly log the same.
     """
     clues: list[Clue] = [verdict.clue] if verdict.clue is not None else []
-    clues += [
-        clue
-        for rank in sorted(verdict.ranks)[:2]
-        for fold in _by_time(evidence)
-        for clue in fold.clues
-        if clue.rank == rank and clue.severity != "info"
-    ][:3]
-    serious = [fold for fold in _by_time(evidence) if fold.first.severity != "info"]
+    folds = _by_time(evidence)
+    logged = [clue for fold in folds for clue in fold.clues if clue.severity != "info"]
+    shared = sorted(verdict.ranks)[:2]
+    clues += [clue for rank in shared for clue in logged if clue.rank == rank][:3]
+    serious = [fold for fold in folds if fold.first.severity != "info"]
     clues += [fold.first for fold in serious if fold.kind in TIMEOUTS][:1]
     clues += [fold.first for fold in serious if fold.role == "victim"][:1]
     clues += [fold.first for fold in serious if fold.role == "death"][:1]

@@ -23,7 +23,7 @@ _TOGETHER_SECONDS: Final = 2.0
 
 
 def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
-    """The earliest failure of a process that is not a consequence of another's."""
+    """The earliest failure of a process that does not follow from another's; None without one."""
     exits = own_exits(evidence)
     fold, clue = _earliest(evidence)
     if clue is None or fold is None:
@@ -40,7 +40,7 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
 
 
 def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
-    """The verdict, or the non-finite numbers if it is an exception in the same step as they."""
+    """The verdict; if it is an exception in a step with non-finite numbers, these instead."""
     folds = [fold for fold in evidence.of_kind("nonfinite_metric") if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue
@@ -51,7 +51,7 @@ def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
         kind=first.kind,
         message=first.message,
         confidence="weak" if verdict.confidence == "weak" else "probable",
-        why=("no step was taken between it and the exception", *verdict.why),
+        why=("no step was taken between these numbers and the exception", *verdict.why),
         clue=replace(first, rank=clue.rank),
     )
 
@@ -82,13 +82,8 @@ def _only_waited(evidence: Evidence, clue: Clue) -> bool:
     facts = evidence.roster.of(clue.rank or 0)
     if not facts.waited:
         return False
-    waited = [
-        other.seen
-        for fold in evidence.folds.values()
-        if fold.role == "victim"
-        for other in fold.clues
-        if other.rank == clue.rank
-    ]
+    lost = [fold for fold in evidence.folds.values() if fold.role == "victim"]
+    waited = [each.seen for fold in lost for each in fold.clues if each.rank == clue.rank]
     return min(waited, default=float("inf")) < clue.seen
 
 
@@ -111,7 +106,6 @@ def _killed_instead(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Exit |
 
 
 def _sharing(evidence: Evidence, fold: Fold, clue: Clue) -> set[int]:
-    """The ranks that logged the same error, in any fold with its message."""
     same = set(fold.ranks)
     for other in evidence.of_tier(Tier.LOCAL):
         if other.kind == clue.kind and other.first.message == clue.message:
@@ -128,7 +122,7 @@ def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> RootCause:
             why.append(f"its process {exit_text(each.code)}")
             sources.add("its exit code")
     if any(claim.rank == rank for claim in evidence.claims):
-        why.append("torchelastic names it, too")
+        why.append("torchelastic names this rank, too")
         sources.add("the launcher")
     others = evidence.roster.waiting - {rank}
     if others:
@@ -162,7 +156,7 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) 
     if clue.kind == "cxx_terminate":
         code = -signal.SIGABRT  # as uncaught C++ exceptions end
     elif code == -signal.SIGABRT:
-        code = None  # any library may abort
+        code = None  # any library may abort, so that the code shows nothing
     fits = [
         each
         for each in exits

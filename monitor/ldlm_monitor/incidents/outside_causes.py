@@ -11,18 +11,20 @@ from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import compressed, names_of, signal_name
 
 BEFORE_SECONDS: Final = 300.0
-"""A machine's fault at most this long before a hang can be its cause: an Xid or an OOM kill ends a
-process at once, and a disk that blocks is reported after 120 s (`hung_task_timeout_secs`)."""
+"""A machine's fault at most this long before a hang can be its cause. A choice above 120 s, after
+which Linux reports a blocked disk (`hung_task_timeout_secs`); other faults end it at once."""
 _SLACK_SECONDS: Final = 5.0
 """Largest difference of several processes' lines about one moment, a choice: buffers and clocks."""
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
 """Beginnings of the reasons with which Slurm cancels a step because one of its tasks failed."""
 _COLLATERAL: Final = (None, -15, -2)
-"""Exits by SIGTERM and SIGINT, which launchers send to the processes that are left."""
+"""Exit codes of no process's own failure: unknown, or by SIGTERM or SIGINT, which launchers send to
+the processes that are left."""
 
-# Kinds of faults that a machine reports.
-_GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})
+_GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})  # faults of GPUs
+# A process was killed because a machine's or job's memory was used up.
 _MEMORY: Final = frozenset({"host_oom_kill", "slurm_oom_kill", "k8s_pod_killed"})
+# Storage failed, or a process did not return from a system call.
 _STORAGE: Final = frozenset({"host_storage_error", "host_blocked_task", "elastic_unkillable"})
 _SHOWS: Final = (
     (_GPU, ("cuda_error", "cuda_lib_error", "nccl_cuda_failure", "cuda_device_assert")),
@@ -37,7 +39,7 @@ _EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
 
 
 def external(evidence: Evidence) -> RootCause | None:
-    """The scheduler, a person or an eviction ended the job before anything of it failed."""
+    """The scheduler, person or eviction that ended the job before any failure; None without one."""
     clues = [
         fold.first
         for fold in evidence.of_tier(Tier.EXTERNAL)
@@ -49,17 +51,15 @@ def external(evidence: Evidence) -> RootCause | None:
         return None
     reason = clue.fields.get("reason")
     sure: Confidence = "confirmed" if reason else "probable"
-    why = (
-        f"the scheduler gives the reason: {reason}"
-        if reason
-        else "it came before any error of a rank"
-    )
+    given = f"the scheduler gives the reason: {reason}"
+    why = given if reason else "its line came before any error of a rank"
     return RootCause.of_clue(Tier.EXTERNAL, clue, sure, (why,), host=clue.host)
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     """Whether the job had failed before; then its launcher stops the rest, giving no reason."""
-    # With a reason, errors just before it do not count; without one, even those just after do.
+    # With a reason, errors just before it do not count; without one, even those just after do
+    # (1 s, a choice: clocks differ).
     until = clue.seen - _SLACK_SECONDS if given else clue.seen + 1.0
     own = [
         fold.first.seen
@@ -73,10 +73,10 @@ def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
 
 
 def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
-    """A GPU, the kernel or storage of one machine; `local` is the best cause within a process.
+    """A fault of a machine's GPU, kernel or storage as the cause; None if none can be.
 
-    A process's own error that the machine's fault does not explain is preferred as the cause: a
-    kernel log contains faults of other jobs, too.
+    `local` is the first error of a process itself, None without one. The fault must explain it:
+    a kernel log contains faults of other jobs, too.
     """
     waits = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
     since = min(waits, default=float("-inf")) - BEFORE_SECONDS
@@ -116,7 +116,6 @@ def shows(fault: Clue, local: Clue) -> bool:
 
 
 def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str], set[int]]:
-    """The ranks that a machine's fault hit, and the reasons."""
     rank = evidence.roster.by_pid(clue.pid)
     if rank is not None:
         return [f"process {clue.pid} is rank {rank} by the launcher's table"], {rank}
@@ -145,7 +144,7 @@ _OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The end of a process that neither its launcher nor a lost peer ended.
+    """The end of a process that was ended neither by its launcher nor by a lost peer.
 
     `silent`: it printed no error. `collected`: its file has lines of ranks, so that an error
     would have been read.
@@ -209,7 +208,7 @@ def exit_text(code: int | None) -> str:
 
 
 def by_exit(evidence: Evidence, exits: list[Exit], run: RunFacts) -> RootCause | None:
-    """The cause by exit codes alone, since a process that was killed prints nothing."""
+    """The cause by exit codes alone, as a killed process prints nothing; None if undecided."""
     deadly = [each for each in exits if each.deadly]
     chosen = deadly or [each for each in exits if each.silent or each.rank is None]
     if not chosen:
@@ -233,7 +232,7 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
         why.append(f"{names_of(others)} only waited for, or lost, another rank")
         sources.add("its peers")
     if any(claim.rank == rank for claim in evidence.claims):
-        why.append("torchelastic names it, too")
+        why.append("torchelastic names this rank, too")
     if rivals:
         why.append(f"but {names_of(rivals)} died by itself as well")
     sure: Confidence = by_sources(sources, doubtful=bool(rivals) or rank is None)
@@ -248,7 +247,7 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
 
 
 def everywhere(clue: Clue, ranks: set[int]) -> RootCause:
-    """The same failure on most ranks: none of them is the cause."""
+    """The failure that at least half of the ranks share as the cause, without naming one rank."""
     same = f"the same on {len(ranks)} ranks ({compressed(ranks)})"
     why = f"{same}: a fault of program, data or configuration rather than of one rank"
     return RootCause.of_clue(Tier.LOCAL, clue, "probable", (why,), ranks)

@@ -21,19 +21,20 @@ from ldlm_monitor.incidents.roster import RankFacts, RootCause, RunFacts
 from ldlm_monitor.model.view import ClaimView
 from ldlm_monitor.text.format import compressed, names_of
 
-# Kinds that follow from most causes, so that they identify none: first any, then those of a death.
+# Kinds that follow from most causes: other kinds are shown before them if no cause is found.
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
+# Kinds of a process's death: shown before the above, but after all others.
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # views are cached for one object, not for its value
 class Judgement:
     """The root cause, the collective that hangs, its silent ranks, and the launchers' claims."""
 
     verdict: RootCause
     collective: Collective | None
     silent: frozenset[int]
-    claims: tuple[ClaimView, ...]
+    claims: tuple[ClaimView, ...]  # compared with the root cause
 
 
 def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: bool) -> Judgement:
@@ -93,14 +94,13 @@ def _doubts(
         return ("other ranks may still report the collective",)
     missing = set(range(max(known, default=-1) + 1)) - known
     if collective is not None and collective.is_of_all and missing:
-        return (f"no line of {names_of(missing)} was read: gone, or its log is not followed",)
+        return (f"no line of {names_of(missing)} was read: it is gone, or its log is not followed",)
     if collective is not None and collective.is_of_all and known and known <= set(collective.calls):
         joined = f"all {len(collective.calls)} known ranks joined the collective"
         return (f"{joined}: GPUs or network are likelier than one rank's code",)
     if waiting:
-        lost = (
-            f"every rank with lines here ({compressed(waiting)}) waited for, or lost, another one"
-        )
+        shown = compressed(waiting)
+        lost = f"every rank with lines here ({shown}) waited for, or lost, another one"
         return (f"{lost}: the first failure is in a log that is not followed, or in none",)
     return ("no line reports the cause",)
 
@@ -130,7 +130,6 @@ def _compare(evidence: Evidence, claim: ClaimView, verdict: RootCause) -> ClaimV
 
 
 def _against(facts: RankFacts, claim: ClaimView, verdict: RootCause) -> str:
-    """The evidence against the claim about the rank that a launcher blames."""
     if facts.waited:
         kinds = ", ".join(sorted(facts.waited)[:3])  # examples suffice
         return f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"
@@ -141,5 +140,5 @@ def _against(facts: RankFacts, claim: ClaimView, verdict: RootCause) -> str:
     if facts.failed is not None and verdict.clue is not None:
         return f"rank {claim.rank} failed later, or together with others"
     if facts.has_error:
-        return f"rank {claim.rank} only reports it"
+        return f"rank {claim.rank} only reports the failure"
     return f"rank {claim.rank} {exit_text(claim.exitcode)}; no other line names it"

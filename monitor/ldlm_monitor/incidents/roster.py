@@ -58,7 +58,7 @@ class Death:
 
 
 class Roster:
-    """Finds ranks by line prefix, process id, or local rank in the file of one launcher."""
+    """The ranks of an incident; finds them by process id, local rank, host or node."""
 
     def __init__(self) -> None:
         self.facts: dict[int, RankFacts] = {}
@@ -76,11 +76,15 @@ class Roster:
         return max(len(self.facts), len(run.logged_ranks), run.world_size or 1)
 
     def of(self, rank: int) -> RankFacts:
-        """The facts of a rank."""
+        """The facts of a rank; new ones, which are not stored, if no line is about it."""
+        return self.facts.get(rank) or RankFacts()
+
+    def entry(self, rank: int) -> RankFacts:
+        """The stored facts of a rank that a line is about, for changes."""
         return self.facts.setdefault(rank, RankFacts())
 
     def note_line(self, rank: int, path: str) -> None:
-        """Widen the span of ranks of which a file has lines, for `is_collected`."""
+        """Store that a file has a line of a rank, for `is_collected`."""
         low, high = self._rank_span.get(path, (rank, rank))
         self._rank_span[path] = (min(low, rank), max(high, rank))
 
@@ -89,12 +93,12 @@ class Roster:
         return path in self._rank_span
 
     def is_collected(self, rank: int) -> bool:
-        """Whether some file has lines of ranks on both sides of this one, so would have its own."""
+        """Whether a file has lines of lower and higher ranks, so that it would have this one's."""
         return any(low <= rank <= high for low, high in self._rank_span.values())
 
     def enter(self, path: str, rank: int, local_rank: int | None, pid: int | None) -> None:
-        """Store which process was which rank, by a launcher's table."""
-        facts = self.of(rank)
+        """Store a rank's process and local rank from a launcher's table in the file `path`."""
+        facts = self.entry(rank)
         if pid is not None:
             self._by_pid[path, pid] = rank
             facts.pid = pid
@@ -103,7 +107,7 @@ class Roster:
             facts.local_rank = local_rank
 
     def by_pid(self, pid: int | None, path: str | None = None) -> int | None:
-        """The rank of a process by its launcher's file, otherwise by its pid if that is unique."""
+        """The rank of a process by its launcher's file, else by its pid; None if not unique."""
         if pid is None:
             return None
         if path is not None and (path, pid) in self._by_pid:
@@ -128,7 +132,7 @@ class Roster:
         return rank_in(death.local_rank) if clue.node in (None, "0") else None
 
     def on_host(self, host: str | None, node: str | None) -> set[int]:
-        """The ranks on a machine, by its host name or node."""
+        """The ranks on a machine, by its host name or node; empty if both are None."""
         names = {_short(name) for name in (host, node) if name}
         if not names:
             return set()
@@ -181,7 +185,7 @@ class RootCause:
 
 
 def by_sources(sources: Iterable[str], *, doubtful: bool) -> Confidence:
-    """Two independent sources confirm; one is probable, a contradicted one weak."""
+    """Two sources confirm a cause, one makes it probable; one level less if it is `doubtful`."""
     many = len(set(sources)) > 1
     if doubtful:
         return "probable" if many else "weak"

@@ -1,6 +1,6 @@
-"""Alerts and their transitions: what rules produce, and what views and receivers are given.
+"""Alerts and their transitions, which rules produce and which views and receivers read.
 
-And matchers of their labels, with Alertmanager's semantics and notation.
+Also matchers of alert labels, with Alertmanager's semantics and notation.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
 
 MAX_VALUE = 1024
-"""Characters of a matcher's value: a choice; silences are kept, so a client must not fill disks."""
+"""Most characters of a matcher's value. A choice, far above real label values: silences are stored
+on disk, so a client must not make them arbitrarily large."""
 MAX_NAME = 128
-"""Characters of a label's name or of a person's, bounded for the same reason."""
+"""Most characters of a label's name, and of a person's in a silence: for the same reason."""
 
 _PATTERN_MEMORY = 1 << 20
-"""Bytes that one compiled pattern may take: RE2's default is 8 MiB, and `_compiled` keeps 1024."""
+"""Most bytes of one compiled pattern (1 MiB). A choice: `_compiled` keeps 1024 patterns, for which
+RE2's default of 8 MiB would allow 8 GiB."""
+# A matcher as Alertmanager writes it: name, operator, value.
 _WRITTEN = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)  # a value in quotes
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)  # an escape in such a value
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}  # character after the backslash -> its meaning
 
+# Label names have the form that Prometheus' data model prescribes.
 LabelName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
-Value = Annotated[str, Field(max_length=MAX_VALUE)]
+Value = Annotated[str, Field(max_length=MAX_VALUE)]  # of a matcher
 
 
 class LabelMatcher(BaseModel):
@@ -49,7 +53,7 @@ class LabelMatcher(BaseModel):
         return self
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether the label's value equals ours, or matches it whole; negated unless `is_equal`."""
+        """Whether the label equals `value`, or matches it whole; the opposite if not `is_equal`."""
         value = labels.get(self.name, "")
         if self.is_regex:
             found = _compiled(self.value).fullmatch(value.encode("utf-8", "replace")) is not None
@@ -61,7 +65,8 @@ class LabelMatcher(BaseModel):
 def parse_matcher(text: str) -> LabelMatcher:
     r"""Parses `severity="critical"`, `alertname=~"Nccl.*"`, `run!=a` or `run!~"a|b"`.
 
-    In quotes, `\"`, `\\` and `\n` are escapes; other backslashes stay. Raises ValueError.
+    In quotes, `\"`, `\\` and `\n` are escapes; other backslashes stay. Raises ValueError if the
+    text has another form, or if its regular expression is invalid.
     """
     written = _WRITTEN.fullmatch(text)
     if written is None:
@@ -113,7 +118,7 @@ class VectorSample:
 
 ExprT = TypeVar("ExprT")
 Query: TypeAlias = Callable[[ExprT, float], list[VectorSample]]
-"""Returns an expression's instant vector at a time (Unix seconds); a scalar has no labels."""
+"""Evaluates an expression at a time (Unix seconds); a scalar gives one sample without labels."""
 
 
 def alert_key(name: str, labels: Mapping[str, str]) -> str:
@@ -124,7 +129,7 @@ def alert_key(name: str, labels: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """An alert went from one state to another.
+    """A change of an alert's state.
 
     Times are Unix seconds; `time` is None if the log has no times. `active_at` is when the
     expression first held. `reason` is a phrase such as `no data`. If a single log line made

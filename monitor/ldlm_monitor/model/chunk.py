@@ -1,4 +1,4 @@
-"""Pieces of a file: chunks, of lines or of binary frames, and the bounds of frames.
+"""Chunks of files, with lines or binary frames, and where each frame begins and ends.
 
 TFRecord, the form of TensorBoard's event files: `length` (u64, little-endian), the masked
 CRC-32C of these eight bytes (u32), `length` bytes, and their masked CRC-32C (u32):
@@ -26,21 +26,26 @@ Form: TypeAlias = Literal["", "tfrecord", "wandb"]
 HEAD_BYTES = 12
 """Bytes of a TFRecord frame before its content (u64 and u32); enough to recognise both forms."""
 _FOOTER_BYTES = 4  # the checksum of the content (u32)
-_UPPER_LENGTH = b"\0\0\0\0"  # bytes 4 to 8 of any length below 4 GiB; text has no NUL bytes
-_LENGTH = struct.Struct("<QI")  # length and its checksum
-_CHECKSUM = struct.Struct("<I")
+_UPPER_LENGTH = b"\0\0\0\0"
+"""Upper half of a TFRecord length below 4 GiB. Text has no NUL bytes, so they show a frame."""
+_LENGTH = struct.Struct("<QI")  # the length and its checksum (u64, u32)
+_CHECKSUM = struct.Struct("<I")  # of the content (u32), in both forms
 _MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
 
 _WANDB_HEADER = b":W&B\xe1\xbe\x00"  # the name, the magic number 0xBEE1, version 0
 _BLOCK_BYTES = 32 * 1024  # LevelDB's kBlockSize
 _MAX_RECORD_BYTES = 1024 * 1024
-"""A choice that bounds memory: a longer W&B record (such as a huge summary) is skipped."""
+"""Most bytes of a W&B record (1 MiB), a choice that bounds memory: longer ones, such as huge
+summaries, are skipped."""
 _FRAGMENT = struct.Struct("<IHB")  # checksum, content's length, kind
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4  # kinds of a fragment (LevelDB's log_format.h)
 
 
 class Fragment(NamedTuple):
-    """Indices: content `begin` to `end`; checksum at `checksum`, over `checked` to `end`."""
+    """A part of a frame, as indices in a buffer: its content is bytes `begin` to `end`.
+
+    The checksum stands at `checksum`, and is that of bytes `checked` to `end`.
+    """
 
     begin: int
     end: int
@@ -53,7 +58,7 @@ class Frame(NamedTuple):
 
     start: int
     end: int
-    crc: Callable[[bytes], int] = crc32
+    crc: Callable[[bytes], int] = crc32  # computes the checksum of a fragment
     fragments: tuple[Fragment, ...] = ()
 
     @property
@@ -72,7 +77,7 @@ class Frame(NamedTuple):
 
 
 def form_of(head: bytes) -> Form | None:
-    """The form of a file that begins with `head`; None if `head` is too short to decide."""
+    """The form of a file that begins with `head`; None if `head` is too short, or all NUL."""
     if head[4:8] == _UPPER_LENGTH[: max(len(head) - 4, 0)]:
         unwritten = not head[:HEAD_BYTES].strip(b"\0")
         if unwritten or len(head) < HEAD_BYTES:
@@ -86,9 +91,9 @@ def form_of(head: bytes) -> Form | None:
 def frames(form: Form, data: bytes, offset: int = 0, *, ended: bool = True) -> Iterator[Frame]:
     """The complete frames of a buffer, and the unreadable bytes between them, in order.
 
-    `offset`: the buffer's first byte in the file: 0, or the end of a frame. `ended`: the file
-    has ended, so unreadable bytes at the end are returned too; if false, the last bytes, in
-    which a frame may begin, are not returned.
+    `offset`: where the buffer begins in the file: at 0, or at the end of a frame. `ended`: the
+    file does not grow, so that unreadable bytes at the end of TFRecords are returned too. If
+    false, the last bytes are kept back, since a frame may begin in them.
     """
     return _transactions(data, offset) if form == "wandb" else _tfrecords(data, ended=ended)
 
@@ -99,7 +104,7 @@ def count_frames(form: Form, data: bytes, offset: int) -> int:
 
 
 def frame_bytes(data: bytes, start: int) -> int | None:
-    """Size in bytes of the TFRecord frame whose header is at `start`; None if there is none."""
+    """Bytes of the TFRecord frame whose header is at `start`; None if its checksum is wrong."""
     length, checksum = _LENGTH.unpack_from(data, start)
     if masked_crc(data[start : start + 8]) != checksum:
         return None
@@ -188,14 +193,14 @@ def _transactions(data: bytes, offset: int) -> Iterator[Frame]:
 
 
 FileId: TypeAlias = tuple[int, int, int]
-"""(device, inode, generation); the generation rises when an inode's content begins anew."""
+"""(device, inode, generation); the generation rises when the file is truncated or replaced."""
 
 COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst", ".bz2")
-"""What gzip, xz, zstd and bzip2 append to a file's name."""
+"""What the compressors that `source/` can undo append to a name: gzip, xz, zstd, bzip2."""
 
 
 def uncompressed(path: str) -> str:
-    """The name that a file had before it was compressed, by its name alone."""
+    """The path without the suffix of a compressor; the same path if it has none."""
     suffix = next((each for each in COMPRESSED_SUFFIXES if path.endswith(each)), "")
     return path.removesuffix(suffix)
 
@@ -209,8 +214,8 @@ class Chunk:
     those of the first byte of `data`. `final`: the file has ended, so an unfinished
     last record is parsed as it is. `peek`: `data` is an unfinished record that has not
     grown for `age` seconds; a later chunk holds the same bytes again, completed. `timed`: the
-    time that the chunk is fed with is when it was written, not only an order of chunks.
-    `framed`: the form if `data` has binary frames; `line` then counts frames.
+    chunk is fed with the time of its writing; if false, with a number that only orders chunks.
+    `framed`: the form of binary frames in `data`, "" for lines; `line` then counts frames.
     """
 
     path: str
@@ -238,7 +243,7 @@ class Chunk:
         return data.count(b"\n")
 
     def after(self, offset: int) -> "Chunk | None":
-        """The part from byte `offset` of the file on, a record's start; None if nothing is left."""
+        """The rest from byte `offset` of the file, where a record begins; None if it is empty."""
         passed = self.data[: max(offset - self.offset, 0)]
         if not passed:
             return self
@@ -259,9 +264,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ClockMark:
-    """A step that a file reports at byte `offset`; `elapsed` is its progress bar's seconds if any.
+    """A step that a file reports at byte `offset`.
 
-    `inner`: the bar counts the steps and seconds of a pause of the training (an evaluation).
+    `elapsed`: seconds that its progress bar shows; None if the step is of no bar. `inner`: the
+    bar is of an evaluation, in a pause of the training.
     """
 
     offset: int

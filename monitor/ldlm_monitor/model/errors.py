@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
-_LONGEST = 200
-"""Characters of a complaint: a choice; pydantic's messages fit, and the error stays one line."""
+INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells report it
+_LONGEST = 200  # characters of a validation message, a choice: pydantic's fit, on about one line
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
-    """Dotted key and message of the first complaint, without the value, which may be a secret."""
+    """Dotted key and message of pydantic's first error, without the value: it may be a secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -35,7 +33,7 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
 
 
 class LdlmError(Exception):
-    """Base of all errors raised on purpose; `exit_code` is the process's."""
+    """Base of all errors raised on purpose; a command ended by one exits with `exit_code`."""
 
     exit_code = 1
 
@@ -47,7 +45,7 @@ class UsageError(LdlmError):
     how to correct it. `str()` joins the three to one line for stderr.
     """
 
-    exit_code = 2
+    exit_code = 2  # as of argparse
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
         super().__init__(what)

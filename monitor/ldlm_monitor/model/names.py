@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 SEVERITIES = ("info", "warning", "error", "critical")
-"""In rising order; the index of a run's worst is its value of `ldlm_run_health`."""
+"""Rising: the index of the worst one among a run's firing alerts is its `ldlm_run_health`."""
 
-_ENDED = ("finished", "crashed", "killed")
+_ENDED = ("finished", "crashed", "killed")  # states of a run that is over
 RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *_ENDED)
 """Values of the label `state` of `ldlm_run_state`."""
-ENDED_STATES = frozenset(_ENDED)
+ENDED_STATES = frozenset(_ENDED)  # a run in one of these states is over
 
 CANONICAL_VALUES = frozenset(
     {
@@ -20,7 +20,7 @@ CANONICAL_VALUES = frozenset(
         "eval_loss", "progress", "total_steps",
     }
 )  # fmt: skip
-"""The quantities' names in records; trainers' own keys are translated to them by `parse/`."""
+"""Names of quantities (contract, section 2), to which `parse/` translates trainers' own keys."""
 CANONICAL_PREFIXES = ("loss_", "accuracy_")
 """Beginnings of the names that end in a component: `loss_<component>`, `accuracy_<component>`."""
 
@@ -39,7 +39,7 @@ class Metric:
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-# Each metric's name, HELP text, and labels beside `run` and `rank`.
+# Each metric's name, HELP text, and labels beside `run` and `rank` (contract, section 3).
 _TRAIN = (
     ("ldlm_train_loss", "Training loss, the last value reported."),
     ("ldlm_train_component_loss", "Loss of one component, the last value reported.", "component"),
@@ -80,7 +80,7 @@ _TRAIN = (
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
 )
-_MONITOR = (
+_MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
     ("ldlm_monitor_records_total", "Records parsed.", "record"),
     ("ldlm_monitor_lines_total", "Lines read."),
     ("ldlm_monitor_bytes_total", "Bytes read."),
@@ -97,8 +97,8 @@ _MONITOR = (
     ("ldlm_monitor_state_free_bytes", "Free bytes on the disk of the state folder."),
     ("ldlm_monitor_evaluation_seconds", "Duration of the last evaluation."),
 )
-DETECT_PREFIX = "ldlm_detect_"
-_DETECT = (
+DETECT_PREFIX = "ldlm_detect_"  # of the detectors' gauges, which `_DETECT` lists without it
+_DETECT = (  # name without prefix, HELP text
     ("loss_zscore", "The last loss above the median of the losses before, in robust deviations."),
     ("loss_spike_ratio", "Height of two high losses in a row over the usual range before."),
     ("loss_peak_ratio", "The highest recent loss over the highest before it."),
@@ -125,7 +125,7 @@ _DETECT = (
     ("checkpoint_age_ratio", "Steps since the last checkpoint over the longest interval."),
 )
 """Gauges of the detectors; classes in `detect/` have their formulas and sources."""
-METRICS = {
+METRICS = {  # all exported metrics by name
     name: Metric(name, meaning, tuple(labels))
     for name, meaning, *labels in (
         *_TRAIN,
@@ -134,7 +134,8 @@ METRICS = {
     )
 }
 
-# The first prefix of a detector's gauge that fits gives the metric; "" fits the rest (pace, ranks).
+# Beginning of a detector's gauge -> the metric that the gauge is computed from. The first one that
+# fits counts: `loss_scale_` precedes `loss_`, and "" fits the rest, which are of pace and ranks.
 _SEEN_IN = (
     ("loss_scale_", "ldlm_train_loss_scale"),
     ("loss_", "ldlm_train_loss"),
@@ -143,7 +144,7 @@ _SEEN_IN = (
     ("skipped_", "ldlm_train_skipped_steps_total"),
     ("", "ldlm_train_last_progress_timestamp_seconds"),
 )
-_SHOWN = {
+_SHOWN = {  # gauge -> metric
     DETECT_PREFIX + name: next(shown for begin, shown in _SEEN_IN if name.startswith(begin))
     for name, _ in _DETECT
 }
@@ -153,7 +154,7 @@ DETECTED_IN = {
 }
 """By metric, the gauges computed from it: an alert on these cites the metric's log line."""
 
-_ALERTS = {
+_ALERTS = {  # severity -> alerts (contract, section 4)
     "critical": (
         "NonFiniteLoss", "NonFiniteGradient", "TrainingStalled", "TrainingCrashed", "NcclTimeout",
         "OutOfMemory", "GpuError", "RankLost", "CollectiveMismatch", "JobKilled",

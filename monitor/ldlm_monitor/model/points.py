@@ -10,8 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
-MAX_LABEL_LENGTH = 128
-"""Characters of a label's value, the rest is cut: a choice; log text must not inflate a scrape."""
+MAX_LABEL_LENGTH = 128  # characters of a label's value, a choice: logs must not inflate a scrape
 
 
 def make_labels(**pairs: str | None) -> Labels:
@@ -56,7 +55,7 @@ class Storage(Protocol):
     """Where an evaluator finds samples."""
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """The series that satisfy every matcher, with their samples in [start, end]."""
+        """The series that all matchers select, with samples in [start, end] (Unix seconds)."""
 
     def latest(
         self, matchers: Sequence[Matcher], since: float, until: float
@@ -75,10 +74,8 @@ class Storage(Protocol):
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"
 """Quantity: seconds per step computed from the steps' times, for runs that report no pace."""
-
 BUSY_SECONDS = "busy_seconds"
 """Quantity: seconds of a step that a rank worked before it waited for others; ranks report it."""
-
 MEASURED = frozenset(
     {
         "loss", "grad_norm", "memory_allocated_bytes", "loss_scale", "step_seconds", BUSY_SECONDS,

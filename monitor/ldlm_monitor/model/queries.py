@@ -1,4 +1,4 @@
-"""What the screen asks a monitor for: one protocol for the own process and for a remote daemon."""
+"""The protocols by which the screen reads a monitor: in the same process, or a remote daemon."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,13 +9,13 @@ from pydantic import ConfigDict, Field
 
 from ldlm_monitor.model.view import CurveView, Snapshot
 
-Level: TypeAlias = Literal["error", "warning", "info"]
+Level: TypeAlias = Literal["error", "warning", "info"]  # of a log line, the worst first
 Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]
 """A count or byte offset of a request, bounded below 2**63: file offsets are signed 64 bits."""
 MAX_LINES = 1000
-"""Records of a log in one answer, on each side of `at`: a choice, many screens, below 10 MB."""
-MAX_POINTS = 4096
-"""Buckets of a curve in one answer: a choice, more than the columns of any terminal."""
+"""Most records in one answer before a place in a log, and after it. A choice: many screens, and an
+answer stays below 10 MB."""
+MAX_POINTS = 4096  # buckets of a curve in one answer, a choice: more than a terminal's columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +42,9 @@ class LogLine:
 class LogSlice:
     """Some consecutive records of a followed file of `size` bytes.
 
-    Bytes `start` to `end` were read; a filter may leave `lines` with fewer. `found` is the
-    offset of the record with the text of `LogQuery.find`. With a search and None, bytes up to
-    `end` do not contain the text, and a next search may begin there.
+    Bytes `start` to `end` were read; `lines` may have fewer, as a filter leaves some out.
+    `found`: the offset of the record that contains the text of `LogQuery.find`. If it is None
+    after a search, the text was not found up to `end`, where the next search may begin.
     """
 
     path: str
@@ -59,9 +59,9 @@ class LogSlice:
 class LogQuery:
     """Asks for up to `before` records before byte `at` of a log, and up to `after` from it on.
 
-    `at` None is the end of the file, or the start of line `at_line` if that is given. With both,
-    `at_line` is the number of the line at `at`, which then is not counted. `rank` keeps the
-    records of one rank, `level` those of this level or a worse one. States of a progress bar
+    If `at` is None, the place is the start of line `at_line`, or the file's end without that. If
+    both are given, the line at `at` has the number `at_line`, so that no lines are counted.
+    `rank` keeps the records of one rank, `level` those as bad or worse. States of a progress bar
     that a terminal would have overwritten are left out unless `bars`; the record at `at` stays
     if both `before` and `after` are asked for. `find` searches from `at` on (`backwards`:
     before it), ignoring case; the answer is then around the record that was found.
@@ -95,7 +95,7 @@ class Source(Protocol):
     problem: str
 
     def reading(self) -> float | None:
-        """The part of the logs' first content that has been read, 0 to 1; None: all, or unknown."""
+        """The share of the backlog that was read, 0 to 1; None if all was, or if unknown."""
 
     def snapshot(self) -> Snapshot:
         """The last snapshot; the same object as before if nothing changed."""
@@ -136,7 +136,9 @@ class Played:
     run: str = ""
 
 
-PlayerCommand: TypeAlias = Literal["toggle", "slower", "faster", "seek", "rewind"]
+PlayerCommand: TypeAlias = Literal[
+    "toggle", "slower", "faster", "seek", "rewind"
+]  # of `Player.steer`
 
 
 class Player(Protocol):
@@ -146,13 +148,13 @@ class Player(Protocol):
         """The present state of the playback."""
 
     def steer(self, command: PlayerCommand) -> None:
-        """`toggle` pauses or resumes; `seek` runs to where the next alert begins to fire."""
+        """`toggle` pauses or resumes; `seek` runs to the next alert; `rewind` goes to the start."""
 
 
 def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:
     """The buckets from step `start` to `end`, neighbours merged into at most `points` buckets.
 
-    Merging keeps minima and maxima and adds up counts of NaN, so no spike is lost.
+    Merging keeps minima and maxima and adds up `nonfinite`, so no spike is lost.
     """
     steps = curve.steps
     kept = [

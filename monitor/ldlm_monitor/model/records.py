@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
-Scalar: TypeAlias = str | int | float | bool | None
+Severity: TypeAlias = Literal["info", "warning", "error", "critical"]  # of an event, rising
+Scalar: TypeAlias = str | int | float | bool | None  # a JSON value that is no array or object
 FieldValue: TypeAlias = (
     Scalar
     | list[Scalar]
@@ -23,14 +23,14 @@ FieldValue: TypeAlias = (
     | list[dict[str, Scalar | list[Scalar]]]
     | dict[str, Scalar]
 )
-
+"""A value that a definition of an event takes from the log: text, numbers, lists, table rows."""
 
 MAX_COUNT = 10**18
 """Steps, ranks and processes have at most 18 digits: they fit 64 bits, and so do their sums."""
 
 
 def as_count(value: float) -> int | None:
-    """A number that counts; None for one that is not whole, or beyond `MAX_COUNT`."""
+    """The number as an integer; None if it is not whole, or not within +/-`MAX_COUNT`."""
     return int(value) if -MAX_COUNT < value < MAX_COUNT and value == int(value) else None
 
 
@@ -150,12 +150,12 @@ class SampleBlock:
         )
 
 
-Record: TypeAlias = Sample | Event | Heartbeat
+Record: TypeAlias = Sample | Event | Heartbeat  # `type` says which
 
 
 @cache
 def adapter() -> TypeAdapter[Record]:
-    """Validates and serialises records; imports pydantic on first use, as parsing needs none."""
+    """Validates and serialises records; imports pydantic on first use: parsing works without."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
     return TypeAdapter(

@@ -11,11 +11,11 @@ from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 
 Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
-"""From the worst severity among firing alerts: none or info, warning, error, critical. For a run
-that has ended, alerts count that fired at its end or later."""
+"""A run's health, by the worst severity of its firing alerts: none or info, warning, error,
+critical. Of a run that has ended, only alerts that fired at its end or later count."""
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
-"""Confidence in a first cause; `confirmed` takes two independent sources."""
+"""Confidence in a first cause: `confirmed` takes two independent sources, `none` is no cause."""
 
 
 class View(BaseModel):
@@ -120,7 +120,7 @@ class RunView(View):
 
     @property
     def headline(self) -> str:
-        """The health to show to people; a crashed or killed run shows that instead of HEALTHY."""
+        """The health; but CRASHED or KILLED for a HEALTHY run that ended in that state."""
         unwell = self.state in ("crashed", "killed")
         return self.state.upper() if unwell and self.health == "HEALTHY" else self.health
 
@@ -144,7 +144,7 @@ class AlertView(View):
 
 
 class RootView(View):
-    """The first cause of an incident. `rank` is None where no rank is named.
+    """The first cause of an incident. `rank` is None unless the cause is that of one rank.
 
     `tier` is the kind of evidence: `external` (scheduler or person), `hardware`, `local` (a
     process's own error), `named` (other ranks name the rank), `network`, `silence` or
@@ -169,7 +169,8 @@ class RootView(View):
 class CollectiveView(View):
     """The collective operation that an incident's ranks waited in.
 
-    As text (`0-36,38-63`): ranks `waiting` in it, and those `missing` according to the log.
+    `seq`: its number in the process group. As text (`0-36,38-63`): the ranks `waiting` in it, and
+    those `missing` according to the log.
     """
 
     op: str
@@ -182,7 +183,7 @@ class CollectiveView(View):
 
 
 class SymptomView(View):
-    """The events of an incident that are alike; `message` and `position` are of the first."""
+    """Events of an incident that are alike, with `message` and `position` of the first."""
 
     kind: str
     role: str
@@ -217,7 +218,8 @@ class ExcerptView(View):
 class IncidentView(View):
     """One failure of one run: its first cause, and the symptoms that followed, counted.
 
-    `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`.
+    `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`
+    (no event of the failure for 21 minutes, then one of another failure).
     """
 
     id: str

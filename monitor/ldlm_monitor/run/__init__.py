@@ -1,1 +1,1 @@
-"""What a run is, where it stands, and how long a pause is normal."""
+"""The state of each run: files, progress, values, stall limit, end, and exported series."""

@@ -4,12 +4,13 @@ import math
 from array import array
 from collections.abc import Sequence
 
+from ldlm_monitor.model.names import CANONICAL_PREFIXES
 from ldlm_monitor.model.records import Position, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView
 
 CAPACITY = 512
-"""Most buckets of a curve: two for each column of a screen 256 columns wide. A full curve merges
-its buckets in pairs."""
+"""Most buckets of a curve, a choice: two for each column of a screen 256 columns wide. Even, since
+a full curve merges its buckets in pairs."""
 # The fields of `CurveView` that `view` copies.
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
 # Quantities that reports and the screen draw. Others have no curve: each costs up to 30 kB.
@@ -22,11 +23,11 @@ _CHARTED = frozenset(
 
 def is_charted(quantity: str) -> bool:
     """Whether a curve of the quantity is kept."""
-    return quantity in _CHARTED or quantity.startswith(("loss_", "accuracy_"))
+    return quantity in _CHARTED or quantity.startswith(CANONICAL_PREFIXES)
 
 
 class RunCurve:
-    """Buckets of equally many samples, each with minimum, maximum and mean: no spike is lost.
+    """Buckets of consecutive samples, each with minimum, maximum and mean: no spike is lost.
 
     NaN and infinite values are only counted, in `nonfinite`. `lows`, `highs` and `means`
     describe finite values, and are NaN in a bucket without any. Step, time and position of a
@@ -34,7 +35,7 @@ class RunCurve:
     """
 
     def __init__(self) -> None:
-        self.files: list[str] = []
+        self.files: dict[str, int] = {}
         self.last_step: int | None = None
         self._width = 1
         self._filled = 0
@@ -45,13 +46,13 @@ class RunCurve:
         self.nonfinite, self.origins = array("I"), array("H")
 
     def add(self, sample: Sample, at: float, value: float) -> None:
-        """Add one value logged at `at` (Unix seconds); a redrawn bar's second value is ignored."""
+        """Add a value logged at `at` (Unix seconds); a step's second finite value is ignored."""
         finite = math.isfinite(value)
         step = sample.step
         if step is None:
             step = 0 if self.last_step is None else self.last_step + 1
         elif step == self.last_step and finite:
-            return
+            return  # a bar that was redrawn
         self._open(step, at, sample.position, 1)
         if finite:
             self._add((value,))
@@ -61,7 +62,7 @@ class RunCurve:
     def extend(
         self, block: SampleBlock, times: Sequence[float] | None, at: float, column: Sequence[float]
     ) -> None:
-        """Add a block's column of finite values, logged at `times`; without them all at `at`."""
+        """Add a block's column of finite values, logged at `times`; if None, all at `at`."""
         index, end = 0, len(column)
         while index < end:
             position = Position(block.path, block.first_line + index, block.offsets[index])
@@ -84,13 +85,12 @@ class RunCurve:
         if not self.steps or fell or self._filled >= self._width:
             if len(self.steps) >= CAPACITY:
                 self._halve()
-            if not self.files or self.files[-1] != position.path:
-                self.files.append(position.path)
             self.steps.append(step)
             self.times.append(at)
             self.lines.append(position.line)
             self.offsets.append(position.offset)
-            self.origins.append(min(len(self.files) - 1, 65535))  # the maximum of type H
+            origin = self.files.setdefault(position.path, len(self.files))
+            self.origins.append(min(origin, 65535))  # type H holds no more: later files share it
             for column in (self.lows, self.highs, self.means):
                 column.append(math.nan)
             self.nonfinite.append(0)
@@ -110,7 +110,6 @@ class RunCurve:
         self.means[-1] = _single(total / count)
 
     def _halve(self) -> None:
-        """Merge neighbours in pairs; later buckets are twice as wide."""
         pairs = range(0, len(self.steps) - 1, 2)
         lows = array("f", (_least(self.lows[i], self.lows[i + 1]) for i in pairs))
         highs = array("f", (-_least(-self.highs[i], -self.highs[i + 1]) for i in pairs))

@@ -6,7 +6,7 @@ from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
 
 # The sets hold kinds of events, as `parse/data/events` defines them.
-_TABLE = "elastic_failure_table"
+_TABLE = "elastic_failure_table"  # in which torchrun lists its failed workers
 _ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
 """Logged by a rank that names another one as the cause."""
 _ONLY_FOLLOWS = frozenset(
@@ -23,8 +23,7 @@ _ABORTS = frozenset(
 """Last messages of a process that ends itself; after the end of a run, part of its teardown."""
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
 """The scheduler or a signal ended the training from outside."""
-_TERMINATION_SIGNALS = (-15, -2)
-"""Exit codes of workers to which torchrun sent SIGTERM, or forwarded SIGINT."""
+_TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 """Exceptions that SIGINT raises: Python's in a worker, torch.distributed.elastic's in the agent."""
 
@@ -33,10 +32,10 @@ _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 class Ending:
     """An assumed end at `since`, certain at `confirm_at` (Unix seconds) if no step follows."""
 
-    state: str
+    state: str  # crashed or killed
     since: float
     confirm_at: float
-    evidence: Event
+    evidence: Event  # shows the end best
 
 
 def is_kill(event: Event) -> bool:
@@ -51,7 +50,7 @@ def is_kill(event: Event) -> bool:
 
 
 def explains(event: Event, assumed: Ending) -> bool:
-    """Whether the scheduler gives the reason for deaths that looked like a crash."""
+    """Whether Slurm gives the reason for ends of tasks that were assumed to be a crash."""
     given = event.kind == "slurm_cancelled" and bool(event.fields.get("reason"))
     return given and assumed.state == "crashed" and assumed.evidence.kind == "srun_task_exit"
 
@@ -97,7 +96,7 @@ def dies_of_another(event: Event) -> bool:
 
 
 def has_own_words(event: Event) -> bool:
-    """Whether a rank itself reports the failure; a launcher's report only follows from it."""
+    """Whether the event is a rank's own report of the failure, and not its launcher's."""
     return is_fatal(event) or event.kind in _ACCUSES_ANOTHER
 
 
@@ -110,20 +109,21 @@ def _names_a_cause(table: Event) -> bool:
 
 TABLE_SECONDS = 3.0
 """Wait for torchrun's failure table, which names the global rank. Its agent prints the table as
-soon as its workers are down. A choice: longer delays the alert of every crash."""
+soon as its workers are down. A choice: longer delays the alert of every crash, shorter alerts
+without that rank."""
 SILENCE_SECONDS = 10.0
 """A traceback counts as a crash if no step follows for so long: the exception may have been caught.
 A choice: longer delays the alert, shorter misjudges a run with slow steps."""
 VICTIM_SECONDS = 60.0
-"""Wait for the first death where only its consequences are logged. Twice the 30 s in which
-torchrun's agent lets its workers end (`PContext.close`): each node has an agent of its own."""
+"""Wait for a report of the first failure where ranks logged only that they lost a peer. Twice the
+30 s in which torchrun's agent lets its workers end (`PContext.close`): each node has an agent."""
 STRAY_SECONDS = 1.0
 """Steps logged this soon after an end do not undo it: they are the buffered output of another
 file. A choice: a real restart takes longer than a second."""
 
 
 class EndingTracker:
-    """`assumed`: the end of a run by its last events; None without a sign, or once certain."""
+    """Finds a run's end by its last events; `assumed` is an uncertain end, None without one."""
 
     def __init__(self) -> None:
         self.assumed: Ending | None = None
@@ -132,6 +132,12 @@ class EndingTracker:
         """Drop the assumed end: a step was logged at `at`, more than `STRAY_SECONDS` after it."""
         if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
             self.assumed = None
+
+    def shift(self, seconds: float) -> None:
+        """Leave `seconds` out of the wait for a step that refutes the assumed end."""
+        if (end := self.assumed) is not None:
+            since, confirm_at = end.since + seconds, end.confirm_at + seconds
+            self.assumed = replace(end, since=since, confirm_at=confirm_at)
 
     def observe(self, event: Event, at: float, *, phase: str) -> None:
         """Process an event while the run is in `phase`, one of `names.RUN_STATES`."""

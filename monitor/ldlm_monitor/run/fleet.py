@@ -17,7 +17,7 @@ HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 
 
 def worse(health: Health, severity: str) -> Health:
-    """The worse of `health` and that of a firing alert; an unknown severity counts as info."""
+    """The worse of `health` and that of an alert's `severity`; an unknown one counts as info."""
     rank = SEVERITIES.index(severity) if severity in SEVERITIES else 0
     return HEALTH[max(HEALTH.index(health), rank)]
 
@@ -61,7 +61,7 @@ class Fleet:
         return run
 
     def training(self) -> set[str]:
-        """Names of the runs that have taken steps and have not ended."""
+        """Names of the runs that train and have not ended."""
         return {run.name for run in self if run.life.can_stall}
 
     def verdict(self, name: str) -> str | None:
@@ -135,12 +135,12 @@ class Fleet:
             self.touch(run)
 
     def due(self) -> float:
-        """When to run the next timer, rounded up to a multiple of `DUE_SECONDS`; inf if none."""
+        """Unix seconds of the next timer, up to a multiple of `DUE_SECONDS`; inf if none."""
         first = self._first()
         return math.inf if first is None else (math.floor(first[0] / DUE_SECONDS) + 1) * DUE_SECONDS
 
     def _first(self) -> tuple[float, str] | None:
-        """The earliest due time and its run; drops queue entries that are out of date."""
+        """The next timer's time and run, None without timers; drops outdated queue entries."""
         while self._queue and self._dues.get(self._queue[0][1]) != self._queue[0][0]:
             heappop(self._queue)
         return self._queue[0] if self._queue else None
@@ -158,27 +158,24 @@ class Fleet:
                 self._last_healths[name] = max(health, stored, key=HEALTH.index)
 
     def health(self, run: TrainingRun, healths: Mapping[str, Health]) -> Health:
-        """The worse of the run's in `healths`, from its firing alerts, and that when it ended."""
+        """The worse of the run's health by `healths`, from firing alerts, and that at its end."""
         firing = healths.get(run.name, "HEALTHY")
         return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
-        """The exported series, a list for each run; a run missing in `healths` is HEALTHY.
+        """The exported series: a list for each run, then one with the healths of all runs.
 
-        The list of a run without new records is the same object as in the last call.
+        A run missing in `healths` is HEALTHY. A list that did not change is the same object as
+        in the last call.
         """
         shown = list(self.shown(at))
         of_shown = [healths.get(run.name, "HEALTHY") for run in shown]
         if (shown, of_shown) != self._health_points[:2]:
-            pairs = zip(shown, of_shown, strict=True)
-            self._health_points = (
-                shown,
-                of_shown,
-                [
-                    Point("ldlm_run_health", run.labels, float(HEALTH.index(health)))
-                    for run, health in pairs
-                ],
-            )
+            points = [
+                Point("ldlm_run_health", run.labels, float(HEALTH.index(health)))
+                for run, health in zip(shown, of_shown, strict=True)
+            ]
+            self._health_points = shown, of_shown, points
         return [*(run.points() for run in shown), self._health_points[2]]
 
     def shown(self, at: float) -> Iterator[TrainingRun]:

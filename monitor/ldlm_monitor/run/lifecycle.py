@@ -1,4 +1,4 @@
-"""Where a run stands: starting, running, evaluating, stalled, finished, crashed or killed."""
+"""The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _PHASES = {
     "checkpoint_saved": ("checkpointing", "running"),
     "checkpoint_failed": ("checkpointing", "running"),
 }
-"""Kind of an event -> the phase that explains the pause so far, the phase that follows it."""
+"""Kind of an event -> the phase that explains the pause before it, and the phase after it."""
 
 
 class Lifecycle:
@@ -64,7 +64,7 @@ class Lifecycle:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the next step may take longer than the pace of steps: a phase explains it."""
+        """Whether the next step may take longer than usual steps, as a phase explains it."""
         return self.phase != "running" or self._paused_by is not None
 
     @property
@@ -95,8 +95,13 @@ class Lifecycle:
             self._stalled = now - self.last_progress_at > self.stall_limit
         return self.state != before
 
+    def goes_back(self, sample: Sample) -> bool:
+        """Whether its step is before the last one of its file and rank: training was resumed."""
+        last = self._steps.get((sample.position.path, sample.rank))
+        return last is not None and sample.step is not None and sample.step < last
+
     def observe_sample(self, sample: Sample, at: float) -> None:
-        """Process a sample."""
+        """Process a sample that was logged at `at` (Unix seconds)."""
         self._training = True
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
@@ -120,7 +125,7 @@ class Lifecycle:
         return running and not doubtful and not paused and not _is_sign(block.values)
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Process rows at `times` that only advance the run and directly follow its last row."""
+        """Process rows logged at `times`, of which `only_advances` is true."""
         self._steps[block.path, block.rank] = block.steps[-1]
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:
@@ -230,9 +235,10 @@ class Lifecycle:
         self._enter(phase, at)
 
     def shift(self, seconds: float) -> None:
-        """Silence so far goes on from `seconds` later."""
+        """Leave `seconds`, by which the clock jumped, out of the present silence."""
         self.last_progress_at += seconds
         self._alive_at += seconds
+        self._ending.shift(seconds)
 
     def finish(self, now: float) -> None:
         """Confirm an assumed end: no record follows that could refute it."""
@@ -250,5 +256,5 @@ class Lifecycle:
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:
-    """Whether the values are a sign of life without a step: a bar of an evaluation or a skip."""
+    """Whether the values are of a bar without training steps: an evaluation, or skipped batches."""
     return "eval_progress" in values or "skip_progress" in values

@@ -6,26 +6,28 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-WINDOW = 1000
-"""Gaps kept: enough for a 99th percentile that one outlier does not move."""
+WINDOW = 1000  # last gaps kept, a choice: one outlier does not move their 99th percentile
 LEARNED_AFTER = 20
-"""Gaps after which the learned pace is used: with fewer, q99 is only the maximum."""
+"""Gaps after which a limit is learned from them. A choice: with fewer, unusual first steps decide;
+more leave the first hangs to the longer limit that holds until then."""
 HICCUP_SECONDS = 240.0
-"""Up to this limit, 8 * q99 is allowed: slow data loading makes single gaps several steps long.
-A choice: longer delays the hang alerts of runs with slow steps."""
+"""Up to this limit, 8 times the 99th percentile of gaps is normal: slow data loading makes single
+gaps several steps long. A choice: longer delays the hang alerts of runs with slow steps."""
 ROUND = 500
-"""Steps between evaluations or checkpoints by default (Hugging Face: `save_steps=500`)."""
+"""Steps between evaluations or checkpoints, where a log announces none: the default of Hugging
+Face's `save_steps`."""
 STRIDES = 50
-"""Least such distance in logged steps: a choice, so that few logged steps get a longer limit."""
+"""Least distance of such pauses in logged steps, where only some steps are logged. A choice: fewer
+give more steps the longer limit."""
 LEAST_ROUND = 1000
-"""Step from which unannounced pauses are expected. In shorter runs they are too few to be worth a
-later hang alert."""
+"""First step at which unannounced pauses are expected, a choice: shorter runs have too few of them
+to be worth a later hang alert."""
 UNKNOWN_PAUSE = 300.0
 """Seconds allowed for an unannounced pause whose length is not learned yet. A choice: longer delays
 the alert of a hang at such a step, shorter rings at a first evaluation of usual length."""
 RHYTHMS = 8
-"""Distinct rhythms kept: evaluation, checkpoint and logging, each with steps counted from 0 and
-from 1, and two more."""
+"""Most rhythms learned, that is distances between pauses. A choice: evaluation, checkpoint and
+logging, each with steps counted from 0 and from 1, and two more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,7 @@ class Pace:
         return max(floor, 5 * q99, hiccups, unannounced)
 
 
-COARSE_SECONDS = 5.0
-"""Least span that is measured by bars: they show whole seconds, so its error is at most 20 %."""
+COARSE_SECONDS = 5.0  # least span between bars: they show whole seconds, an error of at most 20 %
 
 
 class StepDurations:

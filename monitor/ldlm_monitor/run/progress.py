@@ -17,8 +17,7 @@ from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of
 PACE_STEPS = 50
 """Logged steps of the estimate of seconds per step. A choice: more make the ETA lag behind a new
 pace, fewer make it jump."""
-FLUSH_SECONDS = 120.0
-"""How long TensorBoard's writers buffer (`flush_secs` in torch/utils/tensorboard/writer.py)."""
+FLUSH_SECONDS = 120.0  # TensorBoard's buffering: `flush_secs` of torch.utils.tensorboard's writer
 _SKIPPED = 100
 """Last skipped steps kept: the detector asks which of the last 100 steps were skipped. They also
 serve to count each once though every rank logs it: ranks are few steps apart."""
@@ -28,7 +27,7 @@ between them: more would keep an interval that has since been shortened."""
 
 
 class Progress:
-    """Step, epoch, pace, skipped steps and checkpoints of the run whose life is `life`.
+    """Step, epoch, pace, skipped steps and checkpoints of the run whose states are in `life`.
 
     `rank_steps`: the last step of each rank that logs its own. `skipped`: the last steps that
     were skipped, as reported. `checkpoints`: the steps of the last checkpoints, rising.
@@ -64,7 +63,7 @@ class Progress:
 
     @property
     def step_seconds(self) -> float | None:
-        """Seconds per step over the last `PACE_STEPS` logged steps; None before the second."""
+        """Seconds per step over the last `PACE_STEPS` logged steps; None before two of them."""
         if len(self._recent) < 2:
             return None
         (start, first), (end, last) = self._recent[0], self._recent[-1]
@@ -89,13 +88,13 @@ class Progress:
         return durations, resumed
 
     def skip(self, step: object) -> None:
-        """Count a skipped step once, though every rank logs it; without a number, the present."""
+        """Count a skipped step once, though every rank logs it; without a number, always."""
         if not isinstance(step, int) or step not in self.skipped:
             self.skipped_steps += 1
             self.skipped.append(step if isinstance(step, int) else self.step or 0)
 
     def shift(self, seconds: float) -> None:
-        """Silence so far goes on from `seconds` later; no pace is learned across that."""
+        """Leave `seconds` out of the present silence; no pace is learned across the jump."""
         self._life.shift(seconds)
         self._recent.clear()
         self._durations.pause()
@@ -115,7 +114,7 @@ class Progress:
         self._rank_seen[beat.rank] = (at, beat.phase)
 
     def observe(self, sample: Sample, at: float, source: ValueSource, *, timed: bool) -> None:
-        """Process a sample. `timed`: `at` is when it was logged, and not only an order."""
+        """Process a sample. `timed`: it was logged at `at`; if false, `at` only orders samples."""
         if "total_steps" in sample.values:
             self.total_steps = as_count(sample.values["total_steps"])
         if sample.rank is not None and sample.step is not None:
@@ -154,8 +153,7 @@ class Progress:
 
 
 EVENTS = "ldlm_events_total"  # contract, section 3
-_Sort: TypeAlias = tuple[str, str, int | None]
-"""Kind, severity and rank."""
+_Sort: TypeAlias = tuple[str, str, int | None]  # kind, severity and rank
 
 
 class EventCounts:
@@ -167,7 +165,7 @@ class EventCounts:
         self._last: dict[_Sort, Event] = {}
 
     def add(self, event: Event) -> None:
-        """Count an event, and keep it as the last of its sort and of all sorts."""
+        """Count an event, and keep it as the last one of its kind, severity and rank."""
         sort = (event.kind, event.severity, event.rank)
         self._counts[sort] += 1
         self._last.pop(sort, None)
@@ -181,11 +179,11 @@ class EventCounts:
         return dict(counts)
 
     def points(self) -> list[Point]:
-        """All counts."""
+        """The exported series of all counts."""
         return [Point(EVENTS, self._labels(sort), count) for sort, count in self._counts.items()]
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
-        """Kind, labels and last line of every sort, in the order of the last lines."""
+        """Kind, labels and last line of each counted series, in the order of these lines."""
         for order, (sort, event) in enumerate(self._last.items()):
             line = SourceLine(event.position, None, event.message, order)
             yield event.kind, self._labels(sort), line
@@ -200,7 +198,7 @@ _OURS = frozenset({"family", "role", "framework"})
 
 
 class LoggedSettings:
-    """Last logged values of `settings`; `framework` is `unknown` until the log names it."""
+    """The last logged value of each setting; `framework` is `unknown` until the log names it."""
 
     def __init__(self) -> None:
         self.settings: dict[str, str] = {}

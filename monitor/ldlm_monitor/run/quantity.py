@@ -25,12 +25,9 @@ class ValueSource(IntEnum):
     BAR = 4  # progress bars, rounded and smoothed
 
 
-EVENT_FILE = ".tfevents."
-"""Part of the name of each TensorBoard event file."""
-_TRANSACTIONS = ".wandb"
-"""Suffix of W&B's transaction logs, `run-ID.wandb`."""
-_CALLBACK_FILE = "health_rank"
-"""Prefix of the callback's files, `health_rank*.jsonl`."""
+EVENT_FILE = ".tfevents."  # in the name of each of TensorBoard's event files
+_TRANSACTIONS = ".wandb"  # suffix of W&B's transaction logs, run-ID.wandb
+_CALLBACK_FILE = "health_rank"  # prefix of the callback's files, health_rank*.jsonl
 
 
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
@@ -48,14 +45,11 @@ def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
 
     The callback reports what its rank processed; a trainer's log reports the sum of all ranks.
     """
-    return source is ValueSource.CALLBACK and quantity in (
-        "samples_per_second",
-        "tokens_per_second",
-    )
+    rates = ("samples_per_second", "tokens_per_second")
+    return source is ValueSource.CALLBACK and quantity in rates
 
 
-WINDOW = 1000
-"""Last values that statistics cover. A choice: at 32 bytes each, 32 kB per quantity and rank."""
+WINDOW = 1000  # last values in statistics, a choice: 32 kB of memory per quantity and rank
 
 _EXPORTED = frozenset(
     {"loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"}
@@ -68,7 +62,7 @@ _NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
 
 
 def exported_name(quantity: str) -> tuple[str, Labels]:
-    """The metric that exports a quantity, and its own labels."""
+    """The metric that exports a quantity, and its labels besides the run and the rank."""
     if quantity in _EXPORTED or quantity in _NAMED:
         return _NAMED.get(quantity, f"ldlm_train_{quantity}"), ()
     if quantity.startswith("loss_"):
@@ -103,7 +97,8 @@ class QuantityValues:
     """One quantity of one rank: the series that exports it, and its last values.
 
     `fresh` holds the values that no detector has read yet; it is None if no detector reads the
-    quantity. `curve` is for charts; of several ranks, only the first has one.
+    quantity. `curve` is for charts; of several ranks, only the first has one. `order`: the
+    number of the last sample among all samples of the run.
     """
 
     metric: str
@@ -127,8 +122,7 @@ class QuantityValues:
 
 
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
-_COUNTED_STEPS = 64
-"""Last steps kept, to count each once. A choice: ranks and files of a run are few steps apart."""
+_COUNTED_STEPS = 64  # last steps kept, to count each once, a choice: ranks are few steps apart
 
 
 @dataclass(slots=True)
@@ -162,6 +156,11 @@ class NonfiniteCounts:
         seen.evidence = evidence
         return True
 
+    def resume(self, step: int) -> None:
+        """Count values from `step` on again, as these steps are trained again."""
+        for seen in self._counts.values():
+            seen.steps = deque((each for each in seen.steps if each < step), _COUNTED_STEPS)
+
     def by_quantity(self) -> dict[str, int]:
         """The counts above 0 by quantity: of several ranks, the highest."""
         counts: dict[str, int] = {}
@@ -171,7 +170,7 @@ class NonfiniteCounts:
         return counts
 
     def points(self) -> list[Point]:
-        """All counts."""
+        """The exported series of all counts."""
         return [Point(METRIC, seen.labels, seen.count) for seen in self._counts.values()]
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:

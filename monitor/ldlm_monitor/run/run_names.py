@@ -1,7 +1,7 @@
 """Which run, node and rank a file belongs to, by its path (contract section 1, "Runs")."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePath
 
@@ -9,10 +9,10 @@ from ldlm_monitor.model.chunk import Origin, uncompressed
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
-"""Largest difference between the stamps of one launch: each node names its own log when it starts,
-and image pulls and imports differ by up to a minute or two."""
+"""Largest difference between the stamps of one launch, a choice: each node names its own log when
+it starts, and pulls of images and imports differ by up to a minute or two."""
 
-# Parts of log names as launch scripts write them: train_20260129_101500_node0_rank3.log.
+# Parts of log names as usual launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
 _NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")  # train_node0.log, train-node-0.log
 _NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual NCCL_DEBUG_FILE
@@ -37,8 +37,8 @@ _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
 """MLflow's file store, mlruns/EXPERIMENT/RUN/metrics/."""
 _EVENT_FILE = "events.out.tfevents."  # how TensorBoard's writers begin each name
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
-"""Folders of a run in which Keras and other trainers log evaluations."""
-# Names that trainers give to the files and folders of every run, so that they name none.
+"""Folders in which Keras and other trainers log evaluations: the run's name is one folder up."""
+# Usual names of files and folders, which many runs share, so that none is a run's name.
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
@@ -48,32 +48,31 @@ _GENERIC = frozenset(
 
 def origin_of(path: str, run: str | None = None) -> Origin:
     """Run, node and rank by the path alone; `run` overrides the run's name."""
-    run = None if run is None else run[:MAX_LABEL_LENGTH]
+    found = _by_path(path)
+    return replace(found, run=(run or found.run)[:MAX_LABEL_LENGTH])
+
+
+def _by_path(path: str) -> Origin:
     if elastic := _ELASTIC.search(path):
-        return Origin(run or elastic["run"], rank=int(elastic["rank"]))
+        return Origin(elastic["run"], rank=int(elastic["rank"]))
     if pod_log := _POD_LOG.search(path):
-        return _of_pod(pod_log["pod"], run)
+        pod = _POD.match(pod_log["pod"])
+        return Origin(pod["job"], node=pod["index"]) if pod else Origin(pod_log["pod"])
     if mlflow := _MLFLOW.search(path):
-        return Origin(run or mlflow["run"])
+        return Origin(mlflow["run"])
     pure = PurePath(uncompressed(path))
     stem = pure.stem
     if stem.startswith(_EVENT_FILE):
-        return Origin(run or _folder_name(pure)[:MAX_LABEL_LENGTH])
+        return Origin(_folder_name(pure))
     if path == "-" or _SLURM.match(stem):
-        return Origin(run or ("stdin" if path == "-" else stem))
+        return Origin("stdin" if path == "-" else stem)
     rank = _RANK.search(stem)
     node = _NCCL_DEBUG.search(stem) or _NODE.search(stem)
     return Origin(
-        run or _run_name(pure)[:MAX_LABEL_LENGTH],
+        _run_name(pure),
         node=node["node"] if node else None,
         rank=int(rank["rank"]) if rank else None,
     )
-
-
-def _of_pod(name: str, run: str | None) -> Origin:
-    pod = _POD.match(name)
-    found = run or (pod["job"] if pod else name)
-    return Origin(found[:MAX_LABEL_LENGTH], node=pod["index"] if pod else None)
 
 
 def launch_time(path: str) -> float | None:

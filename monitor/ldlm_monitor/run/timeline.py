@@ -16,10 +16,9 @@ from operator import itemgetter
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 
 PIECES_A_SECOND = 4
-"""Distinct times for the bars of one second in logs of at most `FINE_SECONDS`: marks cost memory,
-and detectors of short runs need more than one step a second."""
-FINE_SECONDS = 3600.0
-"""Longest log, in seconds, whose bars are spread over a second. A choice: at most 14,400 times."""
+"""Distinct times for the bars of one second in logs of at most `FINE_SECONDS`. A choice: detectors
+of short runs need more than one step a second, and each time costs memory."""
+FINE_SECONDS = 3600.0  # longest log whose bars are spread over a second, a choice: 14,400 times
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,11 @@ class StepClock:
 
     @property
     def start(self) -> float:
-        """When the first bar began."""
+        """When the first bar began (Unix seconds)."""
         return self.attempts[0].times[0]
 
     def when(self, step: int) -> float:
-        """The time of the first bar in any attempt that shows `step` or more."""
+        """The time of the first bar that shows `step` or more; without such, the furthest bar's."""
         reaching = (attempt for attempt in self.attempts if attempt.steps[-1] >= step)
         furthest = max(self.attempts, key=lambda attempt: attempt.steps[-1])
         return next(reaching, furthest).when(step)
@@ -71,8 +70,8 @@ class StepClock:
 class Timeline:
     """Estimated arrival times of one file's bytes.
 
-    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`, for all times
-    or for each: whether they are times (Unix seconds), and not only an order.
+    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`, one value for
+    all times or one for each: whether they are Unix seconds; if not, they only order the bytes.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Timeline:
 
     @property
     def timed(self) -> bool:
-        """Whether any of the times is more than an order."""
+        """Whether any of the times is in Unix seconds, and not only orders the bytes."""
         return self._timed if isinstance(self._timed, bool) else any(self._timed)
 
     @property
@@ -121,7 +120,7 @@ class Timeline:
         return len(self._times) == 1 and not self.timed
 
     def without_start(self) -> "Timeline":
-        """The timeline of a file whose middle was skipped: its start has the first mark's time."""
+        """The timeline of a file whose middle was skipped: its start gets the first mark's time."""
         return Timeline(
             self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
         )

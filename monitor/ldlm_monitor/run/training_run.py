@@ -13,9 +13,9 @@ from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
-_URGENT = ("error", "critical")
-_SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
-_MAX_RANKS = 65536  # higher ranks are ignored: no training has as many, a forged log may
+_URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
+_SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # kinds that report a skipped step
+_MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
 
 
 class TrainingRun:
@@ -44,10 +44,9 @@ class TrainingRun:
         self._end_named: float | None = None
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
-        """Process a record at `at`; returns a short key if it needs an evaluation at once.
+        """Process a record at `at`; returns why it needs an evaluation at once, otherwise None.
 
-        `rows`: its file is JSON lines. `timed`: `at` is when it was written; otherwise only the
-        order of times is right.
+        `rows`: its file is JSON lines. `timed`: it was written at `at`; if false, `at` is an order.
         """
         self._note(record.position.path, record.rank)
         self.life.timed = timed or record.time is not None
@@ -65,7 +64,7 @@ class TrainingRun:
         return self._observe_event(record, at)
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
-        """Process rows with equal keys, all at `at`: as `observe` for each row, but faster."""
+        """Process rows with equal keys, all at `at`; returns what `observe` does for them."""
         self._note(block.path, block.rank)
         self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
@@ -88,7 +87,6 @@ class TrainingRun:
         self.progress.observe_steps(block, last, times, source)
 
     def _note(self, path: str, rank: int | None) -> None:
-        """Store file and rank of a record; the exported series may have changed."""
         self.files[path] = None
         if rank is not None and rank < _MAX_RANKS:
             self.ranks.add(rank)
@@ -103,10 +101,11 @@ class TrainingRun:
     def shift(self, seconds: float) -> None:
         """Leave `seconds` out of the present silence, and learn no pace across them."""
         self.progress.shift(seconds)
+        self.findings.shift(seconds)
         self._points = None
 
     def finish(self, at: float) -> None:
-        """The run gets no more records."""
+        """Process the end of the input: no record follows that could refute an assumed end."""
         self.life.finish(at)
         self._points = None
 
@@ -142,7 +141,7 @@ class TrainingRun:
 
     @property
     def verdict(self) -> VerdictView | None:
-        """Why a stalled run takes no step, or how a run ended whose host was probed."""
+        """Why a stalled run takes no step, or how a probed run ended; None without evidence."""
         return self.findings.verdict(complete=self.progress.ratio == 1.0)
 
     def points(self) -> list[Point]:
@@ -154,17 +153,17 @@ class TrainingRun:
     def evidence(
         self, reads: Callable[[str, Labels], bool], labels: Mapping[str, str]
     ) -> SourceLine | None:
-        """The last line that changed a series which `reads` selects and whose labels agree.
+        """The last line that changed a series which a rule reads; None if no line did.
 
-        Only labels that are also in `labels` must agree: an aggregation may drop others. The
-        label `severity` is ignored, since rules set their own.
+        `reads`: whether the rule selects the series of a name and labels. The series must agree
+        with `labels`, those of the alert, in the labels that both have: an aggregation may drop
+        others. The label `severity` is ignored, since rules set their own.
         """
         if _is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
             life = self.life
             return SourceLine(life.progress_position, life.progress_step, self.progress_line)
-        state = make_labels(run=self.name, state=self.life.state)
-        if self.life.end_evidence is not None and reads("ldlm_run_state", state):
-            event = self.life.end_evidence
+        event = self.life.end_evidence
+        if event is not None and reads("ldlm_run_state", self._state_labels[self.life.state]):
             return SourceLine(event.position, self.life.progress_step, event.message)
         found: SourceLine | None = None
         for name, own, evidence in (*self._evidence(), *self.values.evidence()):
@@ -222,11 +221,13 @@ class TrainingRun:
         )
 
     def _observe_sample(self, sample: Sample, at: float, source: ValueSource) -> str | None:
-        alarming = self.values.observe(sample, source, at)
         urgent = self._observe_progress(sample, at, source)
+        alarming = self.values.observe(sample, source, at)
         return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
 
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
+        if self.life.goes_back(sample):
+            self.values.nonfinite.resume(sample.step or 0)
         self.progress.observe(sample, at, source, timed=self.life.timed)
         stalled = self.life.state == "stalled"
         self.life.observe_sample(sample, at)
@@ -235,6 +236,8 @@ class TrainingRun:
     def _observe_event(self, event: Event, at: float) -> str | None:
         self._events.add(event)
         self._remark = event.position
+        if event.kind == "run_started" and self.life.ended:
+            self.values.nonfinite.resume(0)
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
         elif event.kind == "skipped_step":
@@ -271,12 +274,11 @@ class TrainingRun:
             Point("ldlm_train_step", labels_of(self.name, rank, ()), step)
             for rank, step in self.progress.rank_steps.items()
         ]
-        present = life.state
         for state in RUN_STATES:
             labels = self._state_labels[state]
-            if state == present and self.failed_rank is not None:
+            if state == life.state and self.failed_rank is not None:
                 labels = make_labels(run=self.name, state=state, rank=str(self.failed_rank))
-            points.append(Point("ldlm_run_state", labels, state == present))
+            points.append(Point("ldlm_run_state", labels, state == life.state))
         return points
 
     def _evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:

@@ -25,11 +25,11 @@ MAX_QUANTITIES = 200
 a run whose log has a name per layer or per expert."""
 
 _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Progress of the run: exported by `TrainingRun`, not as values."""
+"""Quantities of the run's progress: `TrainingRun` exports them, so that they are no values."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
-"""Also positions, whose mean has no meaning, and a rate that `step_seconds` repeats."""
+"""Positions, whose mean has no meaning, and a rate that repeats `step_seconds`."""
 _SMOOTHED = ("steps_per_second", ValueSource.BAR)
-"""Not for detectors: tqdm smooths its rate by 0.3, so that one pause lowers many values."""
+"""Not read by detectors: tqdm smooths its rate by 0.3, so that one pause lowers many values."""
 
 
 class RunValues:
@@ -40,12 +40,12 @@ class RunValues:
         self._by_rank: dict[int | None, dict[str, QuantityValues]] = {}
         self._best: dict[str, ValueSource] = {}
         self._charted: dict[str, ValueSource] = {}
-        self._nonfinite = NonfiniteCounts(run)
+        self.nonfinite = NonfiniteCounts(run)
         self._order = 0
-        self.dropped = 0
+        self.dropped = 0  # values of quantities beyond the limit
 
     def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
-        """Add a sample logged at `at` (Unix s); returns quantities with a new non-finite value."""
+        """Add a sample logged at `at` (Unix seconds); returns its newly non-finite quantities."""
         alarming: list[str] = []
         self._order += 1
         quantities = self._by_rank.setdefault(sample.rank, {})
@@ -68,7 +68,7 @@ class RunValues:
                 kept.curve.add(sample, at, value)
             if not math.isfinite(value):
                 evidence = SourceLine(sample.position, sample.step, order=self._order)
-                if self._nonfinite.count(quantity, sample.rank, evidence):
+                if self.nonfinite.count(quantity, sample.rank, evidence):
                     alarming.append(quantity)
         return alarming
 
@@ -81,9 +81,9 @@ class RunValues:
         at: float = 0.0,
         times: Sequence[float] | None = None,
     ) -> None:
-        """Add rows with equal keys and finite values, as `observe` adds each; `last` is the last.
+        """Add rows with equal keys and finite values, as `observe` adds each.
 
-        They were logged at `times`; without it, all at `at`.
+        `last` is the last row. The rows were logged at `times`; if that is None, all at `at`.
         """
         before, self._order = self._order, self._order + len(block)
         self._by_rank.setdefault(block.rank, {})
@@ -110,22 +110,22 @@ class RunValues:
         step = event.fields.get("step")
         number = int(step) if isinstance(step, int) else None
         line = SourceLine(event.position, number, event.message, self._order)
-        return self._nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
+        return self.nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
 
     def points(self) -> list[Point]:
-        """All values and counts."""
+        """The exported series of all values and counts of non-finite ones."""
         values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
-        return values + self._nonfinite.points()
+        return values + self.nonfinite.points()
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every series."""
         for _, kept in self._all():
             line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
             yield kept.metric, kept.labels, line
-        yield from self._nonfinite.evidence()
+        yield from self.nonfinite.evidence()
 
     def last(self, quantity: str) -> float | None:
-        """The last value of a quantity; of several ranks, the one that reported first."""
+        """The last value of a quantity, of the rank that reported first; None if there is none."""
         for quantities in self._by_rank.values():
             if kept := quantities.get(quantity):
                 return kept.value
@@ -139,13 +139,12 @@ class RunValues:
                 continue
             own = is_of_its_rank(quantity, self._best[quantity])
             known[quantity] = self._summed(quantity) if own else (kept.value, list(kept.recent))
-        broken = self._nonfinite.by_quantity()
+        broken = self.nonfinite.by_quantity()
         for quantity in broken:
             known.setdefault(quantity, (math.nan, []))
         return {name: _statistics(*last, broken.get(name, 0)) for name, last in known.items()}
 
     def _summed(self, quantity: str) -> tuple[float, list[float]]:
-        """Value and recent values of all ranks together."""
         ranks = [known[quantity] for known in self._by_rank.values() if quantity in known]
         recent = [
             sum(each) for each in zip(*(reversed(kept.recent) for kept in ranks), strict=False)
@@ -187,15 +186,15 @@ class RunValues:
             return kept
         if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
             return None
+        if kept is None and len(quantities) >= MAX_QUANTITIES:
+            self.dropped += rows
+            return None
         if source < self._best.get(quantity, source):
             self._forget(quantity, but=sample.rank)
         self._best[quantity] = source
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None
         if kept is None:
-            if len(quantities) >= MAX_QUANTITIES:
-                self.dropped += rows
-                return None
             metric, own = exported_name(quantity)
             labels = labels_of(self._run, sample.rank, own)
             kept = QuantityValues(metric, labels, source, sample, fresh)
@@ -215,7 +214,6 @@ class RunValues:
         return RunCurve()
 
     def _forget(self, quantity: str, *, but: int | None) -> None:
-        """Drop the quantity of all ranks except `but`: a better source reports it."""
         for rank, quantities in self._by_rank.items():
             if rank != but:
                 quantities.pop(quantity, None)

@@ -18,28 +18,26 @@ from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.text.format import signal_name
 
 IDLE_CORES = 0.05
-"""Used CPU cores below which a process is idle: watchdog and heartbeat threads alone use less."""
+"""Used CPU cores below which a process is idle, a choice: the threads of watchdogs and heartbeats
+alone use less, a thread that computes uses a whole one."""
 RELAY_CORES = 0.005
-"""A process that used fewer cores up to the last step only forwards a log: `srun`, `ssh`, `kubectl
-logs`. The training runs elsewhere, so that its waiting means nothing."""
-MAX_REASONS = 4
-"""Most reasons of a verdict, a choice: they are one line of an alert."""
-_SHOWN_PROCESSES = 3
-"""Most processes that a reason names, a choice for the same line."""
-_SHOWN_STACKS = 2
-"""Most stacks in a verdict, a choice: one that waits and one that does not show a hang."""
+"""A process that used fewer CPU cores up to the last step only forwards a log: `srun`, `ssh`,
+`kubectl logs`. It always waits, as the training runs elsewhere. A choice: a tenth of the above."""
+MAX_REASONS = 4  # of a verdict, a choice: an alert shows them on one line
+_SHOWN_PROCESSES = 3  # processes that a reason names, a choice for the same line
+_SHOWN_STACKS = 2  # stacks in a verdict, a choice: one that waits, and one that does not
 KINDS = frozenset(
     {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
 )
 """Events that are evidence, besides the errors of the log."""
 _Look: TypeAlias = Mapping[str, Scalar]
-"""The fields that a probe logged of one process."""
+"""What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
 
 
 def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView | None:
     """The verdict by the events since the last step; None without evidence.
 
-    `complete`: the run has taken all its steps.
+    `complete`: the run has taken all its steps, so that processes that are gone have finished.
     """
     events = [*evidence]
     looks = _looks(events)
@@ -68,9 +66,8 @@ def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bo
     who = _who(gone)
     killed = next((each for each in events if each.kind == "host_oom_kill"), None)
     if killed is not None:
-        return VerdictView(
-            word="killed", reasons=(f"{who} is gone", f"out of memory: {killed.message}")
-        )
+        reasons = (f"{who} is gone", f"out of memory: {killed.message}")
+        return VerdictView(word="killed", reasons=reasons)
     ends = [status for look in gone if isinstance(status := look.get("status"), int)]
     if numbers := [status & 0x7F for status in ends if status & 0x7F]:
         by = signal_name(numbers[0]) or f"signal {numbers[0]}"
@@ -135,7 +132,6 @@ def _cores(look: _Look) -> float:
 
 
 def _looks(events: Sequence[Event]) -> list[_Look]:
-    """The processes in the last event that lists some."""
     for event in reversed(events):
         found = event.fields.get("processes")
         if event.kind in ("log_silence", "exit_without_error") and isinstance(found, list):
@@ -143,10 +139,9 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
     return []
 
 
-_MAX_EVENTS = 64
-"""Last events kept since the last step. A choice: a crash on many ranks may log thousands."""
+_MAX_EVENTS = 64  # last events kept since the last step, a choice: a crash may log thousands
 _MAX_RANKS = 4096
-"""Pids, and dump files, kept at most: as many as a probe reads of the flight recorder's dumps."""
+"""Most pids, and most dump files, kept: as many dumps of flight recorders as a probe reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +165,7 @@ class ProbeCandidate:
 
 
 class Findings:
-    """Events since the last step of the run whose life is `life`.
+    """The evidence since the last step of the run whose states are in `life`.
 
     `pids` are the host and process of each rank; `dumps` are files of flight recorders, by rank.
     """
@@ -184,8 +179,12 @@ class Findings:
 
     def note_process(self, beat: Heartbeat) -> None:
         """Store the host and pid of a rank."""
-        if len(self.pids) < _MAX_RANKS:
+        if beat.rank in self.pids or len(self.pids) < _MAX_RANKS:
             self.pids[beat.rank] = beat.host, beat.pid
+
+    def shift(self, seconds: float) -> None:
+        """Keep the events though the time of the last step was moved by `seconds`."""
+        self._since += seconds
 
     def add(self, event: Event) -> None:
         """Keep an event that is evidence, or that has the path of a flight recorder dump."""
@@ -199,9 +198,10 @@ class Findings:
             self.dumps[event.rank] = path
 
     def verdict(self, *, complete: bool) -> VerdictView | None:
-        """The verdict on a stalled or ended run; `complete`: it has taken all its steps.
+        """The verdict on a stalled or ended run, None without evidence.
 
-        A run that ended has a verdict only if its host was probed; otherwise its log suffices.
+        `complete`: the run has taken all its steps. A run that ended has a verdict only if its
+        host was probed; otherwise its log suffices.
         """
         if not self._found or self._since != self._life.last_progress_at:
             return None
