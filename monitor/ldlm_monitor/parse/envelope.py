@@ -36,7 +36,7 @@ class Envelope:
 # HOROVOD (Open MPI adds a job), SRUN, PDSH, RAY: launchers with labels per process. KUBECTL,
 # STERN, COMPOSE: viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG,
 # DMESG_DECODED: dmesg without and with `--decode`. STAMPED: Python's logging, and CRI (`<time>
-# stdout F `).
+# stdout F `). PDSH accepts only usual words in hosts' names: any `key: value` begins like a host.
 _STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")
 _ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")
@@ -90,10 +90,11 @@ _OPENS_OWN_RANK = (b"[", b"R", b"r")  # first bytes of `_TRAINERS_OWN`: a cheap 
 _NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
 """NCCL's header names the host, and stays part of the text. Its numbers are PID, TID and device."""
 _NCCL_REACH = 200
-"""Index before which ` NCCL ` is searched: a choice; a long host name and source path fit."""
+"""Bytes of a line in which ` NCCL ` is searched: a choice; a long host name and path fit."""
+_MAX_NODE = 253  # bytes kept of a node's name: the longest host name (RFC 1035)
 _STREAM = compile_pattern(r"(?:stdout|stderr): ")
 """The prefix of a launcher that collects its processes' output, as Accelerate's tests do."""
-_SHELL = compile_pattern(r"\++ ")
+_SHELL = compile_pattern(r"\++ ")  # what Bash's `set -x` prints before a command (PS4)
 # The first word of a line if it is a level, after names of loggers.
 _WORD = compile_pattern(
     r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
@@ -151,12 +152,12 @@ def peel(text: bytes, start: int = 0) -> Envelope:
         envelope.rank = _own_rank(text, envelope.start)
     if envelope.node is None and text.find(b" NCCL ", envelope.start, _NCCL_REACH) > 0:
         match = _NCCL.match(text, envelope.start)
-        envelope.node = None if match is None else _NCCL.named(match)["node"].decode()
+        envelope.node = None if match is None else _node(_NCCL.named(match)["node"])
     return envelope
 
 
 def level_of(text: bytes, envelope: Envelope) -> Level | None:
-    """A line's level, from its prefix or its first word, but not from later words.
+    """A line's level, from its prefix or its first word; None if neither is a level.
 
     A later `error` is often no level: `0 errors`, `error rate`.
     """
@@ -187,7 +188,7 @@ def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelop
     if "rank" in named:
         envelope.rank = int(named["rank"])
     if "node" in named:
-        envelope.node = named["node"].decode()
+        envelope.node = _node(named["node"])
     if "level" in named:
         envelope.level = _LEVELS.get(named["level"])
     if "stamp" in named and envelope.time is None:
@@ -195,6 +196,10 @@ def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelop
     if pattern in _NAMES_A_WRITER:
         envelope.stream += text[start:end].strip()
     envelope.start = end
+
+
+def _node(name: bytes) -> str:
+    return name[:_MAX_NODE].decode("utf-8", "replace")
 
 
 def _own_rank(text: bytes, start: int) -> int | None:

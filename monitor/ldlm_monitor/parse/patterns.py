@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import re2
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 NUMBER = (
     r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
@@ -49,6 +42,7 @@ QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLO
 
 _MAX_TEXT = 64
 """Characters of a quantity: a choice; longer texts are no numbers, but cost time."""
+# A quantity's number and unit; no unit of `UNITS` has more than six letters.
 _PARTS = re.compile(rf"(?P<amount>{THOUSANDS}|{NUMBER}) ?(?P<unit>[A-Za-z%]{{1,6}})?")
 
 
@@ -79,7 +73,7 @@ def _unusual(text: str) -> float | None:
 
 
 def scaled(value: float, factor: float) -> float:
-    """A number times `factor`; below 1 it divides by the inverse, as 18 * 0.001 is not 0.018."""
+    """A number times `factor`. As 18 * 0.001 is not 0.018, a factor below 1 becomes a divisor."""
     return value / (1 / factor) if factor < 1 else value * factor
 
 
@@ -138,7 +132,8 @@ _NCCL_WARN = (
 )
 """`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
 _PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NCCL_WARN}
-_WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."  # of a number
+# The bytes of which numbers with units, and words, consist.
+_WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 
 
 class PatternMatch(Protocol):
@@ -191,12 +186,12 @@ class Pattern:
 
 
 def certain(text: bytes, *, closed: bool) -> int:
-    """The length that is surely whole: all of a `closed` line, otherwise all but the last word."""
+    """How many bytes of a text were not cut: all of a `closed` line, else all but the last word."""
     return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern with the abbreviations of the module. Raises `re2.error`."""
+    """Compile a pattern, with the abbreviations of `_PHRASES`. Raises `re2.error`."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
@@ -218,6 +213,7 @@ _PER_SECOND = (
 )
 _PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"
 _UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")
+# A rate without a key before it.
 _BARE = compile_pattern(
     rf"(?:^|[\s|,(\[])(?P<amount>{{{{quantity}}}})(?:{_PER_SECOND}|{_PER_STEP})"
 )
@@ -230,7 +226,10 @@ _COUNTED = {
 
 
 def rate_after(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None:
-    """The rate whose unit begins at `start`, after `amount`, and the unit's end; else None."""
+    """The rate whose unit begins at `start`, and the index after the unit; None for other text.
+
+    `amount` is the number before the unit; the rate is a canonical name.
+    """
     match = _UNIT.match(text, start)
     if match is None:
         return None
