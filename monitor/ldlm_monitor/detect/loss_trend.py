@@ -155,7 +155,7 @@ def relative_slope(values: Values) -> float:
 
 
 def _noise(values: Values, middle: float) -> float:
-    # An ulp, because it is a divisor.
+    # At least an ulp, as callers divide by the noise.
     return max(spread(values, middle), FINEST * abs(middle), math.ulp(1.0))
 
 

@@ -138,10 +138,7 @@ class Bars:
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
-        """A description's definition (None: no match), and whether `alone` may read the bar.
-
-        `alone` needs a definition with listed keys, and a description that is no prefix.
-        """
+        """The definition or None, and whether it lists keys and the description is no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
         ends = (b" ", b": ")  # what may precede the percentage

@@ -27,6 +27,7 @@ from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_known, measure
 
 ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
+"""The kinds of JSON values in flat rows; `step row` is the `type` of the callback's metric rows."""
 Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 """A row's keys in their order, each with the kind of its value."""
 
@@ -41,6 +42,7 @@ _FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of eac
     "none": None,
     "step row": Literal["step"],
 }
+# The kind of a decoded value, by its class.
 _KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
 _KINDS[type(None)] = "none"
 _ONE_BY_ONE = "the rows must be read one by one"  # the text of an error that `shape_of` catches
@@ -51,8 +53,11 @@ _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progres
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
-    """The signature of a row; None if the row is nested, too wide, or not of metrics."""
-    if not 0 < len(row) <= MAX_KEYS:
+    """The signature of a row; None if the row is nested, not of metrics, or has too many keys.
+
+    Rows with a key beyond `MAX_KEY` have none, as signatures are cached and must stay small.
+    """
+    if not 0 < len(row) <= MAX_KEYS or max(map(len, row)) > MAX_KEY:
         return None
     try:
         signed = [(key, _KINDS[value.__class__]) for key, value in row.items()]

@@ -54,7 +54,7 @@ class Coverage:
 
 
 class CoverageReader:
-    """Feeds one file's chunks to a parser and counts what it recognises."""
+    """Feeds one file's chunks to a parser and counts the lines that the parser recognises."""
 
     def __init__(self, parser: Parser, path: str) -> None:
         self.found = Coverage(path)

@@ -32,53 +32,50 @@ class Envelope:
     shell: bool = False
 
 
-# RANK, ROLE: torchrun (`[rank3]:`, `[default3]:`). GLOG: torch's C++ log (`E1022 10:15:00.1 ...]`).
-# HOROVOD (Open MPI adds a job), SRUN, PDSH, RAY: launchers with labels per process. KUBECTL,
-# STERN, COMPOSE: viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG,
-# DMESG_DECODED: dmesg without and with `--decode`. STAMPED: Python's logging, and CRI (`<time>
-# stdout F `). PDSH accepts only usual words in hosts' names: any `key: value` begins like a host.
-_STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")
-_ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")
-_GLOG_BRACKET = compile_pattern(
+_STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"  # a date and a time
+_RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")  # torchrun's `[rank3]:`
+_ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")  # torchrun's `[default3]:`, role and local rank
+_GLOG_BRACKET = compile_pattern(  # torch's C++ log in brackets: `[E1022 10:15:00.1 a.cpp:5] `
     r"\[(?P<level>[EWIF])(?:\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)?)? [^\]\s]+:\d+\] "
 )
-_DEEPSPEED = compile_pattern(
+_DEEPSPEED = compile_pattern(  # `[2026-01-29 10:15:00,104] [INFO] [logging.py:1:f] [Rank 5] `
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[(?P<level>[A-Z]+)\] \[[^\]\s]+\] "
     r"(?:\[Rank (?P<rank>\d{1,9})\] )?"
 )
+# Loggers that put the time in brackets.
 _BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)\] ")
+# Horovod, and Open MPI, which puts the number of the job before the rank.
 _HOROVOD = compile_pattern(r"\[(?:\d+,)?(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
-_KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")
-_STERN = compile_pattern(
+_KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")  # `kubectl logs --prefix`
+_STERN = compile_pattern(  # stern's pod and container; the words are those of training operators
     r"(?P<node>[a-z0-9][a-z0-9\-]*-(?:worker|master|launcher|node)-\d+) "
     r"[a-z][a-z0-9\-]* (?:(?:\||\xe2\x80\xba) )?"
 )
-_COMPOSE = compile_pattern(r"[a-z0-9][a-z0-9_.\-]*-\d+ +\| ")
-_PDSH = compile_pattern(
+_COMPOSE = compile_pattern(r"[a-z0-9][a-z0-9_.\-]*-\d+ +\| ")  # `docker compose logs`
+_PDSH = compile_pattern(  # only usual words of hosts' names: any `key: value` begins like a host
     r"(?P<node>(?:[A-Za-z0-9.\-]*(?:node|worker|host|dgx|hgx|compute|server|machine|master)"
     r"[A-Za-z0-9\-]*\d|localhost|ip-\d+(?:-\d+){3}|\d+(?:\.\d+){3})[A-Za-z0-9.\-]*): "
 )
-_SYSLOG = compile_pattern(
+_SYSLOG = compile_pattern(  # RFC 3164, or with an ISO time
     r"(?:[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
     r"|(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d))) "
     r"(?P<node>[A-Za-z0-9.\-]+) (?:kernel|[\w./\-]+\[\d+\]): "
 )
-_DMESG = compile_pattern(
+_DMESG = compile_pattern(  # the kernel's log, with seconds since boot or `dmesg --ctime`
     r"(?:<\d{1,3}>)?\[(?: *\+?\d+\.\d{6}"
     r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
 )
-_DMESG_DECODED = compile_pattern(
+_DMESG_DECODED = compile_pattern(  # `dmesg --decode`: facility and level before the time
     r"[a-z]+ *:[a-z]+ *: (?:(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)|\[[^\]]{1,40}\]) "
 )
-_SRUN = compile_pattern(r" {0,5}\d{1,5}: ")
-_STAMPED = compile_pattern(
+_SRUN = compile_pattern(r" {0,5}\d{1,5}: ")  # `srun --label`: the task's number
+_STAMPED = compile_pattern(  # Python's logging, and the container runtime's `<time> stdout F `
     r"(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)(?: std(?:out|err) F)?(?: - | )"
 )
-_GLOG = compile_pattern(
+_GLOG = compile_pattern(  # torch's C++ log and other glog: `E1022 10:15:00.1 12 a.cpp:5] `
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
 )
-_RAY = compile_pattern(
+_RAY = compile_pattern(  # `(WorkerDict[rank=5] pid=77, ip=10.0.0.4) `
     r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d{1,9})\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
 )
 _TRAINERS_OWN = compile_pattern(

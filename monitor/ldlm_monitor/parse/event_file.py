@@ -24,7 +24,8 @@ Field: TypeAlias = tuple[int, int | bytes]
 """A field's number, and its value: the number of a varint, otherwise the field's bytes."""
 
 _DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
-"""The errors that reading a damaged message raises."""
+"""The errors that reading a damaged message raises: numbers of a wrong length, an index beyond the
+message, an unknown type, a value that no number can have."""
 
 
 def fields_of(content: bytes) -> Iterator[Field]:

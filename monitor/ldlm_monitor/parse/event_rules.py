@@ -148,7 +148,7 @@ class EventRule:
     def records(
         self, place: RecordPlace, message: str, fields: dict[str, FieldValue]
     ) -> list[Record]:
-        """The event, and the definition's `also` events and sample; empty if `assign` failed."""
+        """The event, and the definition's `also` events and sample; `assign` may find none."""
         spec = self.spec
         if spec.assign and not fields:
             return []

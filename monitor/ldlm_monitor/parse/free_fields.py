@@ -38,7 +38,7 @@ _ENDS_COUNT = _ENDS_VALUE + b":-"  # of a count also `step 5: loss ...`; `lr: 1:
 # A value also ends at the end of the text or of a sentence.
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
 _QUOTES = b"'\""
-_WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
+_WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # letters alone are units or names
 # The header of a logger: up to its level, and the names of logging (`INFO:a.b:`) and loguru.
 _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
@@ -92,9 +92,8 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         if name.lower() == "batch" and counted is not None:
             batch = at if of else None
         elif not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
-            found.append(
-                (name[:MAX_KEY], read)
-            )  # not `train.py:232`, and not `ETA: 12 days, 1:02:03`
+            # `train.py:232` and `ETA: 12 days, 1:02:03` are no fields.
+            found.append((name[:MAX_KEY], read))
         if batch is not None:
             batches.append(("step", float(batch)))
     rest.append(text[start:])
@@ -123,7 +122,7 @@ def _known_part(key: str) -> tuple[str, str]:
     words = key.split(" ")
     last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
     begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
-    # A capital before `loss` is a component's name: `D loss`, `KL Loss`.
+    # A word with a capital before `loss` names a component: `D loss`, `KL Loss`.
     if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
         begin -= 1
     named = _is_known(" ".join(words[begin:])) or begin < last
@@ -138,9 +137,9 @@ MAX_FORMS = 1000
 """Forms that are kept, a choice that bounds the memory; lines of further forms are only counted."""
 _MAX_SHOWN = 400
 """Bytes shown of a line: a choice, five rows of a terminal."""
-# The form of a line: its numbers become `#`, its white space single blanks.
+# The numbers of a line, which become `#` in its form.
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
-_BLANK = compile_pattern(r"\s+")
+_BLANK = compile_pattern(r"\s+")  # any white space becomes one blank
 _COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # of a table
 _CANDIDATE = compile_pattern(
     r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"

@@ -47,11 +47,10 @@ _PEER_IS_GONE = (
     "remote process exited or there was a network error",
 )
 """Texts of gloo and NCCL in a rank's exception that mean that another rank ended first."""
-# Keys of level and message in rows of loggers that write JSON, such as python-json-logger
-# (levelname, message) and structlog (event), and the levels that give an event.
+# Keys of loggers that write JSON, such as python-json-logger (levelname) and structlog (event).
 _LEVELS = ("level", "levelname", "severity", "log_level")
-_MESSAGES = ("message", "msg", "event")
-_ERRORS = frozenset({"error", "critical", "fatal"})
+_MESSAGES = ("message", "msg", "event")  # of the same loggers
+_ERRORS = frozenset({"error", "critical", "fatal"})  # levels of rows that give an event
 _MAX_TEXT = 16 * 1024
 """Characters kept of a text: as many as `tracebacks.MAX_TEXT_BYTES`, so that a traceback fits."""
 _MAX_ITEMS = 512

@@ -23,7 +23,7 @@ NUMBER = (
 THOUSANDS = r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
 """A number in groups of thousands, for formats that do not separate fields by commas."""
 
-_NUMBER = re.compile(NUMBER)
+_NUMBER = re.compile(NUMBER)  # for `number`, which matches text and not bytes
 # The printed form of a tensor or NumPy scalar, with the number inside.
 _WRAPPED = re.compile(r"(?:tensor|np\.\w+|torch\.tensor)\((?P<inner>[^,()]*)(?:,[^()]*)?\)")
 
@@ -131,6 +131,7 @@ _NCCL_WARN = (
     r"(?:(?P<source>[\w./\-]+:\d+) )?(?:\((?P<function>[\w:~]+)\) )?NCCL WARN )"
 )
 """`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
+# The abbreviations in the patterns of this room and of definition files.
 _PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NCCL_WARN}
 # The bytes of which numbers with units, and words, consist.
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
@@ -206,13 +207,12 @@ def compile_pattern(text: str) -> Pattern:
     return Pattern(text, groups, compiled)
 
 
-# Units of rates: a count per second (and per device), or seconds per step.
-_PER_SECOND = (
+_PER_SECOND = (  # the unit of a rate: a count per second, and per device
     r" ?(?P<what>(?i:tokens?|toks?|samples?|sequences|seqs?|images?|imgs?|iterations|iters?|it"
     r"|steps?|batches))/s(?:ec(?:ond)?)?(?P<each>/(?i:device|gpu))?\b"
 )
-_PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"
-_UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")
+_PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"  # after seconds
+_UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")  # after the number of a field
 # A rate without a key before it.
 _BARE = compile_pattern(
     rf"(?:^|[\s|,(\[])(?P<amount>{{{{quantity}}}})(?:{_PER_SECOND}|{_PER_STEP})"

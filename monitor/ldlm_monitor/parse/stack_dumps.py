@@ -28,18 +28,18 @@ MAX_FRAMES = 64
 MAX_FRAME_BYTES = 256
 """Bytes kept of a function's name or of a path, a choice: more does not help to find the line."""
 
-_FAULTHANDLER = compile_pattern(
+_FAULTHANDLER = compile_pattern(  # faulthandler's header of a thread
     r"(?P<current>Current t|T)hread (?P<thread>0x[0-9A-Fa-f]{1,16})"
     r"(?: \[(?P<name>[^\]]*)\])? \(most recent call first\):\s*$"
 )
-_PY_SPY = compile_pattern(
+_PY_SPY = compile_pattern(  # py-spy's header of a thread
     r"Thread (?P<thread>\d{1,19}|0x[0-9A-Fa-f]{1,16}) \((?P<state>active|idle)(?P<gil>\+gil)?\)"
     r'(?:: "(?P<name>[^"]*)")?\s*$'
 )
-_FRAME = compile_pattern(
+_FRAME = compile_pattern(  # of faulthandler
     r'  File "(?P<file>[^"]*)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.+)$'
 )
-_PY_SPY_FRAME = compile_pattern(
+_PY_SPY_FRAME = compile_pattern(  # without a line for native code
     r"    (?P<name>\S.*) \((?P<file>[^()]+?)(?::(?P<line>\d{1,9}))?\)\s*$"
 )
 # What faulthandler prints in place of frames, and the head of its C stack.
@@ -168,7 +168,7 @@ _NUMBERS = {
         r"(?P<exitcode>-?\d{1,9}) +\(pid: (?P<pid>\d{1,9})\)(?: +\((?P<signal>SIG\w+)\))?"
     ),
 }
-"""The forms of the rows whose values are numbers."""
+"""How torchelastic prints the rows with numbers; the values of other rows are texts."""
 _MAX_FAILURES = 1024
 """Failures kept of one table: a choice; a table can list every rank of a job of 1024."""
 # Copied from the row of the root cause to fields `root_*` of the event.

@@ -94,7 +94,7 @@ ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
 and 14 are accepted too, as the reader of the rows drops impossible times."""
 # MLflow allows names of 250 characters; the other lengths are choices above what MLflow writes.
 _NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
-_METRIC_ROW = re.compile(
+_METRIC_ROW = re.compile(  # `WHEN VALUE STEP`, since MLflow 3 with a dataset's name and digest
     rb"(?P<time>\d{12,14}) (?P<value>\S{1,40}) (?P<step>\d{1,18})"
     rb"(?: \S{1,512} \S{1,512})?\r?(?:\n|$)"
 )
@@ -138,13 +138,13 @@ class MetricFileReader(LineReader):
         return numbers
 
 
-# Field numbers of wandb/proto/wandb_internal.proto (the docstring of `WandbReader` has their
-# meaning), and the keys that wandb adds to rows.
-_HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
-_UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17
-_RUN_TEXTS = {1: "run", 8: "run", 13: "host"}
-_KEY, _NESTED_KEY, _VALUE = 1, 2, 16
-_CALLS, _TIME = "_step", "_timestamp"
+# Field numbers of wandb/proto/wandb_internal.proto, whose meaning `WandbReader` gives.
+_HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18  # of a record
+_UPDATE = 1  # an item of a history or config
+_RUN_CONFIG, _RUN_START = 4, 17  # of a run
+_RUN_TEXTS = {1: "run", 8: "run", 13: "host"}  # a run's texts: ID, name (which replaces it), host
+_KEY, _NESTED_KEY, _VALUE = 1, 2, 16  # of an item
+_CALLS, _TIME = "_step", "_timestamp"  # keys that wandb adds to rows
 _INTERNAL = ("_wandb", "_runtime", "type")
 """Keys of a row to drop: `_wandb` and `_runtime` are no metrics; `type` is the callback's."""
 _INTERRUPTED = 255

@@ -16,11 +16,13 @@ from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 MAX_TEXT_BYTES = 16 * 1024
 """Bytes kept of a traceback's text, half of them from its end: a choice; about 100 frames fit."""
+# CPython's header of a traceback (Lib/traceback.py).
 _TRACEBACK = b"Traceback (most recent call last):"
+# The same, or as torch's DataLoader quotes it from a worker.
 _HEAD = compile_pattern(r"(?P<original>Original )?Traceback \(most recent call last\):")
-_INDENTED = compile_pattern(r"[ \t]")
-_ANY = compile_pattern(r"")
-_FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')
+_INDENTED = compile_pattern(r"[ \t]")  # the lines of frames
+_ANY = compile_pattern(r"")  # any line can continue a message
+_FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')  # of CPython
 # The line of Python's `format_exception_only`: a name with or without modules, and a message.
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"

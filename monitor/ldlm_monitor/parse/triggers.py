@@ -47,14 +47,14 @@ _CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
 """The hours and tens of minutes of a day, ` 00:0` to ` 23:5`."""
 _GLOG = rf"[EFW]\d{{3,4}}(?:{_CLOCK})\d:\d\d"
 """Level, date and time of a glog header, spelled out as Hyperscan searches for literals."""
-_PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}
+_PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}  # the abbreviations in triggers
 _FEW = 64
 """Triggers that stay in one database whatever their bytes: Hyperscan's Teddy matcher compares so
 few literals all at once, the short ones too."""
-# Of a trigger's syntax, for `mark_of`: character classes, groups, bytes of `MARKS` not optional.
+# For `mark_of`: a trigger's character classes, which match other bytes too.
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
-_GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")
-_NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")
+_GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")  # can be optional or have alternatives
+_NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")  # a byte of `MARKS` that is not optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Claims:
     ignored: bool = False
 
 
-NO_CLAIMS = Claims()
+NO_CLAIMS = Claims()  # of a record without a trigger
 
 
 class Rules:
