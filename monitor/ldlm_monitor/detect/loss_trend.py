@@ -24,10 +24,10 @@ TREND_GROUPS = 25
 """Groups of Mann-Kendall's test, which is over 1000 logged steps. A choice: more find a plateau
 later, fewer miss a slow trend."""
 LEVEL = 100
-"""Consecutive logged steps whose median is a level. A choice: a spike is shorter than half."""
+"""Consecutive logged steps whose median is a level. A choice: spikes are shorter than half."""
 PEAK_LEAST = 0.5
-"""Lowest earlier loss for `loss_peak_ratio`, a choice: healthy losses below grow by factors, as in
-reinforcement learning, where losses begin at 0."""
+"""Lowest earlier loss for `loss_peak_ratio`, a choice: lower healthy losses, such as those of
+reinforcement learning, which begin at 0, grow by factors."""
 PEAK_SURE = 5.0
 """An earlier loss this high counts from the first step on: such a cross-entropy (a random choice
 among 150 tokens) is that of an untrained model, and does not rise by chance."""

@@ -27,7 +27,7 @@ _MAX_DESCRIPTION = 160  # bytes, as in `_METER`: a choice, about a terminal's wi
 _MAX_ITEMS = 32
 """Items of a postfix that are read: a choice, more than fit on one line of a terminal."""
 _MAX_ITEM = 128
-"""Bytes of a key and its value: a choice for the same reason; keys are at most half as long."""
+"""Most bytes of a key and its value, a choice: a terminal's line; a key has at most half."""
 
 
 class Meter(NamedTuple):

@@ -90,7 +90,7 @@ class BarRule:
 
 
 class Bars:
-    """Reads all bars, by the definitions in their order."""
+    """Reads bars; the definitions are tried in their order."""
 
     def __init__(self, rules: Sequence[BarRule]) -> None:
         self.rules = rules
@@ -138,7 +138,7 @@ class Bars:
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
-        """The definition or None, and whether it lists keys and the description is no prefix."""
+        """The definition or None; and whether it lists keys, and the description is no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
         ends = (b" ", b": ")  # what may precede the percentage

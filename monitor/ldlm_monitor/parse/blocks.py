@@ -29,11 +29,11 @@ BLOCK_SECONDS = 2.0
 """Seconds without a line after which a block is complete, a choice: a process writes a traceback
 or a table at once, and a longer wait would delay its alert."""
 MAX_OPEN = 64
-"""Open blocks per file: a choice, 64 ranks that fail at once; each costs time on every line."""
+"""Most open blocks of a file, a choice: 64 ranks fail at once; each block costs time per line."""
 MAX_FOREIGN_LINES = 200
 """Lines of other writers in a row that complete a block, a choice: three tracebacks of 60 lines."""
 MAX_ROWS = 512
-"""Lines of one sample: a choice that bounds the memory of a block whose end is missing."""
+"""Most lines of one sample, a choice that bounds the memory of a block whose end is missing."""
 
 BLANK = compile_pattern(r"[\s\x0b]*$")  # RE2's `\s` lacks the vertical tab
 
@@ -168,11 +168,11 @@ class Blocks:
         return taken, self._close(done) if done else []
 
     def expire(self, now: float) -> list[Record]:
-        """Complete the blocks that got no line for `BLOCK_SECONDS`."""
+        """Complete the blocks without a line for `BLOCK_SECONDS`; returns their records."""
         return self._close([each for each in self._open if each.touched + BLOCK_SECONDS <= now])
 
     def finish(self) -> list[Record]:
-        """Complete every block."""
+        """Complete every block; returns their records."""
         return self._close(list(self._open))
 
     def expiry(self) -> float:

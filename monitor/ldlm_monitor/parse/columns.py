@@ -32,9 +32,9 @@ Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 """A row's keys in their order, each with the kind of its value."""
 
 MAX_KEYS = 256
-"""Keys of a row: a choice. Wider rows are read one by one, as msgspec searches fields linearly."""
+"""Most keys of a row that is not read alone, a choice: msgspec searches fields linearly."""
 MAX_OPTIONAL = 16
-"""Keys that only some rows have: a choice, as each costs time in every row."""
+"""Most keys that only some rows may have, a choice: each costs time in every row."""
 _FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of each kind
     "number": float,
     "str": str,
@@ -72,7 +72,7 @@ def signature(row: dict[str, Any]) -> Signature | None:
 
 @lru_cache(maxsize=256)  # a choice: all signatures of the files that one monitor follows
 def shape_of(signed: Signature, optional: Signature = ()) -> RowShape | None:
-    """The reader of rows of a signature; None if they must be read one by one."""
+    """The reader of rows of a signature; None if such rows must be read one by one."""
     try:
         return RowShape(signed, optional)
     except ValueError:

@@ -22,7 +22,7 @@ from ldlm_monitor.parse.text_lines import Lines
 KEPT_SAMPLES = 3
 """First samples kept of each format for display: a choice, enough to see the form."""
 _RECENT = 1024
-"""Recognised lines kept between chunks: twice the `blocks.MAX_ROWS` lines that a sample has."""
+"""Recognised lines kept between chunks: twice the `blocks.MAX_ROWS` lines of a sample."""
 
 
 @dataclass(slots=True)
@@ -218,7 +218,7 @@ def _wrong_event(rule: EventDefinition, expected: EventExample, found: list[Reco
 
 
 def _same(expected: Any, value: Any) -> bool:
-    """Whether values are equal. NaN equals NaN; numbers may differ by 1e-6, as units round."""
+    """Whether values are equal. NaN equals NaN; units round numbers by 1e-6 (1e-12 near 0)."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False
@@ -228,7 +228,7 @@ def _same(expected: Any, value: Any) -> bool:
 
 
 def numbers_of(sample: SampleExample | Sample) -> dict[str, float]:
-    """The values of a sample by name, with step, epoch and rank if it has them."""
+    """The values of a sample by name, with step, epoch and rank if the sample has them."""
     heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
     return {name: value for name, value in heads.items() if value is not None} | sample.values
 

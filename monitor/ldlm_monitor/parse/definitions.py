@@ -117,7 +117,7 @@ class Bar(DefinitionPart):
     vocabulary, but not from a bar that is cut. `skip` are values to drop. `phase` says what
     the bar counts: the steps of the run (`train`), of one epoch (`epoch`) or of an evaluation
     (`eval`), or the batches that a resumed run skips (`skip`); a bar without description
-    (`unnamed`) is of the training or an evaluation, by the file's bars before.
+    (`unnamed`) is of the training or of an evaluation, which the file's earlier bars decide.
     """
 
     name: str
@@ -205,10 +205,10 @@ class EventDefinition(DefinitionPart):
     """An event kind: how to recognise it, its fields, severity and role.
 
     `at`: where the pattern may begin in the text after the prefixes: at its `start`,
-    `anywhere`, or anywhere with the text before it being another writer's (`glued`). Text
-    after a progress bar is searched anywhere in each case. `shell`: only in `set -x` traces.
-    `exception`: a traceback whose exception matches gets this kind. `level`: any record of
-    this level that nothing else matched. `assemble`: the kind of block that the event opens.
+    `anywhere`, or anywhere after another writer's text (`glued`). Text after a progress bar
+    is searched as with `anywhere`. `shell`: only in `set -x` traces. `exception`: a traceback
+    whose exception matches gets this kind. `level`: any record of this level that nothing
+    else matched. `assemble`: the kind of block that the event opens.
     """
 
     kind: str

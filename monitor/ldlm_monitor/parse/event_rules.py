@@ -148,7 +148,7 @@ class EventRule:
     def records(
         self, place: RecordPlace, message: str, fields: dict[str, FieldValue]
     ) -> list[Record]:
-        """The event, and the definition's `also` events and sample; `assign` may find none."""
+        """The event, its `also` events and its sample; empty if `assign` gave no field."""
         spec = self.spec
         if spec.assign and not fields:
             return []
@@ -183,7 +183,7 @@ class EventRule:
 def earliest(
     rules: Sequence[EventRule], text: bytes, start: int = 0, *, glued: bool = True
 ) -> tuple[EventRule, PatternMatch] | None:
-    """The rule whose match in `text` begins first (see `EventRule.find`), and that match."""
+    """The rule whose match in `text` begins first, and that match; None if no rule matches."""
     best: tuple[EventRule, PatternMatch] | None = None
     for rule in rules:
         match = rule.find(text, start, glued=glued)
@@ -204,7 +204,7 @@ def _bytes(text: str) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None
+    return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None  # 64 bits
 
 
 # The functions of the conversions that a definition can name; None means an unreadable text.

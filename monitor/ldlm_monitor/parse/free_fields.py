@@ -17,7 +17,7 @@ from ldlm_monitor.parse.text_lines import clean
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_count, is_metric, is_training, measure, plain
 
 _MAX_BYTES = 4096
-"""Bytes of a line that are searched: a choice that bounds the time for lines of 1 MiB."""
+"""First bytes of a line that are searched, a choice that bounds the time for lines of 1 MiB."""
 _MAX_FIELDS = 128
 """Fields read of one line: a choice; the widest known line of a trainer has about 60."""
 _MAX_OTHER_WORDS = 2
@@ -140,12 +140,12 @@ _MAX_SHOWN = 400
 # The numbers of a line, which become `#` in its form.
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
 _BLANK = compile_pattern(r"\s+")  # any white space becomes one blank
-_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # of a table
+_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # a row of numbers
 _CANDIDATE = compile_pattern(
     r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
     r"|^[\s|]*[-+.\d]"
 )
-"""Every line that looks like metrics matches this: a cheap first test."""
+"""A pattern that every line of metrics matches: a cheap first test."""
 _FLAG = compile_pattern(r"(?:^|\s)--[a-z]")  # an option of a command line
 _FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")  # columns of whole numbers are counts, not metrics
 

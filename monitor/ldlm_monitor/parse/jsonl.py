@@ -54,7 +54,7 @@ _ERRORS = frozenset({"error", "critical", "fatal"})  # levels of rows that give 
 _MAX_TEXT = 16 * 1024
 """Characters kept of a text: as many as `tracebacks.MAX_TEXT_BYTES`, so that a traceback fits."""
 _MAX_ITEMS = 512
-"""Values kept of one row, and items of one field: as many as `line_rules.MAX_VALUES`."""
+"""Values kept of one row, and items of one field, a choice: the widest known row has about 300."""
 _MAX_NUMBER = 64
 """Characters from which on a text is no number, a choice: `tensor(1.5, device='cuda:0')` has 28."""
 # Types of the callback's rows; a row with another `type` is one of any trainer.
@@ -62,7 +62,7 @@ _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
 
 
 class BadRowError(ValueError):
-    """A line that is not a JSON object."""
+    """A line that is not a JSON object, or a record of the callback that lacks a field."""
 
 
 def decode(text: bytes) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 
 def training_row(text: bytes, place: RecordPlace) -> list[Record]:
-    """The records of a JSON object in a text log; none for other text, and for mere settings."""
+    """The records of a JSON object in a text log; empty for other text and for mere settings."""
     try:
         rows = records(decode(text), place)
     except BadRowError:

@@ -195,7 +195,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
 
 @cache
 def _clock_bars() -> Pattern:
-    """A pattern for the bars of packaged definitions; `training` is set for those of a training."""
+    """A pattern for bars of packaged definitions; a training's bars match its group `training`."""
     bars = [rule.spec for rule in compiled().bars.rules if rule.names is not None]
     training = "|".join(bar.pattern for bar in bars if bar.phase == "train")
     others = "|".join(bar.pattern for bar in bars if bar.phase != "train")
@@ -206,7 +206,7 @@ def _clock_bars() -> Pattern:
 
 
 def _seconds(elapsed: bytes) -> float:
-    """Seconds of tqdm's `MM:SS` or `H:MM:SS`; hours are unbounded."""
+    """Seconds of tqdm's `MM:SS` or `H:MM:SS`; of the hours, 18 digits are read (64 bits)."""
     total = 0
     for part in elapsed.split(b":")[-3:]:
         total = total * 60 + int(part[:18] or b"0")

@@ -41,7 +41,7 @@ QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLO
 """A number, possibly in groups of thousands or with a unit."""
 
 _MAX_TEXT = 64
-"""Characters of a quantity: a choice; longer texts are no numbers, but cost time."""
+"""Most characters of a quantity, a choice: a longer text is no number, and matching costs time."""
 # A quantity's number and unit; no unit of `UNITS` has more than six letters.
 _PARTS = re.compile(rf"(?P<amount>{THOUSANDS}|{NUMBER}) ?(?P<unit>[A-Za-z%]{{1,6}})?")
 
@@ -141,7 +141,7 @@ class PatternMatch(Protocol):
     """A match of re2."""
 
     def span(self, group: int = 0) -> tuple[int, int]:
-        """The byte indices of a group; (-1, -1) if it did not take part in the match."""
+        """The byte indices of a group; (-1, -1) if the group took no part in the match."""
 
     def groups(self) -> tuple[bytes | None, ...]:
         """The text of every group."""

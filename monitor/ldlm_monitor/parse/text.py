@@ -34,7 +34,7 @@ _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "failure_table": FailureTable,
     "stacks": StackDump,
 }
-"""By an event's `assemble`, the kind of block that it opens."""
+"""The kind of block that an event opens, by the `assemble` of its definition."""
 
 OnMatch: TypeAlias = Callable[[int, str], None]
 """Called with the offset and format of a recognised record; lines of a block have the format ""."""

@@ -43,7 +43,7 @@ class WholeFile:
         raise NotImplementedError
 
     def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of an unfinished last record, if it can be read already; here none."""
+        """The records of an unfinished last record, if it can be read already; by default none."""
         del chunk, origin
         return []
 

@@ -151,7 +151,7 @@ class Traceback(Block[EventRule]):
         self.done = self.done or not self._in_frames
 
     def records(self) -> list[Record]:
-        """One event: of the kind that matches the exception's text, or a `python_exception`."""
+        """One event, of the kind whose rule matches the exception, else a `python_exception`."""
         fields: dict[str, FieldValue] = {"traceback": self._text.joined()}
         if self._type:
             fields["exc_type"] = text_of(self._type)

@@ -36,9 +36,9 @@ _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
     (r"Exception ignored in", "ignored"),  # Python prints it before an exception's traceback
 )
-"""Triggers that are no definition's."""
+"""Triggers of the parser itself, and the claims that they give."""
 MARKS = b"{%+*"
-"""Bytes that few lines of a log contain, but many short triggers: these have databases alone."""
+"""Bytes that few lines of a log, but many short triggers contain: each byte gets a database."""
 _USERS_FIRST = 1_000_000
 """Subtracted from the order of users' lines to try them first: more than there can be rules."""
 _LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"

@@ -40,7 +40,7 @@ STEP_KEYS = frozenset(_DATA["steps"])
 EPOCH_KEYS = frozenset(_DATA["epochs"])
 """The keys of epochs, as `plain` spells them."""
 _TRAINING_ONLY = frozenset(("loss", "eval_loss", "grad_norm", "accuracy", "step_seconds", "ppl"))
-"""Canonical names that only a training reports; `learning_rate` is missing: settings have it."""
+"""Canonical names that no settings file has, unlike `learning_rate`: a training reported them."""
 _OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
 MAX_KEY = 128
 """Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
