@@ -10,7 +10,7 @@ Values: TypeAlias = Sequence[float]  # of one quantity, oldest first
 
 MAD_SIGMA = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation: 1 / 0.6745."""
-_LARGEST_LOGARITHM = math.log(sys.float_info.max)  # 709.78
+_LARGEST_LOGARITHM = math.log(sys.float_info.max)  # 709.78, of the largest float
 
 
 class RecentValues:

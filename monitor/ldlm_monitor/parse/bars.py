@@ -138,7 +138,7 @@ class Bars:
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
-        """The definition or None; and whether it lists keys, and the description is no prefix."""
+        """The definition or None; True if it lists keys and the description has no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
         ends = (b" ", b": ")  # what may precede the percentage

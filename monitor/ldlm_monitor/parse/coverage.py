@@ -124,7 +124,7 @@ class CoverageReader:
                 self.found.unknown.add(line.raw, line.number)
 
 
-_EVENT_FACTS = ("severity", "rank", "time", "message")  # attributes that an example can expect
+_EVENT_FACTS = ("severity", "rank", "time", "message")  # attributes in examples, beside fields
 
 
 @dataclass(slots=True)

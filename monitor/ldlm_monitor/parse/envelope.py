@@ -47,7 +47,7 @@ _BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\
 # Horovod, and Open MPI, which puts the number of the job before the rank.
 _HOROVOD = compile_pattern(r"\[(?:\d+,)?(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
 _KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")  # `kubectl logs --prefix`
-_STERN = compile_pattern(  # stern's pod and container; the words are those of training operators
+_STERN = compile_pattern(  # stern's pod and container, for pods as training operators name them
     r"(?P<node>[a-z0-9][a-z0-9\-]*-(?:worker|master|launcher|node)-\d+) "
     r"[a-z][a-z0-9\-]* (?:(?:\||\xe2\x80\xba) )?"
 )

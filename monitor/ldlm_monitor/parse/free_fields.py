@@ -23,7 +23,7 @@ _MAX_FIELDS = 128
 _MAX_OTHER_WORDS = 2
 """Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
 
-# A key has at most five words; a field is `key: value`, `step 5/100 [7/90]`, or `loss 2.3`.
+# A key has up to five words (a choice); fields are `key: value`, `step 5/100 [7/90]`, `loss 2.3`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
@@ -34,12 +34,12 @@ _FIELD = compile_pattern(
     r"(?:loss|acc|accuracy|lr|ppl)|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
 )
 _ENDS_VALUE = b" \t,;|()[]{}'\"/*"  # bytes that can follow a value: others are part of a word
-_ENDS_COUNT = _ENDS_VALUE + b":-"  # of a count also `step 5: loss ...`; `lr: 1:30` is a duration
+_ENDS_COUNT = _ENDS_VALUE + b":-"  # `step 5: loss`; but `lr: 1:30` is a duration
 # A value also ends at the end of the text or of a sentence.
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
-_QUOTES = b"'\""
-_WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # letters alone are units or names
-# The header of a logger: up to its level, and the names of logging (`INFO:a.b:`) and loguru.
+_QUOTES = b"'\""  # around a key
+_WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # a single letter is a unit or a name
+# A logger's header up to the level (160 bytes: a choice), and names (`INFO:a.b:`, loguru's).
 _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
@@ -152,7 +152,7 @@ _FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")  # columns of whole numbers are 
 
 @dataclass(slots=True)
 class UnknownForm:
-    """Lines that differ only in their numbers: the count, and the first one's number and text."""
+    """Lines that differ only in their numbers: the count, and number and text of the first line."""
 
     count: int
     line: int

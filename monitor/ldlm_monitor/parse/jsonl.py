@@ -49,7 +49,7 @@ _PEER_IS_GONE = (
 """Texts of gloo and NCCL in a rank's exception that mean that another rank ended first."""
 # Keys of loggers that write JSON, such as python-json-logger (levelname) and structlog (event).
 _LEVELS = ("level", "levelname", "severity", "log_level")
-_MESSAGES = ("message", "msg", "event")  # of the same loggers
+_MESSAGES = ("message", "msg", "event")  # their keys of the text
 _ERRORS = frozenset({"error", "critical", "fatal"})  # levels of rows that give an event
 _MAX_TEXT = 16 * 1024
 """Characters kept of a text: as many as `tracebacks.MAX_TEXT_BYTES`, so that a traceback fits."""

@@ -133,7 +133,7 @@ _NCCL_WARN = (
 """`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
 # The abbreviations in the patterns of this room and of definition files.
 _PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NCCL_WARN}
-# The bytes of which numbers with units, and words, consist.
+# The bytes of words, of numbers and of their units.
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 
 
@@ -211,8 +211,8 @@ _PER_SECOND = (  # the unit of a rate: a count per second, and per device
     r" ?(?P<what>(?i:tokens?|toks?|samples?|sequences|seqs?|images?|imgs?|iterations|iters?|it"
     r"|steps?|batches))/s(?:ec(?:ond)?)?(?P<each>/(?i:device|gpu))?\b"
 )
-_PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"  # after seconds
-_UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")  # after the number of a field
+_PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"  # of `0.5s/it`
+_UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")  # the unit right after a number
 # A rate without a key before it.
 _BARE = compile_pattern(
     rf"(?:^|[\s|,(\[])(?P<amount>{{{{quantity}}}})(?:{_PER_SECOND}|{_PER_STEP})"

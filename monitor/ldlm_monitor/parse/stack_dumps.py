@@ -36,10 +36,10 @@ _PY_SPY = compile_pattern(  # py-spy's header of a thread
     r"Thread (?P<thread>\d{1,19}|0x[0-9A-Fa-f]{1,16}) \((?P<state>active|idle)(?P<gil>\+gil)?\)"
     r'(?:: "(?P<name>[^"]*)")?\s*$'
 )
-_FRAME = compile_pattern(  # of faulthandler
+_FRAME = compile_pattern(  # a frame as faulthandler prints it
     r'  File "(?P<file>[^"]*)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.+)$'
 )
-_PY_SPY_FRAME = compile_pattern(  # without a line for native code
+_PY_SPY_FRAME = compile_pattern(  # a frame as py-spy prints it; native code has no line
     r"    (?P<name>\S.*) \((?P<file>[^()]+?)(?::(?P<line>\d{1,9}))?\)\s*$"
 )
 # What faulthandler prints in place of frames, and the head of its C stack.

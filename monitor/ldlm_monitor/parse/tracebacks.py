@@ -27,7 +27,7 @@ _FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')  
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"
 )
-# Names of exceptions, by the last words that Python and common packages give them.
+# Names of exceptions of Python and of common packages end with one of these words.
 _USUAL = compile_pattern(
     r"(?:[A-Za-z_]\w*\.)*(?:Exception|\w+(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Group|Iteration))$"
 )

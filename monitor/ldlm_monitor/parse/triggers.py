@@ -28,7 +28,7 @@ from ldlm_monitor.parse.event_rules import EventRule
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 
-Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]
+Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` and the database of triggers that contain it; None for other triggers."""
 

@@ -27,7 +27,7 @@ class Measure:
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = Path(__file__).parent / "data" / "vocabulary.yml"
 _DATA = yaml.load(_FILE.read_bytes(), Loader=YAML_LOADER)  # the packaged vocabulary
-_KNOWN = {  # keys as `plain` spells them
+_KNOWN = {  # the meaning of each packaged key, as `plain` spells it
     **{key: Measure(name) for name, keys in _DATA["aliases"].items() for key in keys},
     **{
         key: Measure(part["name"], part["factor"])
