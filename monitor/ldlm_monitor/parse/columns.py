@@ -178,10 +178,7 @@ class RowShape:
 
 
 def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
-    """The index of the key among `keys`; None if it is missing or its value is no number.
-
-    Raises `ValueError` for several such keys, or for a text as value.
-    """
+    """The index of the number among `keys`, or None; raises `ValueError` for a text or two keys."""
     found = [(index, kind) for index, (key, kind) in enumerate(signed) if key in keys]
     if len(found) > 1 or any(kind == "str" for _, kind in found):
         raise ValueError(_ONE_BY_ONE)

@@ -30,13 +30,13 @@ from ldlm_monitor.parse.vocabulary import (
     plain,
     put,
 )
+from ldlm_monitor.text.sanitize import encodable
 
 STEPS = (
     "step", "global_step", "iteration", "current_steps", "iter", "num_updates", "global_steps",
     "trainer/global_step", "train/global_step", "_step",
 )  # fmt: skip
-"""Keys of a row's step, the preferred first; a row with none of them is searched for a key that the
-vocabulary lists as a step."""
+"""Keys of a row's step, the preferred first; the vocabulary finds further ones."""
 TIMES = ("time", "timestamp", "_timestamp")
 """Keys of a row's time, the preferred first; `_timestamp` is W&B's."""
 EARLIEST, LATEST = 9e8, 1e10
@@ -79,11 +79,14 @@ def decode(text: bytes) -> dict[str, Any]:
 def loads(text: str) -> Any:
     """A JSON value. Raises `ValueError`, and `RecursionError` for one that is nested too deeply."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of more than 4300 digits, which Python does not convert
-        return json.loads(text, parse_int=float)
+        value = json.loads(text, parse_int=float)
+    if "\\ud" in text or "\\uD" in text:  # surrogates; UTF-8, and so RE2, has no lone ones
+        value = json.loads(encodable(json.dumps(value, ensure_ascii=False)))
+    return value
 
 
 def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
