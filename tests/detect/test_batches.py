@@ -1,5 +1,6 @@
 """What a detector says depends on the values and their order, not on how they came."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -47,3 +48,11 @@ def test_no_numbers_are_too_strange(make: Callable[[], Detector], values: list[f
     detector = make()
     detector.update(values)
     assert all(isinstance(value, float | int) for _, value in detector.measures())
+
+
+@pytest.mark.parametrize("make", DETECTORS)
+def test_numbers_of_three_hundred_digits_do_not_raise(make: Callable[[], Detector]) -> None:
+    """Their squares and their ratios in logarithms are beyond the largest float."""
+    detector = make()
+    detector.update([1e-10] * 500 + [1e300] * 20)
+    assert not any(math.isnan(value) for _, value in detector.measures())

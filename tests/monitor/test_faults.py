@@ -90,7 +90,7 @@ def test_one_record_that_raises_costs_itself(
     assert monitor.snapshot().monitor.dropped["internal_error"] == 1
     (line,) = caplog.records
     assert line.message.startswith(f"{path}, line ")
-    assert "a bug of ours, this record is left out" in line.message
+    assert "a bug of ours, please report it; the record is left out" in line.message
 
 
 @pytest.mark.parametrize(("name", "data"), [("observe_block", ROWS), ("observe_steps", TIMED)])

@@ -7,6 +7,7 @@ import pytest
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse.vocabulary import MAX_KEY
 
 LIGHTNING = "epoch,late_key,step,train_loss\n0,,1,0.8256\n1,1.0,15,nan\n"
 ULTRALYTICS = "         epoch,   train/box_loss,        lr/pg0\n 1, 1.25, 0.0033\n"
@@ -64,3 +65,8 @@ def test_a_row_of_a_later_chunk_is_read_by_the_header_of_the_first() -> None:
 )
 def test_other_tables_and_sentences_are_no_metrics(parse, text: str) -> None:
     assert parse(text, path="data.csv") == []
+
+
+def test_a_columns_name_is_bounded(parse) -> None:
+    (sample,) = parse("step,loss," + "a" * 5000 + "\n1,2.5,3.5\n", path="metrics.csv")
+    assert sample.values == {"loss": 2.5, "a" * MAX_KEY: 3.5}

@@ -47,6 +47,11 @@ def test_a_prefix_tells_rank_and_node(parse, prefix: str, rank: int | None, node
     assert event.message == BROKEN
 
 
+def test_a_pods_name_of_any_bytes_is_bounded_text() -> None:
+    assert peel(b"[pod/a\xff/c] x").node == "a\ufffd"
+    assert peel(b"a" * 5000 + b"-node1: x").node == "a" * 253
+
+
 @pytest.mark.parametrize("text", ["[Rank 3] step 120", "[RANK 3] loading", "Rank 3: step 120"])
 def test_the_rank_that_a_trainer_prints_is_read_and_left_in_its_text(text: str) -> None:
     envelope = peel(text.encode())

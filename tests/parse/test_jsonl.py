@@ -197,3 +197,11 @@ def test_the_first_row_is_shown_though_it_has_no_end() -> None:
     chunk = Chunk("a.jsonl", (1, 1, 0), 0, 1, b'{"step": 1, "loss": 2.5}', peek=True)
     (row,) = Parser().feed(chunk, Origin("run"), 2.0)
     assert row.step == 1
+
+
+@pytest.mark.parametrize("path", ["a.jsonl", "a.log"])
+def test_a_lone_surrogate_is_replaced_and_a_pair_is_a_character(parse, path: str) -> None:
+    """A kind is a label, which the patterns of rules match as UTF-8: it has no surrogates."""
+    row = r'{"type": "event", "kind": "\ud800x", "message": "\uD83D\uDE00"}'
+    (event,) = parse(row + "\n", path=path)
+    assert (event.kind, event.message) == ("\ufffdx", "\U0001f600")

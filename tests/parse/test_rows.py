@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Record, Sample, SampleBlock
 from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse.columns import signature
+from ldlm_monitor.parse.vocabulary import MAX_KEY
 
 OWNER = Origin(run="r", rank=4)
 
@@ -311,3 +313,10 @@ def test_each_row_without_numbers_may_be_an_error() -> None:
     assert [each.message for each in found if each.type == "event"] == [
         f"boom {step}" for step in range(6)
     ]
+
+
+def test_rows_with_a_key_of_any_length_are_read_one_by_one() -> None:
+    """Signatures are cached: keys of a megabyte would fill the memory."""
+    row: dict[str, object] = {"step": 1, "loss": 2.5, "a" * MAX_KEY: 1.0}
+    assert signature(row) is not None
+    assert signature({**row, "a" * (MAX_KEY + 1): 1.0}) is None

@@ -10,6 +10,7 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.errors import FormatError
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser, clock_marks
+from ldlm_monitor.parse.vocabulary import MAX_KEY
 
 ORIGIN = Origin(run="r", node="0")
 BAR = "Training:  50%| | {n}/100 [00:28<01:19, 17.55it/s, Epoch=0/2, Loss=1.5, Text=1.2"
@@ -296,6 +297,7 @@ def test_a_users_format_file_adds_to_the_packaged_ones(tmp_path) -> None:
             "trigger",
         ),
         ("format: x\nlines: [{name: a, trigger: b, pattern: b}]", "lines.0.examples"),
+        ("format: x\nsource: 2026-02-30", "not YAML"),
     ],
 )
 def test_a_bad_format_file_is_refused_with_file_key_and_remedy(tmp_path, text, says) -> None:
@@ -306,6 +308,11 @@ def test_a_bad_format_file_is_refused_with_file_key_and_remedy(tmp_path, text, s
     assert str(refused.value).startswith(str(path))
     assert says in str(refused.value)
     assert refused.value.remedy
+
+
+def test_a_key_of_a_line_of_any_form_is_bounded(parse) -> None:
+    (sample,) = parse("step 5 loss: 2.0 " + "a" * 3000 + "=5\n")
+    assert sample.values == {"loss": 2.0, "a" * MAX_KEY: 5.0}
 
 
 def test_a_traceback_of_which_only_the_first_line_is_there_is_no_failure(parse) -> None:

@@ -88,6 +88,12 @@ def test_no_exit_code_is_the_end_of_a_run_that_finished() -> None:
     assert [event.kind for event in events(FINISHED)] == ["run_started", "config", "run_finished"]
 
 
+def test_an_error_that_was_logged_counts_before_and_after_the_first_step() -> None:
+    error = row(_step=3, level="error", message="no data")
+    data = log_of(error, row(_step=4, step=7, loss=2.5), error)
+    assert [event.message for event in events(data)] == ["no data", "no data"]
+
+
 def test_a_negative_exit_code_is_one() -> None:
     assert events(log_of(ended(-9)))[0].fields["exitcode"] == -9
 

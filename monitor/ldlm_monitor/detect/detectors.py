@@ -25,18 +25,19 @@ from ldlm_monitor.model.points import (
 MEMORY_WINDOW = 400
 """Logged steps, 100 in each quarter. A choice: more find a leak later, fewer compare noise."""
 QUARTERS = 4
-"""A leak grows in each quarter of the window; one growth of a cache falls into one of them."""
+"""Parts of the window, a choice: a leak grows in all four, but a cache that fills up in one."""
 WARM_UP = 100
-"""First logged steps, which are ignored: in them the caching allocator and the optimizer's state
-reach their size."""
+"""First logged steps, which are ignored, a choice: in fewer, the caching allocator and the
+optimizer's state may not have reached their size."""
 
 
 class MemoryDetector:
     """`memory_growth_ratio`: how steadily the memory of one rank grows.
 
-    With the medians of the four quarters of the last 400 logged steps: the smallest growth from
-    one to the next, over the first. It is above 0 only if each median is above the one before.
-    A cache that fills up, or a step to a new level, grows in one quarter.
+    Take the medians of the four quarters of the last 400 logged steps. The gauge is the smallest
+    growth from a median to the next, divided by the first median. It is above 0 only if each
+    median is above the one before. A cache that fills up, or a step to a new level, grows in one
+    quarter.
     """
 
     def __init__(self) -> None:
@@ -62,15 +63,16 @@ class MemoryDetector:
 
 
 LEAST_CHECKPOINTS = 4
-"""Checkpoints before one can be late. They have three intervals, of which an epoch's last save
-shortens one."""
+"""Checkpoints needed before the next can be late, a choice: the last save of an epoch comes early
+and shortens one of their three intervals."""
 
 
 def checkpoint_age(step: int, saved: Sequence[int]) -> Iterator[tuple[str, float]]:
     """`checkpoint_age_ratio`: steps since the last checkpoint over the longest interval before.
 
     Both are counted in steps, so that no pause of the run makes a checkpoint late. The run is at
-    `step`; the last checkpoints were saved at steps `saved`.
+    `step`; the last checkpoints were saved at the steps `saved`, oldest first. Yields nothing if
+    there are fewer than four, or if their steps do not rise.
     """
     intervals = [later - earlier for earlier, later in pairwise(saved)]
     if len(saved) >= LEAST_CHECKPOINTS and min(intervals) > 0 and step >= saved[-1]:
@@ -86,7 +88,8 @@ Detector: TypeAlias = (
     | LossScaleDetector
 )
 """A detector of one quantity of one rank."""
-_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {  # created for each rank that logs it
+# The detectors of each quantity, created once for every rank that logs it.
+_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {
     "loss": (LossDetector, ConstantDetector),
     "grad_norm": (GradientDetector, OverflowDetector),
     "memory_allocated_bytes": (MemoryDetector,),
@@ -96,13 +99,14 @@ _PACES = (
     *("step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"),
     DERIVED_STEP_SECONDS,
 )
-"""Quantities that give the pace, the best first; rates are converted to seconds."""
+"""Quantities that give the pace; rates are converted to seconds. A duration that the trainer
+measured comes first, the one derived from the times of log lines last."""
 
 
 class Detectors:
     """Turns the measurements of a run into gauges. `run` is the run's name.
 
-    `points` are the gauges after the last `update`; the list is replaced by the next one.
+    `points` are the gauges after the last `update`, which replaces the list.
     """
 
     def __init__(self, run: str) -> None:
@@ -140,7 +144,7 @@ class Detectors:
         return found
 
     def _update_pace(self, quantity: str, rank: int | None, values: Values) -> None:
-        """Use the first rank that reports the best kind of pace."""
+        """Use the first rank that reports the best quantity of `_PACES` seen so far."""
         if quantity not in _PACES:
             return
         known = self._pace
@@ -178,7 +182,7 @@ class DetectorsByRun:
         detectors.update(measured)
 
     def points(self, runs: Iterable[str]) -> list[list[Point]]:
-        """The gauges of these runs, a list each, which the next `update` of a run replaces."""
+        """The gauges of `runs`, one list for each; the run's next `update` replaces the list."""
         return [self._detectors[run].points for run in runs if run in self._detectors]
 
     def run_gauges(self, run: str) -> dict[str, float]:

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.detect.window import RecentValues, Values, finite, median, positive, spread
+from ldlm_monitor.detect.window import RecentValues, Values, exp, finite, median, positive, spread
 
 NORM_WINDOW = 500
 """Logged steps compared, a choice: long against a spike, short against the decay of the norm."""
 NORM_RECENT = 5
 """Last norms whose median is compared, a choice: one bad batch does not move it."""
 NORM_LEAST = 20
-"""Norms needed before them, a choice: fewer give no usable median absolute deviation."""
+"""Norms needed before the last 5, a choice: the median absolute deviation of fewer is noise."""
 FINEST = 0.05
 """Least noise of a logarithm: clipped norms vary by less than 5 %, which would make any change an
 outlier."""
@@ -41,23 +41,23 @@ class GradientDetector:
             middle = median(before)
             noise = max(spread(before, middle), FINEST)
             yield "grad_norm_zscore", (recent[-1] - middle) / noise
-            yield "grad_norm_ratio", math.exp(median(recent) - middle)
+            yield "grad_norm_ratio", exp(median(recent) - middle)
 
 
 SCALE_WINDOW = NORM_WINDOW
 """Logged steps compared: less than the 2000 after which a GradScaler doubles its scale."""
 SCALE_LEAST = 20
-"""Scales needed before the last one, a choice: the median of fewer follows each halving."""
+"""Scales needed before the last one, a choice: each halving would move the median of fewer."""
 SKIPPED_STEPS = 100
-"""Steps over which the share of skipped ones is computed: each is one percent."""
+"""Steps over which the share of skipped ones is computed, a choice: each step is one percent."""
 FIRST_OVERFLOWS = 4
 """Overflows in a row at the start: a GradScaler starts at 2**16, and four halvings reach 2**12. A
 model that needs more at once is worth an alert."""
 LATER_OVERFLOWS = 2
 """Overflows in a row later: a scale that was doubled is halved once or twice."""
 CALIBRATION = 200
-"""First steps without a gauge, a choice: in them a dynamic loss scale decreases from its start, by
-skipping steps."""
+"""First steps without `skipped_steps_ratio`, a choice: in them a dynamic loss scale decreases from
+its start, and each decrease skips a step."""
 
 
 class LossScaleDetector:
@@ -81,7 +81,7 @@ class LossScaleDetector:
 
 
 class OverflowDetector:
-    """`grad_norm_overflow_steps`: non-finite norms that a dynamic loss scale explains.
+    """`grad_norm_overflow_steps`: the number of non-finite norms that a loss scale explains.
 
     A dynamic loss scale starts too high: up to the first 4 norms may overflow, and the trainer
     skips those steps (torch.amp.GradScaler begins at 2**16). After such a start, one or two
@@ -116,9 +116,9 @@ class OverflowDetector:
 def skipped_share(step: int, skipped: Sequence[int]) -> Iterator[tuple[str, float]]:
     """`skipped_steps_ratio`: the share of skipped steps in the last 100, after the first 200.
 
-    `skipped` are the steps that were skipped, the last reported one at the end. They are
-    compared by their numbers: `step` may come from another file than they, and be read ahead of
-    them or behind.
+    `step` is the run's last step; `skipped` are the steps that were skipped, the last reported
+    one at the end. The last 100 steps are counted from the later of both, as the files that
+    report them can be read at different times.
     """
     last = max(step, skipped[-1]) if skipped else step
     if last - SKIPPED_STEPS >= CALIBRATION:

@@ -16,24 +16,25 @@ their median, and a change is seen twenty steps later."""
 LEAST = 30
 """Logged steps needed before the recent ones, a choice: fewer give no usable spread."""
 HALVES = 50
-"""Logged steps whose halves are compared, a choice: a rise within them is visible on the screen."""
+"""Logged steps whose halves are compared, a choice: more show a rise later, fewer compare noise."""
 GROUP = 40
 """Logged steps of a group: Mann-Kendall's test assumes independent values, and neighbouring losses
 are correlated, but medians of 40 hardly are."""
 TREND_GROUPS = 25
-"""Groups of the test, so 1000 logged steps. A choice: more find a plateau later, fewer miss it."""
+"""Groups of Mann-Kendall's test, which is over 1000 logged steps. A choice: more find a plateau
+later, fewer miss a slow trend."""
 LEVEL = 100
-"""Consecutive steps whose median is a level, a choice: a spike does not move it."""
+"""Consecutive logged steps whose median is a level. A choice: spikes are shorter than half."""
 PEAK_LEAST = 0.5
-"""Peaks are compared with losses from this one on: lower healthy losses (those of reinforcement
-learning begin at 0) can grow by factors."""
+"""Lowest earlier loss for `loss_peak_ratio`, a choice: lower healthy losses, such as those of
+reinforcement learning, which begin at 0, grow by factors."""
 PEAK_SURE = 5.0
-"""A first loss this high is compared with at once: it is a cross-entropy before learning, which
-does not rise by chance."""
+"""An earlier loss this high counts from the first step on: such a cross-entropy (a random choice
+among 150 tokens) is that of an untrained model, and does not rise by chance."""
 PEAK_KNOWN = 5
-"""Values needed before a lower loss is compared with, a choice: the first losses jump."""
+"""Values needed before an earlier loss below `PEAK_SURE` counts, a choice: first losses jump."""
 FINEST = 0.01
-"""Least noise as a share of the loss: logs are rounded to 3 or 4 digits."""
+"""Least noise as a share of the loss: the last of the 3 digits that logs print is up to 1 %."""
 JUMP = 0.15
 """Least spike as a share of the loss, a choice: smaller ones are not worth an alert."""
 SPIKE_SIGMA = 4
@@ -46,10 +47,10 @@ class LossDetector:
     With m and s the median and 1.4826 MAD of the up to 480 logged steps before the last 20:
 
     - `loss_zscore`: (last - m) / s.
-    - `loss_spike_ratio`: how far the loss was above m, twice in a row within the last 20
-      steps, as a multiple of max(highest - m, 4 s, 0.15 |m|) of the steps before. One bad
-      batch is no spike, nor is a value that noise reached before.
-    - `loss_peak_ratio`: within the last 20 steps, the highest value over the highest of all
+    - `loss_spike_ratio`: how far two neighbouring losses of the last 20 steps were both above
+      m, as a multiple of max(highest - m, 4 s, 0.15 |m|), with the highest of the steps
+      before. One bad batch is no spike, nor is a value that noise reached before.
+    - `loss_peak_ratio`: the highest ratio of a loss of the last 20 steps to the highest loss
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
       median of 100 consecutive steps, as their ratio and as their difference over the s of
@@ -59,7 +60,7 @@ class LossDetector:
       40 steps (Mann 1945, Kendall 1975); `loss_slope_ratio`: their Theil-Sen slope
       (Sen 1968), as the relative change over that span.
 
-    Ratios exist for losses above 0 only.
+    The peak, rise and trend ratios exist for losses above 0 only.
     """
 
     def __init__(self) -> None:
@@ -137,7 +138,7 @@ class LossDetector:
 
 
 def mann_kendall(values: Values) -> float:
-    """Z of the Mann-Kendall test: below -1.64 the values fall, with 95 % confidence."""
+    """Z of the Mann-Kendall test of two values or more; below -1.64 they fall, 95 % sure."""
     count = len(values)
     score = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
@@ -145,7 +146,7 @@ def mann_kendall(values: Values) -> float:
 
 
 def relative_slope(values: Values) -> float:
-    """The Theil-Sen slope times the number of values, over their median's magnitude."""
+    """The Theil-Sen slope of two values or more, times their number, over |their median|."""
     slopes = [
         (later - earlier) / (there - here)
         for (here, earlier), (there, later) in combinations(enumerate(values), 2)
@@ -154,20 +155,21 @@ def relative_slope(values: Values) -> float:
 
 
 def _noise(values: Values, middle: float) -> float:
-    # An ulp, because it is a divisor.
+    # At least an ulp, as callers divide by the noise.
     return max(spread(values, middle), FINEST * abs(middle), math.ulp(1.0))
 
 
 LEAST_EQUAL = 20
 """Least equal values in a row: fewer are chance in a log with 3 digits."""
 KNOWN_CHANGES = 20
-"""Changes after which the share of repeated values is used, a choice: of fewer it is uncertain."""
+"""Changes from which on the share of repeated values is used, a choice: fewer estimate it badly."""
 UNKNOWN_EQUAL = 200
-"""Equal values needed before: as many as a run needs of whose values 90 % repeat."""
+"""Equal values needed before `KNOWN_CHANGES` changes: about the 197 that 90 % repeats need."""
 CHANCE = 1e-9
 """Probability of the row by chance: less than one false alarm in 10**9 logged steps."""
 ROW_FACTOR = 3
-"""How many times longer than any earlier row it must be, a choice: rows grow late in training."""
+"""How many times longer than any earlier row a suspicious one must be, a choice: healthy rows grow
+late in training, when the loss hardly changes."""
 
 
 class ConstantDetector:
@@ -178,9 +180,9 @@ class ConstantDetector:
 
         needed = max(20, 3 * longest row so far, ln(1e-9) / ln(p))
 
-    and 200 before 20 changes were seen. A loss in bf16 has 8 significant bits: late in
-    training many values are equal (p = 0.5 needs 30, p = 0.9 needs 197). A trainer that
-    logs a constant in place of NaN exceeds both by far.
+    Before 20 changes were seen, needed = max(200, 3 * longest row so far). A loss in bf16
+    has 8 significant bits: late in training many values are equal (p = 0.5 needs 30,
+    p = 0.9 needs 197). A trainer that logs a constant in place of NaN exceeds both by far.
     """
 
     def __init__(self) -> None:
@@ -191,7 +193,7 @@ class ConstantDetector:
         self._equal = 0
 
     def update(self, values: Values) -> None:
-        """Add the next values. A non-finite one ends a row; `NonfiniteCounts` counts it."""
+        """Add the next values. A non-finite value ends a row; a row of such values has no gauge."""
         # Most batches have no equal neighbours, which one pass finds.
         if values and values[0] != self._value and not any(map(eq, values, values[1:])):
             self._end_row()

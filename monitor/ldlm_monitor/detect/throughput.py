@@ -3,9 +3,8 @@
 import math
 from array import array
 from collections.abc import Iterator, Mapping
-from math import sqrt
 
-from ldlm_monitor.detect.window import Groups, RecentValues, Values, median, positive, spread
+from ldlm_monitor.detect.window import Groups, RecentValues, Values, exp, median, positive, spread
 
 LEARNED = 100
 """Values from which a level and its noise are learned: the MAD of 100 has an error of 12 %."""
@@ -14,7 +13,8 @@ DRIFT = 1.25  # smaller finds smaller shifts, but sums up noise
 LIMIT = 12.0  # smaller reports sooner, but more false alarms
 CLIP = 3.0  # smaller limits an outlier, but delays large shifts
 LEAST_NOISE = 0.02
-"""Least noise of a logarithm: a steadier pace than 2 % changes by more when anything is wrong."""
+"""Least noise of a logarithm, a choice: in a run with a steadier pace than 2 %, less would report
+changes of some tenths of a percent."""
 
 
 class ChangePoint:
@@ -26,7 +26,7 @@ class ChangePoint:
         up = max(0, up + z - 1.25)      down = max(0, down - z - 1.25)
 
     report a change above 12. A shift by 3 s or more is found after 7 values, one by 2 s
-    after 16, by 1.85 s after 20. Normal noise passes 12 once in about e^30 values
+    after about 16, by 1.85 s after about 20. Normal noise passes 12 once in about e^30 values
     (Siegmund 1985); an outlier adds at most 1.75, so that seven in a row are needed. After a
     change the level is learned anew from the 100 values that follow.
 
@@ -58,7 +58,7 @@ class ChangePoint:
         for excursion, step in ((self._above, score - DRIFT), (self._below, -score - DRIFT)):
             excursion.add(value, step)
             if excursion.total > LIMIT:
-                self.ratio = math.exp(median(excursion.values) - self._level)
+                self.ratio = exp(median(excursion.values) - self._level)
                 self.changes += 1
                 self._noise = 0.0
                 self._above, self._below = _Excursion(), _Excursion()
@@ -83,7 +83,8 @@ class _Excursion:
 PACE_WINDOW = 1000
 """Logged steps compared, a choice: a new pace becomes the usual one after half of them."""
 PACE_RECENT = 10
-"""Last logged steps, whose median four slow ones do not move, such as those at an evaluation."""
+"""Last logged steps, a choice: four slow ones, such as those at an evaluation, do not move their
+median."""
 PACE_LEAST = 50
 """Steps needed before the recent ones, a choice: the first compile kernels and fill caches."""
 VARIATION = 50
@@ -119,7 +120,8 @@ class ThroughputDetector:
         if len(seconds) >= VARIATION:
             last = seconds[-VARIATION:]
             mean = sum(last) / VARIATION
-            deviation = sqrt(sum((each - mean) ** 2 for each in last) / VARIATION)
+            # A square can be beyond the largest float and raise, which `hypot` avoids.
+            deviation = math.hypot(*(each - mean for each in last)) / math.sqrt(VARIATION)
             yield "throughput_variation_ratio", deviation / mean
             yield "step_time_change_ratio", self._change.ratio
 
@@ -127,7 +129,7 @@ class ThroughputDetector:
 RANK_RECENT = 20
 """Last steps of each rank, a choice: their median ignores steps in which a rank logs or saves."""
 LEAST_RANKS = 2
-"""Ranks that a comparison needs."""
+"""Ranks that a comparison needs: one rank is neither behind nor slow."""
 
 
 class RankDetector:
@@ -136,8 +138,8 @@ class RankDetector:
     - `rank_lag_steps`: the furthest rank's step less this rank's, as last logged.
     - `rank_slowdown_ratio`: the median of the last 20 `step_seconds` that this rank
       reported, over the median of the ranks' medians. Ranks that wait for each other report
-      equal times, so `busy_seconds` is used instead if ranks report it: how long each worked
-      before it waited.
+      equal times, so `busy_seconds` is used instead if ranks report it: the seconds that each
+      worked before it waited.
     """
 
     def __init__(self) -> None:
@@ -146,11 +148,11 @@ class RankDetector:
         self._busy = False
 
     def update_steps(self, steps: Mapping[int, int]) -> None:
-        """The last step of each rank."""
+        """Replace the last step of each rank."""
         self._steps = dict(steps)
 
     def update_seconds(self, rank: int, seconds: Values, *, busy: bool = False) -> None:
-        """Add durations of steps that a rank reported; `busy`: of its own work alone."""
+        """Add durations of a rank's steps; `busy`: `seconds` are of the rank's own work alone."""
         if busy and not self._busy:
             self._busy = True
             self._seconds.clear()

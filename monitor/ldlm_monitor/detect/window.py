@@ -1,6 +1,7 @@
 """The last values of a quantity, and robust statistics of them."""
 
 import math
+import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -8,11 +9,12 @@ from typing import TypeAlias
 Values: TypeAlias = Sequence[float]  # of one quantity, oldest first
 
 MAD_SIGMA = 1.4826
-"""The standard deviation of a normal distribution over its median absolute deviation."""
+"""A normal distribution's standard deviation over its median absolute deviation: 1 / 0.6745."""
+_LARGEST_LOGARITHM = math.log(sys.float_info.max)  # 709.78, of the largest float
 
 
 class RecentValues:
-    """The last `size` values, and the number of all values so far."""
+    """The last `size` values (`values`), and the number of all values so far (`count`)."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -30,14 +32,14 @@ class RecentValues:
 
 
 class Groups:
-    """Values in consecutive groups of `size`."""
+    """Cuts values into consecutive groups of `size`; the rest waits for the next values."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._rest = array("d")
 
     def extend(self, values: Values) -> Iterator[Values]:
-        """Add values; yields the groups that they complete. Callers must exhaust the iterator."""
+        """Add values; yields the complete groups. Exhaust the iterator: its end keeps the rest."""
         joined = self._rest + array("d", values)
         for start in range(0, len(joined) - self.size + 1, self.size):
             yield joined[start : start + self.size]
@@ -56,9 +58,14 @@ def spread(values: Values, center: float) -> float:
     return MAD_SIGMA * median([abs(value - center) for value in values])
 
 
+def exp(logarithm: float) -> float:
+    """The number with this natural logarithm; infinite beyond floats, where `math.exp` raises."""
+    return math.exp(logarithm) if logarithm < _LARGEST_LOGARITHM else math.inf
+
+
 def finite(values: Values) -> Values:
     """The values that are neither NaN nor infinite."""
-    # The sum is finite only if all values are, which is nearly always so.
+    # A fast path: the sum is finite only if all values are, which is nearly always so.
     if math.isfinite(sum(values)):
         return values
     return [value for value in values if math.isfinite(value)]

@@ -2,8 +2,8 @@
 
 `Parser` turns chunks into samples, events and heartbeats. Files of a known structure have
 readers (listed in `READERS`); other files are text, parsed by the definitions of
-`packaged_formats`. `clock_marks` finds the steps and clocks of a finished file in a light first
-pass; `frame_times` and `METRIC_TIME` give the times in files of experiment trackers.
+`packaged_formats`. `clock_marks` finds the steps and elapsed seconds of a finished file in a light
+first pass; `frame_times` and `METRIC_TIME` find the times in files of experiment trackers.
 """
 
 from ldlm_monitor.parse.definitions import load as load_formats

@@ -13,12 +13,12 @@ from ldlm_monitor.parse.patterns import compile_pattern, number
 
 ItemT = TypeVar("ItemT")
 
-_METER = compile_pattern(
+_METER = compile_pattern(  # also without the bar (in a notebook), total, rate or remaining time
     r"(?P<description>[^\r\n%]{0,160}?)(?P<colon>:?) *"
     r"(?:\d{1,3}%(?:\|[^|\r\n]*\|)? *(?P<count>\d{1,18}/\d{1,18})|(?P<open>\d{1,18})it) "
     r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?) ?(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
 )
-_AMOUNT = "0123456789.? "  # characters of a rate before its unit; `?it/s` is an unknown rate
+_AMOUNT = "0123456789.? "  # characters of a rate before its unit; tqdm prints `?` if unknown
 _STEP_UNITS = frozenset(("it", "ba", "batch", "batches", "step", "steps", "iter"))
 """Units of bars that count iterations: tqdm's `it`, Composer's `ba`, and words for the same."""
 _MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 digits
@@ -27,7 +27,7 @@ _MAX_DESCRIPTION = 160  # bytes, as in `_METER`: a choice, about a terminal's wi
 _MAX_ITEMS = 32
 """Items of a postfix that are read: a choice, more than fit on one line of a terminal."""
 _MAX_ITEM = 128
-"""Bytes of a key and its value: a choice for the same reason; keys are at most half as long."""
+"""Most bytes of a key and its value, a choice: a terminal's line; a key has at most half."""
 
 
 class Meter(NamedTuple):
@@ -48,7 +48,7 @@ class Meter(NamedTuple):
 def split_meter(text: bytes, start: int) -> Meter | None:
     """Read a bar of the common form, with a rate in `it/s` or `s/it`, by splitting it.
 
-    A fast path with the results of `match_meter`; None for other forms, which that one reads.
+    A fast path with the results of `match_meter`; None for any other form.
     """
     head, _, rest = text[start:].partition(b"%|")
     described, _, percent = head.rpartition(b" ")
@@ -97,14 +97,9 @@ def match_meter(text: bytes, start: int) -> Meter | None:
     counts = not unit or counted in _STEP_UNITS
     if speed and unit.startswith("s/"):
         speed = 1 / speed
-    return Meter(
-        description,
-        int(step),
-        int(total) if total else None,
-        counts,
-        (speed or None) if counts else None,
-        match.span()[1],
-    )
+    length = int(total) if total else None
+    speed = speed if counts and speed else None
+    return Meter(description, int(step), length, counts, speed, match.span()[1])
 
 
 def read_items(
@@ -112,8 +107,8 @@ def read_items(
 ) -> tuple[list[ItemT], int]:
     """The complete ` key=value` items of a bar's postfix, and the index after the last.
 
-    The postfix begins at `at`; `,` separates items. `read` parses an item; the first item for
-    which it returns None is output of another writer, and ends the postfix.
+    The postfix begins at `at`; `,` separates items. `read` parses an item. The first item for
+    which `read` returns None is output of another writer, and ends the postfix.
     """
     inside, closing, _ = text[at:].partition(b"]")
     pieces = inside.split(b",", _MAX_ITEMS + 1)

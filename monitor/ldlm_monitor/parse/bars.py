@@ -2,7 +2,7 @@
 
 tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar is
 read only if a definition matches its description, if it has no description and counts
-iterations, or if it has a loss.
+iterations, or if it shows a loss.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, qu
 from ldlm_monitor.parse.vocabulary import measure
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
-"""Every bar contains a match of one of these: `50%|` of the usual form, `50% 5/10` of a notebook,
-which prints no bar, `5it [` of a bar without total."""
+"""Every bar contains a match of one of these patterns: `50%|` of tqdm's usual form, `50% 5/10` of
+a notebook, whose text has no bar, and `5it [` of a bar without total."""
 
 _MAX_CACHED = 1024
 """Descriptions and items that are cached: a choice, many times the dozens that a run repeats."""
@@ -32,10 +32,11 @@ _MAX_CACHED = 1024
 
 @dataclass(slots=True)
 class BarReading:
-    """The values of one bar. `end` is the index after its last complete part.
+    """The values of one bar. `end` is the index after the bar's last complete part.
 
     `phase` is that of the bar's definition (`definitions.Bar`): `epoch` means that the end of
-    the bar ends an epoch and not the training. `home` is the format whose definition matched.
+    the bar ends an epoch and not the training. `total` is None if the bar shows none. `home`
+    is the format whose definition matched.
     """
 
     phase: str
@@ -60,7 +61,7 @@ class BarRule:
         self.names: dict[bytes, NumberSpec] | None = None
         if spec.postfix is not None:
             self.names = {key.encode(): name for key, name in spec.postfix.items()}
-        # Cached, as most items are equal to those of the bar before.
+        # The cache saves most parsing: items are mostly equal to those of the bar before.
         self.item = lru_cache(maxsize=_MAX_CACHED)(self._read_item)
 
     def describe(self, description: bytes, numbers: Numbers) -> None:
@@ -89,7 +90,7 @@ class BarRule:
 
 
 class Bars:
-    """Reads all bars, by the definitions in their order."""
+    """Reads bars; the definitions are tried in their order."""
 
     def __init__(self, rules: Sequence[BarRule]) -> None:
         self.rules = rules
@@ -98,7 +99,8 @@ class Bars:
     def alone(self, raw: bytes) -> BarReading | None:
         """The bar of a record that has nothing else: a fast path for most records of a log.
 
-        None (read the record like any other) for unknown keys, a prefix, control characters.
+        None if a prefix or control characters precede, or if no definition lists the bar's keys:
+        the caller then reads the record like any other.
         """
         meter = None if b"\x1b" in raw or b"\x08" in raw else split_meter(raw, 0)
         if meter is None:
@@ -109,8 +111,8 @@ class Bars:
     def read(self, text: bytes, start: int, file: BarRecords, *, closed: bool) -> BarReading | None:
         """The bar that begins at `start`; None without a bar, or if the bar is not of a training.
 
-        In a record without terminator (`closed` false), a bar whose keys are not known must
-        have its `]`: the rest of its postfix may have the step, or a loss that makes it count.
+        A record without terminator (`closed` false) may be cut. A bar whose keys no definition
+        lists is then read only up to a `]`: a cut postfix may lack the step or the loss.
         """
         meter = split_meter(text, start) or match_meter(text, start)
         if meter is None:
@@ -136,7 +138,7 @@ class Bars:
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
-        """A description's definition, and whether `alone` may read the bar: it is no prefix."""
+        """The definition or None; True if it lists keys and the description has no prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
         ends = (b" ", b": ")  # what may precede the percentage
@@ -144,7 +146,7 @@ class Bars:
 
 
 def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
-    """A bar whose definition lists the keys; the bar may be cut."""
+    """Read a bar whose definition lists the keys; a cut bar gives its complete items."""
     phase = rule.spec.phase
     items, end = read_items(text, meter.end, rule.item)
     epoch: float | None = None
@@ -166,21 +168,19 @@ def _reading(
     _measure(numbers.values, meter, phase)
     step = meter.step if phase != "epoch" or numbers.step is None else numbers.step
     # The end of a bar that shows an epoch is the end of that epoch, not of the run.
-    ends_run = numbers.epoch is None and bool(
-        meter.description or {"loss", "eval_loss"} & numbers.values.keys()
-    )
-    if phase == "train" and not ends_run:
+    named = meter.description or {"loss", "eval_loss"} & numbers.values.keys()
+    if phase == "train" and (numbers.epoch is not None or not named):
         phase = "epoch"
     home = rule.home if rule is not None else "tqdm"
-    total = meter.total or None
-    return BarReading(phase, step, total, end, numbers.epoch, numbers.values, home)
+    return BarReading(phase, step, meter.total or None, end, numbers.epoch, numbers.values, home)
 
 
 def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: int) -> None:
-    """Add a postfix by the vocabulary; `counted` is the bar's count.
+    """Add the items of a postfix by the vocabulary; `counted` is the bar's count.
 
-    NeMo prints the step rounded (`3.2e+4`: within 1 %, so the bar's count is exact instead),
-    and the exact loss beside Lightning's running mean, which is NaN under manual optimization.
+    NeMo prints `global_step` with two digits (`3.2e+4`). If it differs from the bar's count by
+    at most 1 %, the count is used, which is exact. NeMo also prints the exact loss beside
+    Lightning's running mean, which is NaN under manual optimization.
     """
     exact: float | None = None
     for key, text in items:
@@ -220,6 +220,7 @@ class BarRecords:
         self._evaluated = True
         self._finished = False
         self._total = 0
+        # Offset and repr of the last sample of `peek`; samples with NaN never compare equal.
         self._peeked: tuple[int, str] = (-1, "")
 
     def unnamed_phase(self, total: int) -> Literal["train", "eval"]:
@@ -246,7 +247,7 @@ class BarRecords:
         return found
 
     def peek(self, bar: BarReading, place: RecordPlace) -> list[Record]:
-        """The sample of a bar in an unfinished record, unless an equal one was just returned."""
+        """The sample of a bar in an unfinished record; none if equal to that of the last peek."""
         sample = _sample(bar, place)
         shown = (place.offset, repr(sample))
         if sample is None or shown == self._peeked:

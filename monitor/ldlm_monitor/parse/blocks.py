@@ -1,14 +1,14 @@
 """Records of several lines: one mechanism that opens, continues and closes them.
 
 A kind of block is a subclass of `Block`. It declares the forms of its lines (`LineForm`: a
-pattern, and a handler of matching lines), and `records`, which builds the result. A definition
-of an event opens a block by its `assemble`, one of a sample by its `continued`. A block is
+pattern, and a handler of matching lines), and `records`, which builds the result. A block is
+opened by an event's definition with `assemble`, or by a sample's with `continued`. A block is
 closed by a handler that sets `done`, by `BLOCK_SECONDS` without a line, or by too many lines
 of other writers.
 
 Blocks are kept per file and per stream (the chain of rank prefixes), so that interleaved
 output of several ranks is separated. If two ranks write without a prefix, a row goes to the
-oldest block that has not got this row yet.
+oldest block that lacks this row.
 """
 
 import math
@@ -26,14 +26,14 @@ from ldlm_monitor.parse.text_lines import OnFault
 RuleT = TypeVar("RuleT", EventRule, LineRule)
 
 BLOCK_SECONDS = 2.0
-"""A block without a new line for so long is complete: a process writes a traceback or a table
-at once, and a longer wait would delay its alert."""
+"""Seconds without a line after which a block is complete, a choice: a process writes a traceback
+or a table at once, and a longer wait would delay its alert."""
 MAX_OPEN = 64
-"""Open blocks per file: a choice, 64 ranks that fail at once; each costs time on every line."""
+"""Most open blocks of a file, a choice: 64 ranks fail at once; each block costs time per line."""
 MAX_FOREIGN_LINES = 200
-"""Lines of other writers in a row after which a block is complete: three tracebacks of 60 lines."""
+"""Lines of other writers in a row that complete a block, a choice: three tracebacks of 60 lines."""
 MAX_ROWS = 512
-"""Lines of one sample: a choice that bounds the memory of a block whose end is missing."""
+"""Most lines of one sample, a choice that bounds the memory of a block whose end is missing."""
 
 BLANK = compile_pattern(r"[\s\x0b]*$")  # RE2's `\s` lacks the vertical tab
 
@@ -71,15 +71,15 @@ class BlockLine:
         return self.pattern.named(self.found)
 
     def certain(self) -> dict[str, bytes]:
-        """The named groups without one that the missing end of the line may have cut."""
+        """The named groups, without those that the missing end of the line may have cut."""
         return self.pattern.named(self.found, certain(self.text, closed=self.closed))
 
 
 class LineForm(NamedTuple):
     """A form of lines that can belong to a block.
 
-    `read` handles a matching line and returns whether the line belongs to the block. If
-    `whole` is false, the text after the match is another writer's.
+    `read` handles a line that matches `pattern` and returns whether the line belongs to the
+    block. If `whole` is false, the text after the match is another writer's.
     """
 
     pattern: Pattern
@@ -88,12 +88,11 @@ class LineForm(NamedTuple):
 
 
 class Block(Generic[RuleT]):
-    """An open block. `done`: it takes no more lines. `forms` are tried in their order.
+    """An open block. `done`: the block is complete. `forms` are tried in their order.
 
-    `claims_indented`: this kind of block takes any indented line, so a line is offered first
-    to the kinds that recognise their lines. `touched` is when the block got its last line
-    (Unix seconds), `foreign` counts other lines since; the block is complete after more than
-    `max_foreign` of them.
+    `claims_indented`: this kind of block takes any indented line, so a line is offered to the
+    other kinds first. `touched` is when the block got its last line (Unix seconds). `foreign`
+    counts the other lines since; after more than `max_foreign` the block is complete.
     """
 
     forms: Sequence[LineForm] = ()
@@ -151,9 +150,9 @@ class Blocks:
     ) -> tuple[int | None, list[Record]]:
         """Pass a line to the block that it belongs to.
 
-        Returns how many bytes of the line belong to that block (None: no block takes the
-        line; fewer than its length: the rest is another writer's), and the records of the
-        blocks that are complete now.
+        Returns how many bytes of the line belong to that block (None if no block takes the
+        line), and the records of the blocks that are complete now. Bytes of the line that do
+        not belong to the block are another writer's.
         """
         taken: int | None = None
         for block in self._by_priority(text):
@@ -169,20 +168,19 @@ class Blocks:
         return taken, self._close(done) if done else []
 
     def expire(self, now: float) -> list[Record]:
-        """Complete the blocks that got no line for `BLOCK_SECONDS`."""
-        due = [block for block in self._open if block.touched + BLOCK_SECONDS <= now]
-        return self._close(due)
+        """Complete the blocks without a line for `BLOCK_SECONDS`; returns their records."""
+        return self._close([each for each in self._open if each.touched + BLOCK_SECONDS <= now])
 
     def finish(self) -> list[Record]:
-        """Complete every block."""
+        """Complete every block; returns their records."""
         return self._close(list(self._open))
 
     def expiry(self) -> float:
-        """When the next block expires; infinite if no block is open."""
+        """When the next block expires (Unix seconds); infinite if no block is open."""
         return min((block.touched for block in self._open), default=math.inf) + BLOCK_SECONDS
 
     def _by_priority(self, text: bytes) -> list[Block[Any]]:
-        """Kinds that recognise their lines come first; source lines go to the newest traceback."""
+        """Kinds that claim any indented line come last; such a line goes to their newest block."""
         greedy = [block for block in self._open if block.claims_indented]
         if text[:1] in (b" ", b"\t"):
             greedy.reverse()
@@ -194,7 +192,7 @@ class Blocks:
             self._open.remove(block)
             try:
                 records.extend(block.records())
-            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one block
+            except Exception as fault:  # noqa: BLE001 # a bug of ours costs this block alone
                 self._on_fault(block.place.position, fault)
         return records
 
@@ -202,13 +200,14 @@ class Blocks:
 def _may_take(block: Block[Any], stream: bytes) -> bool:
     """Whether a line of `stream` can belong to the block.
 
-    Its prefixes may be fewer: torch's C++ logger puts `[rankN]:` before the first line only.
+    A line may have fewer prefixes than the block's first: torch's C++ logger puts `[rankN]:`
+    before the first line only.
     """
     return block.stream == stream or (not block.claims_indented and block.stream.startswith(stream))
 
 
 class EventRows(Block[EventRule]):
-    """An event's first line, and the definition's `rows`, each of which adds fields once."""
+    """An event of several lines: a first line, and one line for each of the definition's `rows`."""
 
     def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)

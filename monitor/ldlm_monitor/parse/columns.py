@@ -6,8 +6,8 @@ third of that. The struct accepts only flat rows of finite numbers; other rows (
 NaN, a nested object, another key or type) are read one by one.
 
 A key that only some rows have (such as a value that is printed every 100 steps) would cut
-the blocks. After two rows had the key, the struct has it as optional, and its values are in
-`SampleBlock.sparse`.
+the blocks. So after two rows with the key, the struct has the key as optional, and its values
+are in `SampleBlock.sparse`.
 """
 
 from __future__ import annotations
@@ -27,32 +27,37 @@ from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_known, measure
 
 ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
+"""The kinds of JSON values in flat rows; `step row` is the `type` of the callback's metric rows."""
 Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 """A row's keys in their order, each with the kind of its value."""
 
 MAX_KEYS = 256
-"""Keys of a row: a choice. Wider rows are read one by one, as msgspec searches fields linearly."""
+"""Most keys of a row that is not read alone, a choice: msgspec searches fields linearly."""
 MAX_OPTIONAL = 16
-"""Keys that only some rows have: a choice, as each costs time in every row."""
-_FIELD_TYPES: dict[ValueKind, Any] = {
+"""Most keys that only some rows may have, a choice: each costs time in every row."""
+_FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of each kind
     "number": float,
     "str": str,
     "bool": bool,
     "none": None,
     "step row": Literal["step"],
 }
+# The kind of a decoded value, by its class.
 _KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
 _KINDS[type(None)] = "none"
-_ONE_BY_ONE = "the rows must be read one by one"  # of an error that `shape_of` catches
+_ONE_BY_ONE = "the rows must be read one by one"  # the text of an error that `shape_of` catches
 _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
 """Keys that place a row (step, time, rank) or give its type: every row needs them or none."""
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Values that a run reads in the order of rows; `sparse` values are read after a whole block."""
+"""Values that cannot be `sparse`: runs read them row by row, `sparse` ones after a whole block."""
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
-    """The signature of a row; None if the row is nested, too wide, or not of metrics."""
-    if not 0 < len(row) <= MAX_KEYS:
+    """The signature of a row; None if the row is nested, not of metrics, or has too many keys.
+
+    Rows with a key beyond `MAX_KEY` have none, as signatures are cached and must stay small.
+    """
+    if not 0 < len(row) <= MAX_KEYS or max(map(len, row)) > MAX_KEY:
         return None
     try:
         signed = [(key, _KINDS[value.__class__]) for key, value in row.items()]
@@ -67,7 +72,7 @@ def signature(row: dict[str, Any]) -> Signature | None:
 
 @lru_cache(maxsize=256)  # a choice: all signatures of the files that one monitor follows
 def shape_of(signed: Signature, optional: Signature = ()) -> RowShape | None:
-    """The reader of rows of a signature; None if they must be read one by one."""
+    """The reader of rows of a signature; None if such rows must be read one by one."""
     try:
         return RowShape(signed, optional)
     except ValueError:
@@ -110,7 +115,7 @@ class RowShape:
         return shape_of(self.signature, tuple(optional.items()))
 
     def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
-        """Decode the rows from `start` on, up to the first one of another form."""
+        """Decode the rows from index `start` on, up to the first row of another form."""
         rows: list[msgspec.Struct] = []
         # The rows decoded before an exception stay in the list.
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
@@ -173,7 +178,7 @@ class RowShape:
 
 
 def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
-    """The index of the signature's only key among `keys`; None if it has none with a number."""
+    """The index of the number among `keys`, or None; raises `ValueError` for a text or two keys."""
     found = [(index, kind) for index, (key, kind) in enumerate(signed) if key in keys]
     if len(found) > 1 or any(kind == "str" for _, kind in found):
         raise ValueError(_ONE_BY_ONE)
@@ -193,15 +198,11 @@ def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, 
 
 
 def _decoder(signed: Signature, optional: Signature) -> msgspec.json.Decoder[msgspec.Struct]:
-    fields: list[Any] = [_FIELD_TYPES[kind] for _, kind in signed]
-    fields += [_FIELD_TYPES[kind] | msgspec.UnsetType for _, kind in optional]
-    defaults = [()] * len(signed) + [(msgspec.UNSET,)] * len(optional)
+    fields: list[tuple[Any, ...]] = [(_FIELD_TYPES[kind],) for _, kind in signed]
+    fields += [(_FIELD_TYPES[kind] | msgspec.UnsetType, msgspec.UNSET) for _, kind in optional]
     row = msgspec.defstruct(
         "Row",
-        [
-            (f"f{index}", field, *default)
-            for index, (field, default) in enumerate(zip(fields, defaults, strict=True))
-        ],
+        [(f"f{index}", *field) for index, field in enumerate(fields)],
         rename={f"f{index}": key for index, (key, _) in enumerate((*signed, *optional))},
         forbid_unknown_fields=True,
         gc=False,

@@ -20,9 +20,9 @@ from ldlm_monitor.parse.parser import Parser
 from ldlm_monitor.parse.text_lines import Lines
 
 KEPT_SAMPLES = 3
-"""Samples kept of each format, to show them: a choice, enough to see the form."""
+"""First samples kept of each format for display: a choice, enough to see the form."""
 _RECENT = 1024
-"""Recognised lines kept between chunks: twice the `blocks.MAX_ROWS` that a record may come late."""
+"""Recognised lines kept between chunks: twice the `blocks.MAX_ROWS` lines of a sample."""
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ class Coverage:
     `formats`, `types` and `kinds`: samples by format, records by type, events by kind.
     `lines`: complete lines, and an unfinished last one. `with_records`: the lines that belong
     to a record. `errors`: lines of a JSON-lines file that are not objects, and damaged records
-    of a binary file. `steps`: the least and the greatest. `unknown`: lines that look like
-    metrics but gave no record. `first`: each format's first samples.
+    of a binary file. `steps`: the least and the greatest; None without steps. `unknown`: lines
+    that look like metrics but gave no record. `first`: each format's first samples.
     """
 
     path: str
@@ -54,7 +54,7 @@ class Coverage:
 
 
 class CoverageReader:
-    """Feeds one file's chunks to a parser and counts what it recognises."""
+    """Feeds one file's chunks to a parser and counts the lines that the parser recognises."""
 
     def __init__(self, parser: Parser, path: str) -> None:
         self.found = Coverage(path)
@@ -64,7 +64,7 @@ class CoverageReader:
         self._reader: str | None = None
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> None:
-        """Parse the next bytes of the file."""
+        """Parse the next bytes of the file, read at `now` (Unix seconds)."""
         found, counters = self.found, self._parser.counters
         before = counters.parse_errors
         self._parser.text.on_match = self._on_match
@@ -107,7 +107,7 @@ class CoverageReader:
                 found.steps = min(least, record.step), max(greatest, record.step)
 
     def _home(self, offset: int) -> str:
-        """The format of the sample at `offset`; none if an event's definition made the sample."""
+        """The format of the sample at `offset`; `event fields` if an event gave the sample."""
         at = bisect_right(self._matches, offset, key=itemgetter(0)) - 1
         return (self._matches[at][1] if at >= 0 else "") or "event fields"
 
@@ -124,7 +124,7 @@ class CoverageReader:
                 self.found.unknown.add(line.raw, line.number)
 
 
-_EVENT_FACTS = ("severity", "rank", "time", "message")  # attributes that an example can expect
+_EVENT_FACTS = ("severity", "rank", "time", "message")  # attributes in examples, beside fields
 
 
 @dataclass(slots=True)
@@ -142,7 +142,6 @@ def try_examples(definitions: Definitions, parser: Parser) -> Trial:
     number = 0
 
     def records(text: str) -> list[Record]:
-        """Parse a text as a file of its own."""
         nonlocal number
         number += 1
         chunk = Chunk("example", (0, 0, number), 0, 1, text.encode() + b"\n", final=True)
@@ -174,7 +173,7 @@ def _entries(definitions: Definitions) -> Iterator[tuple[str, Any]]:
 
 
 def _unwanted(entry: Any, found: list[Record]) -> str:
-    """What a counter-example gave although it must not; "" if nothing."""
+    """What a counter-example gave although it must not; "" if it gave nothing wrong."""
     if not isinstance(entry, EventDefinition):
         samples = [_shown(numbers_of(record)) for record in found if isinstance(record, Sample)]
         return f"expected no numbers, got {samples[0]}" if samples else ""
@@ -219,7 +218,7 @@ def _wrong_event(rule: EventDefinition, expected: EventExample, found: list[Reco
 
 
 def _same(expected: Any, value: Any) -> bool:
-    """Whether values are equal: NaN equals NaN; numbers within 1e-6, as factors of units round."""
+    """Whether values are equal. NaN equals NaN; units round numbers by 1e-6 (1e-12 near 0)."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False
@@ -229,7 +228,7 @@ def _same(expected: Any, value: Any) -> bool:
 
 
 def numbers_of(sample: SampleExample | Sample) -> dict[str, float]:
-    """The values of a sample by name, with step, epoch and rank if it has them."""
+    """The values of a sample by name, with step, epoch and rank if the sample has them."""
     heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
     return {name: value for name, value in heads.items() if value is not None} | sample.values
 

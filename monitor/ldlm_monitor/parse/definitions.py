@@ -1,9 +1,9 @@
 """Definition files: their YAML schema, and loading.
 
 A definition file has entries under `bars`, `lines` and `events`. An entry has a `trigger` (a
-Hyperscan expression that selects records; bars share one), a `pattern` (re2, finds the
-fields), a mapping to canonical names, and examples and counter-examples with the expected
-values, which are the tests of the entry.
+Hyperscan expression that selects records; bars have the same ones), a `pattern` (re2, finds
+the fields), and a mapping to canonical names. Its tests are its examples with the expected
+values, and its counter-examples.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ldlm_monitor.model.errors import FormatError, first_problem
 from ldlm_monitor.model.records import Scalar, Severity
 from ldlm_monitor.parse.patterns import NumberSpec
+from ldlm_monitor.parse.vocabulary import YAML_LOADER
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
-"""What an event is in a failure: its possible cause, evidence for the cause, a consequence, the
-end of a process; `context` and `progress` are no part of a failure."""
+"""What an event is in a failure: its possible cause (`root`), `evidence` for the cause, a
+consequence (`victim`), the end of a process (`death`); `context` and `progress` are no part."""
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "exit_code"]
-"""Of a field: `bytes` reads a size with a unit, `exit_code` an integer (a negative one also sets
-the field `signal`)."""
+"""How a field's text is read: `bytes` is a size with a unit, `exit_code` an integer (a negative one
+also sets the field `signal`)."""
 
-PACKAGED = Path(__file__).parent / "data"
+PACKAGED = Path(__file__).parent / "data"  # the folder of the packaged definition files
 
 
 class DefinitionPart(BaseModel):
@@ -48,7 +49,7 @@ class Pairs(DefinitionPart):
     """Consecutive `key: value` items, the first at the group `start`.
 
     The pattern `item` has the groups `key` and `value`. A value is read only if a byte of
-    `closed_by` follows it (the end of a line counts as a newline), because it may be cut
+    `closed_by` follows (the end of a line counts as a newline), as the value may be cut
     otherwise. Keys are mapped by `names`, else by the shared vocabulary; keys in `skip` are
     ignored.
     """
@@ -61,7 +62,7 @@ class Pairs(DefinitionPart):
 
 
 class Continued(DefinitionPart):
-    """A sample of several lines: further ones match `pattern`, and the last `until`, if set."""
+    """A sample of several lines: further lines match `pattern`; a match of `until` is the last."""
 
     pattern: str
     until: str | None = None
@@ -116,7 +117,7 @@ class Bar(DefinitionPart):
     vocabulary, but not from a bar that is cut. `skip` are values to drop. `phase` says what
     the bar counts: the steps of the run (`train`), of one epoch (`epoch`) or of an evaluation
     (`eval`), or the batches that a resumed run skips (`skip`); a bar without description
-    (`unnamed`) is of the training or an evaluation, by the file's bars before.
+    (`unnamed`) is of the training or of an evaluation, which the file's earlier bars decide.
     """
 
     name: str
@@ -159,7 +160,7 @@ class _OtherEvent(DefinitionPart):
 
 
 class AlsoEvent(_OtherEvent):
-    """A second event of the same match, with the named fields of the first."""
+    """A second event of the same match, with those fields of the first that `fields` names."""
 
     fields: tuple[str, ...] = ()
 
@@ -185,7 +186,7 @@ class FieldSample(DefinitionPart):
 
 
 class Assignment(DefinitionPart):
-    """A field whose name and value are groups of the text; `names` maps the name."""
+    """A field with name and value from groups of the text, both needed; `names` maps the names."""
 
     name: str
     value: str
@@ -204,10 +205,10 @@ class EventDefinition(DefinitionPart):
     """An event kind: how to recognise it, its fields, severity and role.
 
     `at`: where the pattern may begin in the text after the prefixes: at its `start`,
-    `anywhere`, or anywhere with the text before it being another writer's (`glued`). Text
-    after a progress bar is searched anywhere in each case. `shell`: only in `set -x` traces.
-    `exception`: a traceback whose exception matches gets this kind. `level`: any record of
-    this level that nothing else matched. `assemble`: the kind of block that the event opens.
+    `anywhere`, or anywhere after another writer's text (`glued`). Text after a progress bar
+    is searched as with `anywhere`. `shell`: only in `set -x` traces. `exception`: a traceback
+    whose exception matches gets this kind. `level`: any record of this level that nothing
+    else matched. `assemble`: the kind of block that the event opens.
     """
 
     kind: str
@@ -264,14 +265,12 @@ class Definitions(DefinitionPart):
 def load(path: Path) -> Definitions:
     """Read and validate a definition file. Raises `FormatError`."""
     try:
-        document = yaml.load(
-            path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        )
+        document = yaml.load(path.read_bytes(), Loader=YAML_LOADER)
     except OSError as error:
         raise FormatError(
             f"cannot be read ({error.strerror})", where=str(path), remedy="check --formats"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # `ValueError`: no UTF-8, or a date such as 02-30
         place = " ".join(str(error).split())
         raise FormatError(
             f"is not YAML: {place}", where=str(path), remedy="quote patterns with single quotes"

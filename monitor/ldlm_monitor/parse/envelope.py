@@ -32,53 +32,50 @@ class Envelope:
     shell: bool = False
 
 
-# RANK, ROLE: torchrun (`[rank3]:`, `[default3]:`). GLOG: torch's C++ log (`E1022 10:15:00.1 ...]`).
-# HOROVOD (Open MPI adds a job), SRUN, PDSH, RAY: launchers with labels per process. KUBECTL,
-# STERN, COMPOSE: viewers of containers' logs. SYSLOG: RFC 3164, or with an ISO time. DMESG,
-# DMESG_DECODED: dmesg without and with `--decode`. STAMPED: Python's logging, and CRI (`<time>
-# stdout F `).
-_STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")
-_ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")
-_GLOG_BRACKET = compile_pattern(
+_STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"  # a date and a time
+_RANK = compile_pattern(r"\[rank(?P<rank>\d{1,9})\]: ?")  # torchrun's `[rank3]:`
+_ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")  # torchrun's `[default3]:`, role and local rank
+_GLOG_BRACKET = compile_pattern(  # torch's C++ log in brackets: `[E1022 10:15:00.1 a.cpp:5] `
     r"\[(?P<level>[EWIF])(?:\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)?)? [^\]\s]+:\d+\] "
 )
-_DEEPSPEED = compile_pattern(
+_DEEPSPEED = compile_pattern(  # `[2026-01-29 10:15:00,104] [INFO] [logging.py:1:f] [Rank 5] `
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[(?P<level>[A-Z]+)\] \[[^\]\s]+\] "
     r"(?:\[Rank (?P<rank>\d{1,9})\] )?"
 )
+# Loggers that put the time in brackets.
 _BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)\] ")
+# Horovod, and Open MPI, which puts the number of the job before the rank.
 _HOROVOD = compile_pattern(r"\[(?:\d+,)?(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
-_KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")
-_STERN = compile_pattern(
+_KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")  # `kubectl logs --prefix`
+_STERN = compile_pattern(  # stern's pod and container, for pods as training operators name them
     r"(?P<node>[a-z0-9][a-z0-9\-]*-(?:worker|master|launcher|node)-\d+) "
     r"[a-z][a-z0-9\-]* (?:(?:\||\xe2\x80\xba) )?"
 )
-_COMPOSE = compile_pattern(r"[a-z0-9][a-z0-9_.\-]*-\d+ +\| ")
-_PDSH = compile_pattern(
+_COMPOSE = compile_pattern(r"[a-z0-9][a-z0-9_.\-]*-\d+ +\| ")  # `docker compose logs`
+_PDSH = compile_pattern(  # only usual words of hosts' names: any `key: value` begins like a host
     r"(?P<node>(?:[A-Za-z0-9.\-]*(?:node|worker|host|dgx|hgx|compute|server|machine|master)"
     r"[A-Za-z0-9\-]*\d|localhost|ip-\d+(?:-\d+){3}|\d+(?:\.\d+){3})[A-Za-z0-9.\-]*): "
 )
-_SYSLOG = compile_pattern(
+_SYSLOG = compile_pattern(  # RFC 3164, or with an ISO time
     r"(?:[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
     r"|(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d))) "
     r"(?P<node>[A-Za-z0-9.\-]+) (?:kernel|[\w./\-]+\[\d+\]): "
 )
-_DMESG = compile_pattern(
+_DMESG = compile_pattern(  # the kernel's log, with seconds since boot or `dmesg --ctime`
     r"(?:<\d{1,3}>)?\[(?: *\+?\d+\.\d{6}"
     r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
 )
-_DMESG_DECODED = compile_pattern(
+_DMESG_DECODED = compile_pattern(  # `dmesg --decode`: facility and level before the time
     r"[a-z]+ *:[a-z]+ *: (?:(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)|\[[^\]]{1,40}\]) "
 )
-_SRUN = compile_pattern(r" {0,5}\d{1,5}: ")
-_STAMPED = compile_pattern(
+_SRUN = compile_pattern(r" {0,5}\d{1,5}: ")  # `srun --label`: the task's number
+_STAMPED = compile_pattern(  # Python's logging, and the container runtime's `<time> stdout F `
     r"(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)(?: std(?:out|err) F)?(?: - | )"
 )
-_GLOG = compile_pattern(
+_GLOG = compile_pattern(  # torch's C++ log and other glog: `E1022 10:15:00.1 12 a.cpp:5] `
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
 )
-_RAY = compile_pattern(
+_RAY = compile_pattern(  # `(WorkerDict[rank=5] pid=77, ip=10.0.0.4) `
     r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d{1,9})\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
 )
 _TRAINERS_OWN = compile_pattern(
@@ -90,10 +87,11 @@ _OPENS_OWN_RANK = (b"[", b"R", b"r")  # first bytes of `_TRAINERS_OWN`: a cheap 
 _NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
 """NCCL's header names the host, and stays part of the text. Its numbers are PID, TID and device."""
 _NCCL_REACH = 200
-"""Index before which ` NCCL ` is searched: a choice; a long host name and source path fit."""
+"""Bytes of a line in which ` NCCL ` is searched: a choice; a long host name and path fit."""
+_MAX_NODE = 253  # bytes kept of a node's name: the longest host name (RFC 1035)
 _STREAM = compile_pattern(r"(?:stdout|stderr): ")
 """The prefix of a launcher that collects its processes' output, as Accelerate's tests do."""
-_SHELL = compile_pattern(r"\++ ")
+_SHELL = compile_pattern(r"\++ ")  # what Bash's `set -x` prints before a command (PS4)
 # The first word of a line if it is a level, after names of loggers.
 _WORD = compile_pattern(
     r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
@@ -151,12 +149,12 @@ def peel(text: bytes, start: int = 0) -> Envelope:
         envelope.rank = _own_rank(text, envelope.start)
     if envelope.node is None and text.find(b" NCCL ", envelope.start, _NCCL_REACH) > 0:
         match = _NCCL.match(text, envelope.start)
-        envelope.node = None if match is None else _NCCL.named(match)["node"].decode()
+        envelope.node = None if match is None else _node(_NCCL.named(match)["node"])
     return envelope
 
 
 def level_of(text: bytes, envelope: Envelope) -> Level | None:
-    """A line's level, from its prefix or its first word, but not from later words.
+    """A line's level, from its prefix or its first word; None if neither is a level.
 
     A later `error` is often no level: `0 errors`, `error rate`.
     """
@@ -187,7 +185,7 @@ def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelop
     if "rank" in named:
         envelope.rank = int(named["rank"])
     if "node" in named:
-        envelope.node = named["node"].decode()
+        envelope.node = _node(named["node"])
     if "level" in named:
         envelope.level = _LEVELS.get(named["level"])
     if "stamp" in named and envelope.time is None:
@@ -195,6 +193,10 @@ def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelop
     if pattern in _NAMES_A_WRITER:
         envelope.stream += text[start:end].strip()
     envelope.start = end
+
+
+def _node(name: bytes) -> str:
+    return name[:_MAX_NODE].decode("utf-8", "replace")
 
 
 def _own_rank(text: bytes, start: int) -> int | None:

@@ -24,11 +24,12 @@ Field: TypeAlias = tuple[int, int | bytes]
 """A field's number, and its value: the number of a varint, otherwise the field's bytes."""
 
 _DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
-"""The errors that reading a damaged message raises."""
+"""The errors that reading a damaged message raises: numbers of a wrong length, an index beyond the
+message, an unknown type, a value that no number can have."""
 
 
 def fields_of(content: bytes) -> Iterator[Field]:
-    """A protobuf message's fields (protobuf.dev/programming-guides/encoding); raises `_DAMAGE`."""
+    """A message's fields (protobuf.dev/programming-guides/encoding); raises errors of `_DAMAGE`."""
     at, end = 0, len(content)
     while at < end:
         key, at = varint(content, at)
@@ -50,7 +51,7 @@ def fields_of(content: bytes) -> Iterator[Field]:
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """The varint (seven bits per byte) at index `at`, and the index after it."""
+    """The varint (seven bits per byte) at `at`, and the index after; raises errors of `_DAMAGE`."""
     value = shift = 0
     while True:
         byte = content[at]
@@ -69,7 +70,7 @@ _LISTS = {5: "<f", 6: "<d"}
 """The `struct` format of a tensor's fields `float_val` and `double_val` (tensor.proto)."""
 _TIME_KEY = b"\x09"
 """The encoded key of field 1 (wall_time) with wire type 1 (8 bytes)."""
-# Folders that Keras ("validation") and other trainers write an evaluation's scalars to.
+# Folders to which Keras ("validation") and other trainers write the scalars of an evaluation.
 _EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
 
 
@@ -77,7 +78,7 @@ class FrameReader(WholeFile):
     """Reads one file of binary frames. `errors` counts damaged frames."""
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of a chunk's frames, in order; a position's `line` counts frames."""
+        """The records of a chunk's frames, in order; the `line` of a position is the frame's."""
         found: list[Record] = []
         line = chunk.line
         for frame in frames(chunk.framed, chunk.data, chunk.offset):
@@ -90,7 +91,7 @@ class FrameReader(WholeFile):
                     found += self.records(content, place)
             except _DAMAGE:
                 self.errors += 1
-            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one frame
+            except Exception as fault:  # noqa: BLE001 # a bug of ours costs this frame alone
                 self.on_fault(place.position, fault)
             line += frame.found
         return found
@@ -119,9 +120,9 @@ class FrameReader(WholeFile):
 class EventFileReader(FrameReader):
     """Reads TensorBoard's scalars.
 
-    Tags can count different steps: a loss iterations, an accuracy epochs. The run's step is
-    that of the tag with the highest step. In a folder of `_EVALUATIONS`, `epoch_loss` is the
-    evaluation's.
+    Tags can count different things: a loss can count iterations, an accuracy epochs. The run's
+    step is that of the tag with the highest step. In a folder of `_EVALUATIONS`, tags get the
+    prefix `val_`, as Keras writes `epoch_loss` there too.
     """
 
     name = "TensorBoard"
@@ -139,7 +140,7 @@ class EventFileReader(FrameReader):
         leads = False
         for number, part in fields_of(content):
             if number == 1:
-                numbers.time = _time(part)
+                numbers.time = unix_time(_real(part, "<d"))
             elif number == 2 and isinstance(part, int):
                 step = part
             elif number == 5 and isinstance(part, bytes):
@@ -153,11 +154,11 @@ class EventFileReader(FrameReader):
 
     @staticmethod
     def time_of(content: bytes) -> float | None:
-        """When an event was written; every writer puts the time first."""
-        return _time(content[1:9]) if content[:1] == _TIME_KEY else None
+        """When an event was written (Unix seconds); None if the time is not the first field."""
+        return unix_time(_real(content[1:9], "<d")) if content[:1] == _TIME_KEY else None
 
     def _leads(self, tag: bytes, step: int) -> bool:
-        """Whether `step`, that of this tag, is the run's step."""
+        """Whether `step`, at which this tag was written, is the run's step."""
         if step >= MAX_COUNT:
             return False
         if step > self._step:
@@ -221,8 +222,3 @@ def _real(part: int | bytes, form: str) -> float | None:
     value = float(struct.unpack(form, part)[0])
     # A float of four bytes has seven digits: 0.1 is meant, not 0.10000000149011612.
     return value if form != "<f" or value.is_integer() else float(f"{value:.7g}")
-
-
-def _time(part: int | bytes) -> float | None:
-    """Unix seconds; None for an impossible time."""
-    return unix_time(_real(part, "<d"))

@@ -13,9 +13,9 @@ from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, 
 from ldlm_monitor.text.format import signal_name
 
 MAX_MESSAGE_BYTES = 4096
-"""Bytes of a message: more than the 3000 characters of a Slack block, which receivers show."""
+"""Bytes kept of a message, a choice: more than the 3000 characters that a Slack block shows."""
 MAX_FIELD_BYTES = 1024
-"""Bytes of a field's text: a choice; fields are names, paths and numbers."""
+"""Bytes kept of a field's text, a choice: fields are names, paths and numbers."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class RecordPlace:
         return Position(self.path, self.line, self.offset)
 
     def known(self, rank: int | None, time: float | None) -> RecordPlace:
-        """The place with the rank and time of the record itself; None keeps the place's."""
+        """The place with the rank and time that the record itself has; None keeps the place's."""
         if rank is None and time is None:
             return self
         rank = self.rank if rank is None else rank
@@ -110,9 +110,10 @@ class EventRule:
         )
 
     def find(self, text: bytes, start: int, *, glued: bool) -> PatternMatch | None:
-        """The first match in `text` from `start` on; exactly there if `at: start` and not `glued`.
+        """The first match in `text` from `start` on; None without a match.
 
-        In glued text, output of another writer may precede the event.
+        A definition with `at: start` must match exactly at `start`, except in `glued` text,
+        where output of another writer may precede the event.
         """
         if self._pattern is None:
             return None
@@ -125,7 +126,7 @@ class EventRule:
         return self._pattern.named(match, until) if self._pattern else {}
 
     def fields(self, named: dict[str, bytes]) -> dict[str, FieldValue]:
-        """The event's fields: constants, and groups renamed and converted by the definition."""
+        """The event's fields: constants, and groups as the definition renames and converts them."""
         spec = self.spec
         fields: dict[str, FieldValue] = dict(spec.set)
         assign = spec.assign
@@ -147,7 +148,7 @@ class EventRule:
     def records(
         self, place: RecordPlace, message: str, fields: dict[str, FieldValue]
     ) -> list[Record]:
-        """The records of a match: the event, and the definition's `also` events and sample."""
+        """The event, its `also` events and its sample; empty if `assign` gave no field."""
         spec = self.spec
         if spec.assign and not fields:
             return []
@@ -182,7 +183,7 @@ class EventRule:
 def earliest(
     rules: Sequence[EventRule], text: bytes, start: int = 0, *, glued: bool = True
 ) -> tuple[EventRule, PatternMatch] | None:
-    """The rule whose match in `text` begins first (see `EventRule.find`), and that match."""
+    """The rule whose match in `text` begins first, and that match; None if no rule matches."""
     best: tuple[EventRule, PatternMatch] | None = None
     for rule in rules:
         match = rule.find(text, start, glued=glued)
@@ -203,9 +204,10 @@ def _bytes(text: str) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None
+    return int(text) if len(text) < 19 and text.removeprefix("-").isdecimal() else None  # 64 bits
 
 
+# The functions of the conversions that a definition can name; None means an unreadable text.
 _CONVERSIONS: dict[definitions.Conversion, Callable[[str], FieldValue]] = {
     "str": str,
     "bytes": _bytes,

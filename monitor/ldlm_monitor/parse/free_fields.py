@@ -14,23 +14,16 @@ from dataclasses import dataclass
 from ldlm_monitor.parse.envelope import peel
 from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
 from ldlm_monitor.parse.text_lines import clean
-from ldlm_monitor.parse.vocabulary import (
-    EPOCH_KEYS,
-    STEP_KEYS,
-    is_metric,
-    is_training,
-    measure,
-    plain,
-)
+from ldlm_monitor.parse.vocabulary import MAX_KEY, is_count, is_metric, is_training, measure, plain
 
 _MAX_BYTES = 4096
-"""Bytes of a line that are searched: a choice that bounds the time for lines of 1 MiB."""
+"""First bytes of a line that are searched, a choice that bounds the time for lines of 1 MiB."""
 _MAX_FIELDS = 128
 """Fields read of one line: a choice; the widest known line of a trainer has about 60."""
 _MAX_OTHER_WORDS = 2
-"""Words beside the fields: a choice that reads `saved checkpoint, step 5 loss 2`, not sentences."""
+"""Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
 
-# A key has at most five words; a field is `key: value`, `step 5/100 [7/90]`, or `loss 2.3`.
+# A key has up to five words (a choice); fields are `key: value`, `step 5/100 [7/90]`, `loss 2.3`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
@@ -41,11 +34,12 @@ _FIELD = compile_pattern(
     r"(?:loss|acc|accuracy|lr|ppl)|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
 )
 _ENDS_VALUE = b" \t,;|()[]{}'\"/*"  # bytes that can follow a value: others are part of a word
-_ENDS_COUNT = _ENDS_VALUE + b":-"  # also `step 5: loss ...`; `lr: 1:30` is a duration
+_ENDS_COUNT = _ENDS_VALUE + b":-"  # `step 5: loss`; but `lr: 1:30` is a duration
+# A value also ends at the end of the text or of a sentence.
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
-_QUOTES = b"'\""
-_WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
-# The header of a logger: up to its level, and the names of logging (`INFO:a.b:`) and loguru.
+_QUOTES = b"'\""  # around a key
+_WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # a single letter is a unit or a name
+# A logger's header up to the level (160 bytes: a choice), and names (`INFO:a.b:`, loguru's).
 _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
@@ -53,7 +47,7 @@ _ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
 """An object with a name, `config = {`: settings, no metrics."""
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
-# Words that metric lines have beside their keys, and units.
+# Words and units that lines of metrics have beside their keys; they do not make a sentence.
 _COMMON_WORDS = frozenset(
     b"train training val valid validation eval rank gpu node device eta elapsed remaining epoch"
     b" step iter iteration at of with for per avg mean min max time days day sec ms tok it gib gb"
@@ -98,7 +92,8 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         if name.lower() == "batch" and counted is not None:
             batch = at if of else None
         elif not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
-            found.append((name, read))  # not `train.py:232`, and not `ETA: 12 days, 1:02:03`
+            # `train.py:232` and `ETA: 12 days, 1:02:03` are no fields.
+            found.append((name[:MAX_KEY], read))
         if batch is not None:
             batches.append(("step", float(batch)))
     rest.append(text[start:])
@@ -108,7 +103,7 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
 
 
 def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
-    """The number of words between the fields; adds rates among `rest` to `found`."""
+    """The number of words in `rest`, the text between the fields; adds its rates to `found`."""
     others = 0
     for part in rest:
         left = part
@@ -127,7 +122,7 @@ def _known_part(key: str) -> tuple[str, str]:
     words = key.split(" ")
     last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
     begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
-    # A capital before `loss` is a component's name: `D loss`, `KL Loss`.
+    # A word with a capital before `loss` names a component: `D loss`, `KL Loss`.
     if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
         begin -= 1
     named = _is_known(" ".join(words[begin:])) or begin < last
@@ -135,28 +130,29 @@ def _known_part(key: str) -> tuple[str, str]:
 
 
 def _is_known(key: str) -> bool:
-    return plain(key) in STEP_KEYS or plain(key) in EPOCH_KEYS or is_metric(key)
+    return is_count(key) or is_metric(key)
 
 
 MAX_FORMS = 1000
-"""Forms that are kept; lines of others are only counted. A choice that bounds the memory."""
+"""Forms that are kept, a choice that bounds the memory; lines of further forms are only counted."""
 _MAX_SHOWN = 400
 """Bytes shown of a line: a choice, five rows of a terminal."""
+# The numbers of a line, which become `#` in its form.
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
-_BLANK = compile_pattern(r"\s+")
-_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # three or more
+_BLANK = compile_pattern(r"\s+")  # any white space becomes one blank
+_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # a row of numbers
 _CANDIDATE = compile_pattern(
     r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
     r"|^[\s|]*[-+.\d]"
 )
-"""Every line that looks like metrics matches this: a cheap first test."""
-_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")  # of a command line
+"""A pattern that every line of metrics matches: a cheap first test."""
+_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")  # an option of a command line
 _FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")  # columns of whole numbers are counts, not metrics
 
 
 @dataclass(slots=True)
 class UnknownForm:
-    """Lines that differ only in their numbers: the count, and the first one's number and text."""
+    """Lines that differ only in their numbers: the count, and number and text of the first line."""
 
     count: int
     line: int
@@ -164,7 +160,7 @@ class UnknownForm:
 
 
 class MetricLike:
-    """Groups lines without records by their form; `lines` counts lines that look like metrics."""
+    """Groups the lines that look like metrics by their form; `lines` is their count."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -194,9 +190,10 @@ class MetricLike:
 
 
 def looks_like_metrics(text: bytes) -> bool:
-    """Whether a line has metrics: a value that only a training reports, or two known keys.
+    """Whether a line has a value that only a training reports, or two known keys.
 
-    Three columns of numbers, one a fraction, count too; a line with two flags is a command.
+    Three or more columns of numbers with a fraction count too. A line with two options
+    (`--name`) is a command.
     """
     if len(list(_FLAG.finditer(text))) >= 2:
         return False
@@ -207,7 +204,7 @@ def looks_like_metrics(text: bytes) -> bool:
 
 
 def _names(text: bytes) -> Iterator[str]:
-    """The keys that have numbers, and their last word if it is known: `rank0 loss` is a loss."""
+    """The keys with numbers, and the known last words of keys: `rank0 loss` is a loss."""
     for match in _FIELD.finditer(text[:_MAX_BYTES]):
         named, _, counted, _, _, _, metric, _ = match.groups()
         spelled = (named or counted or metric or b"").decode("latin-1")

@@ -30,37 +30,39 @@ from ldlm_monitor.parse.vocabulary import (
     plain,
     put,
 )
+from ldlm_monitor.text.sanitize import encodable
 
 STEPS = (
     "step", "global_step", "iteration", "current_steps", "iter", "num_updates", "global_steps",
     "trainer/global_step", "train/global_step", "_step",
 )  # fmt: skip
-"""Keys of a row's step; the first that a row has counts. Others are found by the vocabulary."""
+"""Keys of a row's step, the preferred first; the vocabulary finds further ones."""
 TIMES = ("time", "timestamp", "_timestamp")
 """Keys of a row's time, the preferred first; `_timestamp` is W&B's."""
 EARLIEST, LATEST = 9e8, 1e10
-"""Unix seconds of 1998 and 2286: a `time` outside these is relative to some start."""
+"""Unix seconds of 1998 and 2286: a `time` outside is no date, but seconds since some start."""
 _PEER_IS_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
     "remote process exited or there was a network error",
 )
-"""Texts of gloo and NCCL in a rank's exception if another rank ended first."""
-# Keys of loggers that write JSON: python-json-logger (levelname, message), structlog (event), ...
+"""Texts of gloo and NCCL in a rank's exception that mean that another rank ended first."""
+# Keys of loggers that write JSON, such as python-json-logger (levelname) and structlog (event).
 _LEVELS = ("level", "levelname", "severity", "log_level")
-_MESSAGES = ("message", "msg", "event")
-_ERRORS = frozenset({"error", "critical", "fatal"})
+_MESSAGES = ("message", "msg", "event")  # their keys of the text
+_ERRORS = frozenset({"error", "critical", "fatal"})  # levels of rows that give an event
 _MAX_TEXT = 16 * 1024
-"""Characters kept of a text: a traceback fits (as of `tracebacks.MAX_TEXT_BYTES`)."""
+"""Characters kept of a text: as many as `tracebacks.MAX_TEXT_BYTES`, so that a traceback fits."""
 _MAX_ITEMS = 512
-"""Values kept of one row, and items of one field, as of other lines (`line_rules.MAX_VALUES`)."""
+"""Values kept of one row, and items of one field, a choice: the widest known row has about 300."""
 _MAX_NUMBER = 64
-"""Characters of a text that may be a number; `tensor(1.5, device='cuda:0')` has 28."""
+"""Characters from which on a text is no number, a choice: `tensor(1.5, device='cuda:0')` has 28."""
+# Types of the callback's rows; a row with another `type` is one of any trainer.
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
 
 
 class BadRowError(ValueError):
-    """A line that is not a JSON object."""
+    """A line that is not a JSON object, or a record of the callback that lacks a field."""
 
 
 def decode(text: bytes) -> dict[str, Any]:
@@ -77,15 +79,18 @@ def decode(text: bytes) -> dict[str, Any]:
 def loads(text: str) -> Any:
     """A JSON value. Raises `ValueError`, and `RecursionError` for one that is nested too deeply."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of more than 4300 digits, which Python does not convert
-        return json.loads(text, parse_int=float)
+        value = json.loads(text, parse_int=float)
+    if "\\ud" in text or "\\uD" in text:  # surrogates; UTF-8, and so RE2, has no lone ones
+        value = json.loads(encodable(json.dumps(value, ensure_ascii=False)))
+    return value
 
 
 def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
-    """The records of one row. Raises `BadRowError` for a heartbeat without its fields."""
+    """The records of one row. Raises `BadRowError` for a heartbeat or event that lacks a field."""
     kind = row.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         return _health(kind, row, place)
@@ -93,7 +98,7 @@ def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
 
 
 def training_row(text: bytes, place: RecordPlace) -> list[Record]:
-    """The records of a JSON object in a text log; none if it has no step and only settings."""
+    """The records of a JSON object in a text log; empty for other text and for mere settings."""
     try:
         rows = records(decode(text), place)
     except BadRowError:
@@ -168,9 +173,7 @@ def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     found: list[Record] = [place.lifecycle("run_started", message, _fields(row))]
     if isinstance(config, dict) and config:
         settings = _fields(config)
-        found.append(
-            place.event("config", "info", "config", "context", settings, family="progress")
-        )
+        found += [place.event("config", "info", "config", "context", settings, family="progress")]
     return found
 
 
@@ -189,7 +192,7 @@ def _event(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     kind = row.pop("kind", None)
     severity = row.pop("severity", "info")
     if not isinstance(kind, str) or not kind:
-        raise BadRowError("an event without kind")
+        raise BadRowError("an event lacks its kind")
     level: Severity = severity if severity in SEVERITIES else "info"
     message = _text(row.pop("message", "")) or kind
     inner = row.pop("fields", None)
@@ -226,7 +229,7 @@ def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
 
 
 def unix_time(value: object) -> float | None:
-    """Unix seconds of a number or of an ISO time with a zone; None for what is no time of a log."""
+    """Unix seconds of a number or an ISO time with a zone; None outside `EARLIEST` to `LATEST`."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)

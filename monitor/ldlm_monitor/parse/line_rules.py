@@ -7,26 +7,19 @@ from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse.definitions import SampleLine
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.patterns import (
-    NumberSpec,
-    Pattern,
-    PatternMatch,
-    certain,
-    compile_pattern,
-    quantity,
-)
+from ldlm_monitor.parse.patterns import NumberSpec, PatternMatch, certain, compile_pattern, quantity
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
 
 MAX_VALUES = 512
 """Values kept of one line: a choice; the widest known, of a mixture of experts, has about 300."""
 
 AS_PRINTED = NumberSpec(name="")
-"""Of a key that a definition does not list."""
+"""How to read the number of a key that no definition lists: in its printed unit."""
 
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers of one line."""
+    """The numbers of one line; `time` in Unix seconds, `values` by canonical name."""
 
     step: int | None = None
     epoch: float | None = None
@@ -52,7 +45,7 @@ class Numbers:
         return place.known(self.rank, self.time).sample(self.values, self.step, self.epoch)
 
     def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
-        """Whether of each group of names at least one was read (`SampleLine.needs`)."""
+        """Whether at least one name of each group was read (`SampleLine.needs`)."""
         names = set(self.values)
         if self.step is not None:
             names.add("step")
@@ -68,18 +61,13 @@ class LineRule:
         self.spec = spec
         self.home = home
         self.order = 0
-        self._pattern: Pattern = compile_pattern(spec.pattern)
+        self._pattern = compile_pattern(spec.pattern)
         self.contains = spec.contains.encode()
         self._item = compile_pattern(spec.pairs.item) if spec.pairs else None
         self._groups = dict(self._pattern.groups)
         continued = spec.continued
         self.continues = compile_pattern(continued.pattern) if continued else None
         self.until = compile_pattern(continued.until) if continued and continued.until else None
-
-    @property
-    def rank(self) -> tuple[bool, int]:
-        """The rule's place in the order in which rules are tried; the lowest comes first."""
-        return self.spec.fallback, self.order
 
     def begins(self, text: bytes) -> bool:
         """Whether a text is the first line of this rule's sample over several lines."""
@@ -88,8 +76,8 @@ class LineRule:
     def read(self, text: bytes, *, closed: bool) -> Numbers | None:
         """The numbers of a line; None if the rule does not match.
 
-        Without a terminator (`closed` false), a number at the end is unknown, and a
-        fallback rule does not match: a better rule may match the whole line.
+        In a line without terminator (`closed` false), a number at the end may be cut and is
+        not read, and a fallback rule does not match: a better rule may match the whole line.
         """
         if self.spec.fallback and not closed:
             return None
@@ -146,14 +134,14 @@ class LineRule:
 
 
 def read_number(text: bytes | None, how: NumberSpec) -> float | None:
-    """The number of a text in base units; None if it is missing, or stands for no value."""
+    """The number of a text in base units; None for a missing text or a placeholder of `how`."""
     if text is None:
         return None
     spelled = text.decode("latin-1")
     value = quantity(spelled, how.unit)
     if value is None or (how.finite and not math.isfinite(value)):
         return None
-    # Compared as texts, as NaN is not equal to NaN.
+    # The numbers are compared as texts, as NaN is not equal to NaN.
     if how.unknown and repr(quantity(spelled)) in map(repr, how.unknown):
         return None
     return value

@@ -33,9 +33,9 @@ _ROW = compile_pattern(
 class ParseCounters:
     """Counts since the parser was made.
 
-    `lines` counts `\\n`, `bytes` all bytes but those of peeks, `parse_errors` the lines of
-    JSONL files that are not JSON objects and the damaged records of event files,
-    `faults` the records that made our own code raise, `records` the records by type.
+    `lines` counts `\\n`, `bytes` all bytes except peeks at unfinished records, `parse_errors`
+    the lines of JSONL files that are not JSON objects and the damaged records of event
+    files, `faults` the records that made our own code raise, `records` the records by type.
     """
 
     lines: int = 0
@@ -52,7 +52,7 @@ class Parser:
 
     `format_files` are definition files in addition to the packaged ones; raises `FormatError`
     if one of them cannot be used. The same chunks and times give the same records. Memory
-    grows with the number of files, not with their size. `kept`, if a list, gets every record.
+    grows with the number of files, not with their size. `kept`, if set, gets every record.
     """
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
@@ -66,15 +66,15 @@ class Parser:
     def note_fault(self, position: Position, fault: Exception) -> None:
         """Count a record that made our own code raise; log it once for each place in the code.
 
-        What it had changed by then stays changed: to undo it, every record would have to be
-        judged on a copy. At worst a value of one record counts without the others of it.
+        Changes that the record had made to a run's state stay: undoing them would need a copy
+        of the state for each record. At worst, only some values of the record count.
         """
         self.counters.faults += 1
         frame = traceback.extract_tb(fault.__traceback__)[-1]
         place = (frame.filename, frame.lineno)
         if place not in self._fault_places:
             self._fault_places.add(place)
-            text = "%s, line %d, byte %d: a bug of ours, this record is left out"
+            text = "%s, line %d, byte %d: a bug of ours, please report it; the record is left out"
             log.error(text, position.path, position.line, position.offset, exc_info=fault)
 
     @contextmanager
@@ -125,7 +125,7 @@ class Parser:
         return self._counted([*ended, *fresh])
 
     def tick(self, now: float) -> list[Record]:
-        """The records of blocks that got no line for `BLOCK_SECONDS`."""
+        """Complete the blocks without a line for `blocks.BLOCK_SECONDS`; returns their records."""
         found: list[Record] = []
         for path, file in list(self._open.items()):
             found.extend(file.blocks.expire(now))
@@ -134,11 +134,11 @@ class Parser:
         return self._counted(found)
 
     def open_until(self) -> float:
-        """The earliest time at which `tick` can return records; infinite: no block is open."""
+        """When `tick` can return records next (Unix seconds); infinite if no block is open."""
         return min((file.blocks.expiry() for file in self._open.values()), default=math.inf)
 
     def finish(self, path: str) -> list[Record]:
-        """End a file: drops its state and returns the records of its open blocks."""
+        """Drop a file's state; returns the records of its open blocks."""
         file = self._files.pop(path, None)
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
@@ -170,15 +170,14 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     """The steps, with elapsed seconds if known, in a file's bytes, in order.
 
     A light first pass over a finished file without times, in which tqdm's elapsed field is
-    the only clock. `data` begins at byte `offset` of the file. Text: a mark for every bar of
-    a definition; bars of an evaluation or of skipped batches are `inner`. `rows` (JSON
-    lines): a mark for every row with a step; its time is that of a bar with this step.
+    the only clock. `data` begins at byte `offset` of the file. In text, each bar that a
+    packaged definition describes gives a mark; bars of an evaluation or of skipped batches
+    are `inner`. In JSON lines (`rows`), each row with a step gives a mark without seconds:
+    the caller takes those of a bar with the same step.
     """
     if rows:
-        return [
-            ClockMark(offset + match.span()[0], int(match.groups()[0] or 0), None)
-            for match in _ROW.finditer(data)
-        ]
+        found = _ROW.finditer(data)
+        return [ClockMark(offset + row.span()[0], int(row.groups()[0] or 0), None) for row in found]
     marks: list[ClockMark] = []
     if b"%" not in data:  # the search for one byte is ten times as fast as the pattern
         return marks
@@ -186,22 +185,17 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     for match in _clock_bars().finditer(data):
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
+        at = begin if before < 0 else before + 1
         training, step, elapsed = match.groups()
-        marks.append(
-            ClockMark(
-                offset + (begin if before < 0 else before + 1),
-                int(step or 0),
-                _seconds(elapsed or b"0"),
-                inner=training is None,
-            )
-        )
+        seconds = _seconds(elapsed or b"0")
+        marks.append(ClockMark(offset + at, int(step or 0), seconds, inner=training is None))
         begin = end
     return marks
 
 
 @cache
 def _clock_bars() -> Pattern:
-    """A pattern for the bars of packaged definitions; `training` is set for those of a training."""
+    """A pattern for bars of packaged definitions; a training's bars match its group `training`."""
     bars = [rule.spec for rule in compiled().bars.rules if rule.names is not None]
     training = "|".join(bar.pattern for bar in bars if bar.phase == "train")
     others = "|".join(bar.pattern for bar in bars if bar.phase != "train")
@@ -212,7 +206,7 @@ def _clock_bars() -> Pattern:
 
 
 def _seconds(elapsed: bytes) -> float:
-    """Seconds of tqdm's `MM:SS` or `H:MM:SS`; hours are unbounded."""
+    """Seconds of tqdm's `MM:SS` or `H:MM:SS`; of the hours, 18 digits are read (64 bits)."""
     total = 0
     for part in elapsed.split(b":")[-3:]:
         total = total * 60 + int(part[:18] or b"0")

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import re2
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 NUMBER = (
     r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
@@ -30,7 +23,7 @@ NUMBER = (
 THOUSANDS = r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
 """A number in groups of thousands, for formats that do not separate fields by commas."""
 
-_NUMBER = re.compile(NUMBER)
+_NUMBER = re.compile(NUMBER)  # for `number`, which matches text and not bytes
 # The printed form of a tensor or NumPy scalar, with the number inside.
 _WRAPPED = re.compile(r"(?:tensor|np\.\w+|torch\.tensor)\((?P<inner>[^,()]*)(?:,[^()]*)?\)")
 
@@ -48,7 +41,8 @@ QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLO
 """A number, possibly in groups of thousands or with a unit."""
 
 _MAX_TEXT = 64
-"""Characters of a quantity: a choice; longer texts are no numbers, but cost time."""
+"""Most characters of a quantity, a choice: a longer text is no number, and matching costs time."""
+# A quantity's number and unit; no unit of `UNITS` has more than six letters.
 _PARTS = re.compile(rf"(?P<amount>{THOUSANDS}|{NUMBER}) ?(?P<unit>[A-Za-z%]{{1,6}})?")
 
 
@@ -79,7 +73,7 @@ def _unusual(text: str) -> float | None:
 
 
 def scaled(value: float, factor: float) -> float:
-    """A number times `factor`; below 1 it divides by the inverse, as 18 * 0.001 is not 0.018."""
+    """A number times `factor`. As 18 * 0.001 is not 0.018, a factor below 1 becomes a divisor."""
     return value / (1 / factor) if factor < 1 else value * factor
 
 
@@ -137,15 +131,17 @@ _NCCL_WARN = (
     r"(?:(?P<source>[\w./\-]+:\d+) )?(?:\((?P<function>[\w:~]+)\) )?NCCL WARN )"
 )
 """`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
+# The abbreviations in the patterns of this room and of definition files.
 _PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NCCL_WARN}
-_WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."  # of a number
+# The bytes of words, of numbers and of their units.
+_WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 
 
 class PatternMatch(Protocol):
     """A match of re2."""
 
     def span(self, group: int = 0) -> tuple[int, int]:
-        """The byte indices of a group; (-1, -1) if it did not take part in the match."""
+        """The byte indices of a group; (-1, -1) if the group took no part in the match."""
 
     def groups(self) -> tuple[bytes | None, ...]:
         """The text of every group."""
@@ -191,12 +187,12 @@ class Pattern:
 
 
 def certain(text: bytes, *, closed: bool) -> int:
-    """The length that is surely whole: all of a `closed` line, otherwise all but the last word."""
+    """How many bytes of a text were not cut: all of a `closed` line, else all but the last word."""
     return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern with the abbreviations of the module. Raises `re2.error`."""
+    """Compile a pattern, with the abbreviations of `_PHRASES`. Raises `re2.error`."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
@@ -211,13 +207,13 @@ def compile_pattern(text: str) -> Pattern:
     return Pattern(text, groups, compiled)
 
 
-# Units of rates: a count per second (and per device), or seconds per step.
-_PER_SECOND = (
+_PER_SECOND = (  # the unit of a rate: a count per second, and per device
     r" ?(?P<what>(?i:tokens?|toks?|samples?|sequences|seqs?|images?|imgs?|iterations|iters?|it"
     r"|steps?|batches))/s(?:ec(?:ond)?)?(?P<each>/(?i:device|gpu))?\b"
 )
-_PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"
-_UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")
+_PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"  # of `0.5s/it`
+_UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")  # the unit right after a number
+# A rate without a key before it.
 _BARE = compile_pattern(
     rf"(?:^|[\s|,(\[])(?P<amount>{{{{quantity}}}})(?:{_PER_SECOND}|{_PER_STEP})"
 )
@@ -230,7 +226,10 @@ _COUNTED = {
 
 
 def rate_after(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None:
-    """The rate whose unit begins at `start`, after `amount`, and the unit's end; else None."""
+    """The rate whose unit begins at `start`, and the index after the unit; None for other text.
+
+    `amount` is the number before the unit; the rate is a canonical name.
+    """
     match = _UNIT.match(text, start)
     if match is None:
         return None

@@ -47,7 +47,7 @@ class RowReader(WholeFile):
             place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
             try:
                 blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
-            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+            except Exception as fault:  # noqa: BLE001 # after a bug of ours, read them one by one
                 self.on_fault(place.position, fault)
                 blocks = None
             for block in blocks or ():
@@ -60,7 +60,7 @@ class RowReader(WholeFile):
         return found
 
     def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of an unfinished last row that is a whole object; `feed` then skips it."""
+        """The records of a last row that lacks only its newline; `feed` then skips the row."""
         if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
             return []
         errors = self.errors
@@ -83,13 +83,13 @@ class RowReader(WholeFile):
         except BadRowError:
             self.errors += 1
             return []
-        except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one row
+        except Exception as fault:  # noqa: BLE001 # a bug of ours costs this row alone
             self.on_fault(place.position, fault)
             return []
         return found
 
     def _learn(self, row: dict[str, Any], line: int) -> None:
-        """Make a reader of similar rows, after two rows with the same keys were read alone."""
+        """Make a reader of similar rows once two rows with the same keys were read one by one."""
         before, self._alone = self._alone, (line, tuple(row))
         if before[1] != self._alone[1]:
             return

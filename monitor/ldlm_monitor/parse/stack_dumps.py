@@ -1,10 +1,10 @@
 """Stack dumps, and torchelastic's failure tables: one event for each.
 
-`StackDump` has all threads of a process. It reads CPython's faulthandler (Python/traceback.c,
-Modules/faulthandler.c; 3.14 adds the thread's name and the C stack) and `py-spy dump` with or
-without `--native` and `--locals`.
+`StackDump` reads the threads of a process from the output of CPython's faulthandler
+(Python/traceback.c, Modules/faulthandler.c; 3.14 adds the thread's name and the C stack) and of
+`py-spy dump` with or without `--native` and `--locals`.
 
-`FailureTable` is the report of a ChildFailedError: `{script} FAILED`, a ruler, `Failures:`,
+`FailureTable` reads the report of a ChildFailedError: `{script} FAILED`, a ruler, `Failures:`,
 `Root Cause (first observed failure):`, and under both headings blocks of `key : value` rows
 that begin with `[{index}]:` (torch/distributed/elastic/multiprocessing/errors). Rulers are as
 wide as the longest line.
@@ -19,26 +19,27 @@ from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.text.format import signal_name
 
 Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
+"""`thread` (ID), `name`, `state` (py-spy), `gil` (if held), and `frames`, the innermost first."""
 
 MAX_THREADS = 64
 """Threads kept of a dump: a choice; a process with data loaders has a few dozen."""
 MAX_FRAMES = 64
-"""Frames kept of a thread, the innermost first: a choice; faulthandler itself prints up to 100."""
+"""Innermost frames kept of a thread, a choice: faulthandler prints at most 100."""
 MAX_FRAME_BYTES = 256
-"""Bytes of a function's name or of a path: a choice; more does not help to find the line."""
+"""Bytes kept of a function's name or of a path, a choice: more does not help to find the line."""
 
-_FAULTHANDLER = compile_pattern(
+_FAULTHANDLER = compile_pattern(  # faulthandler's header of a thread
     r"(?P<current>Current t|T)hread (?P<thread>0x[0-9A-Fa-f]{1,16})"
     r"(?: \[(?P<name>[^\]]*)\])? \(most recent call first\):\s*$"
 )
-_PY_SPY = compile_pattern(
+_PY_SPY = compile_pattern(  # py-spy's header of a thread
     r"Thread (?P<thread>\d{1,19}|0x[0-9A-Fa-f]{1,16}) \((?P<state>active|idle)(?P<gil>\+gil)?\)"
     r'(?:: "(?P<name>[^"]*)")?\s*$'
 )
-_FRAME = compile_pattern(
+_FRAME = compile_pattern(  # a frame as faulthandler prints it
     r'  File "(?P<file>[^"]*)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.+)$'
 )
-_PY_SPY_FRAME = compile_pattern(
+_PY_SPY_FRAME = compile_pattern(  # a frame as py-spy prints it; native code has no line
     r"    (?P<name>\S.*) \((?P<file>[^()]+?)(?::(?P<line>\d{1,9}))?\)\s*$"
 )
 # What faulthandler prints in place of frames, and the head of its C stack.
@@ -51,7 +52,7 @@ _MAIN = "MainThread"  # the name that Python's threading gives to the main threa
 
 
 class StackDump(Block[EventRule]):
-    """The threads of one process; a thread that was in the dump before begins another dump."""
+    """The threads of one process. A thread's second header begins another dump."""
 
     def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
@@ -94,7 +95,7 @@ class StackDump(Block[EventRule]):
         return True
 
     def _other(self, line: BlockLine) -> bool:
-        """A line between frames that is no frame; with py-spy, variables of the frame before."""
+        """Handle a line between frames that is no frame, such as py-spy's local variables."""
         return bool(self._threads) and self._py_spy == (line.pattern is _VARIABLES)
 
     forms = (
@@ -108,15 +109,13 @@ class StackDump(Block[EventRule]):
     )
 
     def records(self) -> list[Record]:
-        """One event, whose message is the main thread's innermost frame."""
+        """One event; its message is the innermost frame of the main thread or the crashed one."""
         named = self.opening.named
         fields = self.rule.fields({name: named[name] for name in ("after",) if name in named})
         message = text_of(self.opening.text)
         main = self._main()
         if main is not None:
-            for name in ("thread", "name", "state"):
-                if name in main:
-                    fields[name] = main[name]
+            fields |= {name: main[name] for name in ("thread", "name", "state") if name in main}
             fields["threads"] = [*self._threads]
             thread = str(main["thread"])
             if main.get("name") == _MAIN and thread.isdigit():
@@ -127,20 +126,20 @@ class StackDump(Block[EventRule]):
         return self.rule.records(self.place, message, fields)
 
     def _main(self) -> Thread | None:
-        """The main thread: by its name, else the thread that dumped, else the last, the oldest."""
+        """The thread named `MainThread`, else the one that dumped, else the last (the oldest)."""
         named = [thread for thread in self._threads if thread.get("name") == _MAIN]
         last = -1 if self._current is None else self._current
         return named[0] if named else self._threads[last] if self._threads else None
 
     def _owner(self, thread: Thread) -> str:
-        """What to call a thread: one that crashed need not be the main thread."""
+        """How the message names a thread; a thread that crashed need not be the main one."""
         if (name := thread.get("name", _MAIN)) != _MAIN:
             return f"thread {name}"
         return "main thread" if thread is self._threads[-1] or self._py_spy else "current thread"
 
 
 def _innermost(thread: Thread) -> str | None:
-    """The innermost Python frame; the innermost native one if there is no other."""
+    """The innermost Python frame, else the innermost native one; None without frames."""
     frames = thread["frames"]
     if not isinstance(frames, list) or not frames:
         return None
@@ -169,7 +168,7 @@ _NUMBERS = {
         r"(?P<exitcode>-?\d{1,9}) +\(pid: (?P<pid>\d{1,9})\)(?: +\((?P<signal>SIG\w+)\))?"
     ),
 }
-"""The forms of the rows whose values are numbers."""
+"""How torchelastic prints the rows with numbers; the values of other rows are texts."""
 _MAX_FAILURES = 1024
 """Failures kept of one table: a choice; a table can list every rank of a job of 1024."""
 # Copied from the row of the root cause to fields `root_*` of the event.
@@ -177,7 +176,7 @@ _ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time
 
 
 class FailureTable(Block[EventRule]):
-    """The rows of one table. A `FAILED` line without a table gives no record."""
+    """The failures of one table. A `FAILED` line without a table gives no record."""
 
     def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
@@ -185,7 +184,7 @@ class FailureTable(Block[EventRule]):
         self._started = self._at_root = False
 
     def _line(self, line: BlockLine) -> bool:
-        """Handle a line; return whether it belongs to the table, as `key : value` heads do not."""
+        """Handle a line; return whether it belongs to the table, as rows before an index do not."""
         named = line.named()
         if "end" in named:
             self.done = bool(self._rows)
@@ -205,7 +204,7 @@ class FailureTable(Block[EventRule]):
         return True
 
     def _add_field(self, key: str, value: bytes, *, closed: bool) -> None:
-        """Add a field to the last row, unless the line is unfinished and so may be cut."""
+        """Add a field to the last failure, unless its line may be cut (`closed` false)."""
         row = self._rows[-1]
         if not closed:
             return
@@ -227,10 +226,10 @@ class FailureTable(Block[EventRule]):
             self.done = True
 
     def records(self) -> list[Record]:
-        """One event; its `root_*` fields are the table's claim, which `incidents/` verifies."""
+        """One event; its fields `root_*` are the cause that the table names, which may be wrong."""
         if not self._rows:
             return []
-        for row in self._rows:  # a surviving rank's exception is a victim's
+        for row in self._rows:  # by its exception, a failure can be a consequence of another
             text = str(row.get("message", "")).encode()
             if first := earliest(self.opening.exceptions, text):
                 row["kind"], row["role"] = first[0].spec.kind, first[0].spec.role

@@ -1,6 +1,6 @@
 """The choice of a reader for files that are not text logs, and three of the readers.
 
-These are of CSV tables with a header, MLflow's file store and W&B's log; JSON lines and
+The three read CSV tables with a header, MLflow's file store and W&B's log; JSON lines and
 TensorBoard's files have their own modules. A file is recognised by its name or first bytes.
 """
 
@@ -19,10 +19,11 @@ from ldlm_monitor.parse.line_rules import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, number
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.text_lines import WholeFile
-from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_training, measure, plain
+from ldlm_monitor.parse.vocabulary import MAX_KEY, is_count, is_training, measure
 
 _MAX_LINE = 1 << 16
-"""Bytes of a row; longer lines are no rows. A choice: 500 columns of 20 bytes have 10 KiB."""
+"""Most bytes of a table's row, a choice: 500 columns of 20 bytes have 10 KiB."""
+# Two or more names of columns, separated by commas.
 _HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() \-]*)+$")
 
 
@@ -31,10 +32,9 @@ def header_of(line: bytes) -> list[str] | None:
     line = line.rstrip(b"\r")
     if len(line) > _MAX_LINE or b"," not in line or _HEADER.match(line) is None:
         return None
-    names = [name.strip() for name in line.decode("latin-1").split(",")]
-    counted = any(plain(name) in STEP_KEYS or plain(name) in EPOCH_KEYS for name in names)
+    names = [name.strip()[:MAX_KEY] for name in line.decode("latin-1").split(",")]
     metrics = is_training({measure(name).name: 0.0 for name in names})
-    return names if counted and metrics else None
+    return names if metrics and any(map(is_count, names)) else None
 
 
 class LineReader(WholeFile):
@@ -50,7 +50,7 @@ class LineReader(WholeFile):
                 numbers = self.read(line, closed=index < len(lines) - 1)
                 if numbers is not None and numbers.values:
                     found.append(numbers.at(place))
-            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one row
+            except Exception as fault:  # noqa: BLE001 # a bug of ours costs this row alone
                 self.on_fault(place.position, fault)
             offset += len(line) + 1
         return found
@@ -72,7 +72,7 @@ class TableReader(LineReader):
         self._columns: list[str] = []
 
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
-        """The numbers of a row; without the last cell if the row is unfinished."""
+        """The numbers of a row, without a last cell that may be cut; None for any other line."""
         columns = header_of(line)
         if columns is not None:
             self._columns = columns
@@ -90,17 +90,18 @@ class TableReader(LineReader):
 
 
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
-"""The time of a row of MLflow's file store, in Unix milliseconds: 13 digits from 2001 to 2286."""
-# MLflow allows names of 250 characters; the other lengths are choices above what it writes.
+"""The time of a row of MLflow's file store, in Unix milliseconds: 13 digits from 2001 to 2286; 12
+and 14 are accepted too, as the reader of the rows drops impossible times."""
+# MLflow allows names of 250 characters; the other lengths are choices above what MLflow writes.
 _NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
-_METRIC_ROW = re.compile(
+_METRIC_ROW = re.compile(  # `WHEN VALUE STEP`, since MLflow 3 with a dataset's name and digest
     rb"(?P<time>\d{12,14}) (?P<value>\S{1,40}) (?P<step>\d{1,18})"
     rb"(?: \S{1,512} \S{1,512})?\r?(?:\n|$)"
 )
 
 
 def metric_of(path: str, data: bytes) -> str | None:
-    """The metric in a file of MLflow's file store, by path and first line; None for others."""
+    """The metric of a file of MLflow's file store, by path and first line; None for other files."""
     if "metrics/" not in path or _METRIC_ROW.match(data) is None:
         return None
     named = _NAME.search(path)
@@ -123,7 +124,7 @@ class MetricFileReader(LineReader):
         self._has_steps = measure(metric).name == "loss"
 
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
-        """Time, value and step; None for an unfinished line, whose last number may be cut."""
+        """Time, value and step; None for other lines, and for one whose last number may be cut."""
         if not closed or not line.strip():
             return None
         row = _METRIC_ROW.match(line)
@@ -137,15 +138,15 @@ class MetricFileReader(LineReader):
         return numbers
 
 
-# Field numbers of wandb/proto/wandb_internal.proto (`WandbReader` names the messages), and the
-# keys that wandb adds to rows.
-_HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
-_UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17
-_RUN_TEXTS = {1: "run", 8: "run", 13: "host"}
-_KEY, _NESTED_KEY, _VALUE = 1, 2, 16
-_CALLS, _TIME = "_step", "_timestamp"
+# Field numbers of wandb/proto/wandb_internal.proto, whose meaning `WandbReader` gives.
+_HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18  # of a record
+_UPDATE = 1  # an item of a history or config
+_RUN_CONFIG, _RUN_START = 4, 17  # of a run
+_RUN_TEXTS = {1: "run", 8: "run", 13: "host"}  # a run's texts: ID, name (which replaces it), host
+_KEY, _NESTED_KEY, _VALUE = 1, 2, 16  # of an item
+_CALLS, _TIME = "_step", "_timestamp"  # keys that wandb adds to rows
 _INTERNAL = ("_wandb", "_runtime", "type")
-"""Keys of a row to drop: the first two are no metrics, and `type` marks the callback's rows."""
+"""Keys of a row to drop: `_wandb` and `_runtime` are no metrics; `type` is the callback's."""
 _INTERRUPTED = 255
 """The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
 
@@ -191,11 +192,11 @@ class WandbReader(FrameReader):
             row.pop(key, None)
         calls = row.pop(_CALLS, None)
         found = jsonl.records(row, place)
-        rows = [each for each in found if isinstance(each, Sample)]
-        self._has_steps |= any(each.step is not None for each in rows)
+        self._has_steps |= any(isinstance(each, Sample) and each.step is not None for each in found)
         if self._has_steps or not isinstance(calls, int):
             return found
-        return [replace(each, step=as_count(calls)) for each in rows]
+        step = as_count(calls)
+        return [replace(each, step=step) if isinstance(each, Sample) else each for each in found]
 
 
 def _items(content: bytes) -> dict[str, Any]:
@@ -216,9 +217,10 @@ def _items(content: bytes) -> dict[str, Any]:
 
 
 def _value(text: bytes) -> Any:
-    """A JSON value; None for one that is nested too deeply. Most are numbers."""
+    """A JSON value; None for one that is nested too deeply. Most values are numbers."""
     try:
-        return int(text) if text.isdigit() and len(text) <= 20 else float(text)  # 20: a seed's
+        # A seed of 64 bits has 20 digits.
+        return int(text) if text.isdigit() and len(text) <= 20 else float(text)
     except ValueError:
         with suppress(RecursionError):
             return jsonl.loads(text.decode())

@@ -34,18 +34,18 @@ _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "failure_table": FailureTable,
     "stacks": StackDump,
 }
-"""By an event's `assemble`, the kind of block that it opens."""
+"""The kind of block that an event opens, by the `assemble` of its definition."""
 
 OnMatch: TypeAlias = Callable[[int, str], None]
-"""Called with each recognised record's offset and format; "" for a line that continues a block."""
+"""Called with the offset and format of a recognised record; lines of a block have the format ""."""
 
 
 @dataclass(slots=True)
 class FileState:
     """The parser's state of one file between chunks.
 
-    `whole`: the file's reader if it is not text. `ignored`: stream and line number of the last
-    `Exception ignored in` of Python, which precedes the exception's traceback.
+    `whole`: the file's reader; None for text. `ignored`: stream and line number of the last
+    `Exception ignored in` of Python, which precedes the exception's traceback; -1 before one.
     """
 
     id: FileId
@@ -93,7 +93,7 @@ class TextReader:
                         found += bar
                         continue
                 found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
-            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one line
+            except Exception as fault:  # noqa: BLE001 # a bug of ours costs this line alone
                 # An open block that raises would do so with every line that follows.
                 found += file.blocks.finish()
                 self._on_fault(Position(chunk.path, line.number, line.offset), fault)
@@ -102,7 +102,7 @@ class TextReader:
     def _lone_bar(
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
-        """The records of a line that is only a bar, the usual line; None for any other line."""
+        """The records of a line that is only a bar, as most are; None for any other line."""
         bar = self.rules.bars.alone(line.raw)
         if bar is None:
             return None
@@ -146,9 +146,10 @@ class TextReader:
     def _offer(
         file: FileState, record: LineContext, found: list[Record], start: int, stop: int
     ) -> int | None:
-        """Pass `record.text[start:stop]` to the open blocks; adds complete ones to `found`.
+        """Pass `record.text[start:stop]` to the open blocks.
 
-        Returns where the text begins that no block took; None if blocks took all of it.
+        Adds the records of complete blocks to `found`. Returns the index of the text that no
+        block took; None if blocks took all of it.
         """
         while file.blocks:
             text = record.text[start:stop]
@@ -170,7 +171,7 @@ class TextReader:
     def _numbers(
         self, file: FileState, claims: Claims, record: LineContext, start: int
     ) -> list[Record] | None:
-        """The sample of the text from `start` on; None if no rule matches."""
+        """The sample of the text from `start` on (empty if a block opens); None without a match."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
         if claims.json:
@@ -198,7 +199,7 @@ class TextReader:
             self.on_match(line.offset, home)
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The progress bar of an unfinished last record, unless it was returned before."""
+        """The sample of a bar in an unfinished last record; none if it was returned before."""
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
             if not self._claims_of((expression,)).bar:
@@ -227,8 +228,7 @@ class TextReader:
             begin, end = match.span()
             if not first and begin > start:
                 self._offer(file, record, found, start, begin)
-            inside = bool(glued) or not first
-            inside |= rule.spec.at == "glued" and begin > start
+            inside = bool(glued) or not first or (rule.spec.at == "glued" and begin > start)
             found.extend(self._event(file, record, rule, match, begin if inside else 0))
             first = False
             start = max(end, start + 1)

@@ -2,7 +2,7 @@
 
 A record ends at `\\n`, `\\r\\n` or a bare `\\r` (with which tqdm repaints a line).
 `Lines.around` cuts only the record with a given byte, so a chunk is split into all its
-records only while a block is open.
+records only while a record of several lines (a block, such as a traceback) is open.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ _CONTROL = compile_pattern(
 
 
 OnFault: TypeAlias = Callable[[Position, Exception], None]
-"""Called, within the handler, with a record that made our own code raise; it is left out."""
+"""Called in the `except` block with the position of a record that made our own code raise, and the
+exception; the record is left out."""
 
 
 class WholeFile:
     """Reads one file of a known structure, which is not parsed as text.
 
-    The caller resets `errors`, the count of damaged records.
+    `errors` is the count of damaged records, which the caller resets; `name` is the format's.
     """
 
     on_fault: OnFault
@@ -42,7 +43,7 @@ class WholeFile:
         raise NotImplementedError
 
     def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of an unfinished last record, if it can be read already; here none."""
+        """The records of an unfinished last record, if it can be read already; by default none."""
         del chunk, origin
         return []
 
@@ -125,6 +126,7 @@ def raw_index(raw: bytes, index: int) -> int:
     return index
 
 
+# The header of torch's C++ log; 200 bytes for thread, path and line are a choice.
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
 _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")  # torchrun's `[default3]:[rank3]: `
 _HEADER_REACH = 200
@@ -164,7 +166,8 @@ class LineContext:
     def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
         """Place, text and stream of an event that follows another writer's text in one record.
 
-        The event was found at `begin`; a logger's header or rank prefix before belongs to it.
+        The event was found at `begin`. A logger's header or a rank prefix that ends there (a
+        header up to `_HEADER_REACH` bytes before) belongs to the event.
         """
         place, stream = self.place_of(begin), self.envelope.stream
         for pattern, reach in ((_HEADER, _HEADER_REACH), (_WRITER, 0)):

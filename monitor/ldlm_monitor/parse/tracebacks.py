@@ -1,4 +1,4 @@
-"""Python tracebacks: one event for each, with its whole chain of exceptions."""
+"""Python tracebacks: one event for each, with the whole chain of its exceptions."""
 
 from itertools import pairwise
 
@@ -15,17 +15,19 @@ from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, earlies
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 MAX_TEXT_BYTES = 16 * 1024
-"""Bytes kept of a traceback's text, half of them its tail: a choice; about 100 frames fit."""
+"""Bytes kept of a traceback's text, half of them from its end: a choice; about 100 frames fit."""
+# CPython's header of a traceback (Lib/traceback.py).
 _TRACEBACK = b"Traceback (most recent call last):"
+# The same, or as torch's DataLoader quotes it from a worker.
 _HEAD = compile_pattern(r"(?P<original>Original )?Traceback \(most recent call last\):")
-_INDENTED = compile_pattern(r"[ \t]")
-_ANY = compile_pattern(r"")
-_FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')
+_INDENTED = compile_pattern(r"[ \t]")  # the lines of frames
+_ANY = compile_pattern(r"")  # any line can continue a message
+_FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')  # of CPython
 # The line of Python's `format_exception_only`: a name with or without modules, and a message.
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"
 )
-# Names of exceptions of Python and of the usual packages: by their last word.
+# Names of exceptions of Python and of common packages end with one of these words.
 _USUAL = compile_pattern(
     r"(?:[A-Za-z_]\w*\.)*(?:Exception|\w+(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Group|Iteration))$"
 )
@@ -41,13 +43,13 @@ _CONTINUATION = compile_pattern(
     r"|Device-side assertion|C\+\+ CapturedTraceback"
 )
 _NO_EXCEPTION = frozenset({b"Warning", b"Error", b"Note", b"Info", b"Debug"})
-"""First words of messages that look like the name of an exception."""
+"""First words of messages, such as `Warning: ...`, that look like the name of an exception."""
 _LIBRARY = compile_pattern(r"/(?:site|dist)-packages/|^<")  # files that are not the user's own
 _MAX_CONTINUATION = 64
 """Lines of one exception's message: a choice; torch's CUDA and NCCL errors have about 30."""
 _MAX_FOREIGN_AFTER = 3
-"""Lines of other writers after the exception's line: a choice. The rest of its message follows at
-once, and the event should not wait for `MAX_FOREIGN_LINES` of other writers."""
+"""Lines of other writers after an exception's line that complete the block: a choice. The rest of
+the message follows at once, and the event should not wait for `MAX_FOREIGN_LINES`."""
 
 
 class Traceback(Block[EventRule]):
@@ -100,7 +102,7 @@ class Traceback(Block[EventRule]):
         return self._keep(line)
 
     def _head_line(self, line: BlockLine) -> bool:
-        """The first line of a chained traceback, or of a worker's in a DataLoader's message."""
+        """The first line of a chained traceback, or of a worker's that a DataLoader quotes."""
         original = "original" in line.named()
         if not (original or self._chained):
             return False
@@ -149,7 +151,7 @@ class Traceback(Block[EventRule]):
         self.done = self.done or not self._in_frames
 
     def records(self) -> list[Record]:
-        """One event: of the kind that matches the exception's text, or a `python_exception`."""
+        """One event, of the kind whose rule matches the exception, else a `python_exception`."""
         fields: dict[str, FieldValue] = {"traceback": self._text.joined()}
         if self._type:
             fields["exc_type"] = text_of(self._type)
@@ -193,7 +195,7 @@ class Traceback(Block[EventRule]):
 
 
 def _is_exception(name: bytes, text: bytes) -> bool:
-    """Whether a line without indent is the exception; `%|` would be another rank's bar."""
+    """Whether a line without indent is the exception; one with `%|` is another rank's bar."""
     if _USUAL.match(name) or b"." in name:
         return True
     unusual = name[:1].isupper() and not name.isupper() and name not in _NO_EXCEPTION
@@ -210,7 +212,7 @@ class BoundedText:
         self._left_out = 0
 
     def add(self, line: bytes) -> None:
-        """Append a line; lines of the middle are dropped and counted once the halves are full."""
+        """Append a line; if both halves are full, the oldest line of the second half is dropped."""
         kept = line[: self._half // 4] + b"\n"  # a long line leaves room for three others
         if not self._tail and len(self._head) + len(kept) <= self._half:
             self._head += kept
@@ -221,6 +223,6 @@ class BoundedText:
             self._left_out += 1
 
     def joined(self) -> str:
-        """The kept text, with a note on dropped lines, without trailing blank lines."""
+        """The kept text, without trailing blank lines; a note gives the count of dropped lines."""
         gap = b"... %d lines left out ...\n" % self._left_out if self._left_out else b""
         return (self._head + gap + self._tail).decode("utf-8", errors="replace").rstrip()

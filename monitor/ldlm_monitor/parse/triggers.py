@@ -28,40 +28,42 @@ from ldlm_monitor.parse.event_rules import EventRule
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 
-Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]
+Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` and the database of triggers that contain it; None for other triggers."""
 
 _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
-    (r"Exception ignored in", "ignored"),  # before the traceback of an exception
+    (r"Exception ignored in", "ignored"),  # Python prints it before an exception's traceback
 )
+"""Triggers of the parser itself, and the claims that they give."""
 MARKS = b"{%+*"
-"""Bytes that few lines of a log contain, and many short triggers do."""
+"""Bytes that few lines of a log, but many short triggers contain: each byte gets a database."""
 _USERS_FIRST = 1_000_000
-"""Subtracted from the order of users' lines to try them first: more than there are rules."""
+"""Subtracted from the order of users' lines to try them first: more than there can be rules."""
 _LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
 """A loss and the beginning of its number, in any form; `T` is that of `tensor(`."""
 _CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
+"""The hours and tens of minutes of a day, ` 00:0` to ` 23:5`."""
 _GLOG = rf"[EFW]\d{{3,4}}(?:{_CLOCK})\d:\d\d"
-"""Level, date and time of a glog header; the hours are spelled out as literals."""
-_PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}
+"""Level, date and time of a glog header, spelled out as Hyperscan searches for literals."""
+_PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}  # the abbreviations in triggers
 _FEW = 64
 """Triggers that stay in one database whatever their bytes: Hyperscan's Teddy matcher compares so
 few literals all at once, the short ones too."""
-# Of a trigger's syntax, for `mark_of`: character classes, groups, bytes of `MARKS` not optional.
+# For `mark_of`: a trigger's character classes, which match other bytes too.
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
-_GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")
-_NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")
+_GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")  # can be optional or have alternatives
+_NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")  # a byte of `MARKS` that is not optional
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The rules that may match a record, by the triggers it contains; `lines` by priority.
 
-    `bar`: the record may have a progress bar. `alone`: it may, and no other trigger but those
-    of `lines` is in it. `json`: the record begins like a JSON object. `ignored`: it has
-    Python's `Exception ignored in`.
+    `bar`: the record may have a progress bar. `alone`: the record may have a bar, and its other
+    triggers, if any, are of `lines`. `json`: the record begins like a JSON object. `ignored`:
+    the record has Python's `Exception ignored in`.
     """
 
     bar: bool = False
@@ -72,13 +74,13 @@ class Claims:
     ignored: bool = False
 
 
-NO_CLAIMS = Claims()
+NO_CLAIMS = Claims()  # of a record without a trigger
 
 
 class Rules:
-    """All definitions, compiled; lines of the files `users` come before the packaged ones.
+    """All definitions, compiled; lines of the files `users` are tried before the packaged ones.
 
-    `named[i]` are the rules of expression i of `databases`. Raises `FormatError`.
+    `named[i]` are the rules whose trigger is expression i of `databases`. Raises `FormatError`.
     """
 
     def __init__(
@@ -119,16 +121,11 @@ class Rules:
             return NO_CLAIMS
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
+        lines.sort(key=lambda rule: (rule.spec.fallback, rule.order))
         events = [rule for rule in rules if isinstance(rule, EventRule)]
         bar, json, ignored = self.bars in rules, "json" in rules, "ignored" in rules
-        return Claims(
-            bar=bar,
-            alone=bar and not (events or json or ignored),
-            lines=sorted(lines, key=lambda rule: rule.rank),
-            events=events,
-            json=json,
-            ignored=ignored,
-        )
+        alone = bar and not (events or json or ignored)
+        return Claims(bar=bar, alone=alone, lines=lines, events=events, json=json, ignored=ignored)
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
@@ -184,13 +181,13 @@ def _located(where: str) -> Iterator[None]:
 
 
 class Scanner:
-    """Scans chunks for triggers; the databases are shared, the scratch spaces its own."""
+    """Scans chunks for triggers. Scanners share the databases, but not their scratch spaces."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = [(mark, database, hyperscan.Scratch(database)) for mark, database in parts]
 
     def scan(self, data: bytes) -> list[tuple[int, int]]:
-        """The triggers in `data`: (index after the last byte, expression), by index."""
+        """The triggers in `data`, sorted: each as the index after its end, and its expression."""
         hits: list[tuple[int, int]] = []
 
         def note(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
@@ -204,9 +201,9 @@ class Scanner:
 
 
 def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
-    """Compile triggers, given as (trigger, place of its definition).
+    """Compile triggers, each with the place of its definition, which errors name.
 
-    An expression's number is the index of its trigger. Raises `FormatError`.
+    The number of an expression is the index of its trigger. Raises `FormatError`.
     """
     found: dict[int | None, list[int]] = {}
     for index, (trigger, _) in enumerate(triggers):
@@ -216,7 +213,7 @@ def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
 
 
 def mark_of(trigger: str) -> int | None:
-    """A byte of `MARKS` that every match contains; None if that is not certain."""
+    """A byte of `MARKS` that every match of the trigger contains; None if none is certain."""
     bare, groups = _CLASS.sub("", trigger.replace(r"\\", "")), 1
     while groups:
         bare, groups = _GROUP.subn("", bare)

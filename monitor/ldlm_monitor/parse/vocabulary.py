@@ -1,6 +1,6 @@
 """The vocabulary: translates a trainer's key to a canonical name (`names.CANONICAL_VALUES`).
 
-The keys are data (`data/vocabulary.yml`); the rules here cover keys that follow a pattern.
+The known keys are data (`data/vocabulary.yml`); `measure` also covers keys that follow a pattern.
 """
 
 import re
@@ -23,11 +23,11 @@ class Measure:
     factor: float = 1.0
 
 
-_DATA = yaml.load(
-    (Path(__file__).parent / "data" / "vocabulary.yml").read_bytes(),
-    Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader),
-)
-_KNOWN = {
+# The C loader, if PyYAML has it, reads the packaged files in 0.1 s, Python's in 1.6 s.
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FILE = Path(__file__).parent / "data" / "vocabulary.yml"
+_DATA = yaml.load(_FILE.read_bytes(), Loader=YAML_LOADER)  # the packaged vocabulary
+_KNOWN = {  # the meaning of each packaged key, as `plain` spells it
     **{key: Measure(name) for name, keys in _DATA["aliases"].items() for key in keys},
     **{
         key: Measure(part["name"], part["factor"])
@@ -36,20 +36,21 @@ _KNOWN = {
     },
 }
 STEP_KEYS = frozenset(_DATA["steps"])
-"""The keys of optimizer steps, in the spelling of `plain`."""
+"""The keys of optimizer steps, as `plain` spells them."""
 EPOCH_KEYS = frozenset(_DATA["epochs"])
+"""The keys of epochs, as `plain` spells them."""
 _TRAINING_ONLY = frozenset(("loss", "eval_loss", "grad_norm", "accuracy", "step_seconds", "ppl"))
-"""Canonical names that no settings file has; `learning_rate` is left out as it is a setting too."""
+"""Canonical names that no settings file has, unlike `learning_rate`: a training reported them."""
 _OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
 MAX_KEY = 128
-"""Characters kept of a key: names of metrics are shorter, and labels of series stay small."""
+"""Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
 _MAX_CACHED = 4096
-"""Keys per cache: a trainer has some hundreds; keys of JSON are unbounded input."""
+"""Keys per cache, a choice: a trainer has some hundreds; keys of JSON are unbounded input."""
 
 
 @lru_cache(maxsize=_MAX_CACHED)
 def plain(key: str) -> str:
-    """A key in lower case, with one `_` for each run of other characters than `a-z0-9`."""
+    """A key in lower case, with one `_` for each sequence of characters other than `a-z0-9`."""
     return re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
 
 
@@ -74,7 +75,8 @@ def measure(key: str) -> Measure:
 def put(values: dict[str, float], key: str, value: float) -> None:
     """Add a number under its canonical name and in its unit.
 
-    If several keys of a line have one canonical name, the key spelled like it wins.
+    If several keys of a line have the same canonical name, the key that is the name wins,
+    otherwise the first.
     """
     meant = measure(key)
     if meant.factor != 1:
@@ -83,6 +85,11 @@ def put(values: dict[str, float], key: str, value: float) -> None:
         values[key] = value
     else:
         values.setdefault(meant.name, value)
+
+
+def is_count(key: str) -> bool:
+    """Whether a trainer's key counts steps or epochs."""
+    return plain(key) in STEP_KEYS or plain(key) in EPOCH_KEYS
 
 
 @lru_cache(maxsize=_MAX_CACHED)
