@@ -33,7 +33,7 @@ def examples() -> bytes:
 
 
 def hits(triggers: list[str], data: bytes) -> list[tuple[int, int]]:
-    return Scanner(compile_triggers([(each, "here") for each in triggers])).scan(data)
+    return Scanner(compile_triggers([(each, "here") for each in triggers], {})).scan(data)
 
 
 @pytest.mark.parametrize(

@@ -263,10 +263,13 @@ class Definitions(DefinitionPart):
 
 def load(path: Path) -> Definitions:
     """Read and validate a definition file. Raises `FormatError`."""
+    return validated(path, document(path))
+
+
+def document(path: Path) -> Any:
+    """The YAML of a file. Raises `FormatError`."""
     try:
-        document = yaml.load(
-            path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        )
+        return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except OSError as error:
         raise FormatError(
             f"cannot be read ({error.strerror})", where=str(path), remedy="check --formats"
@@ -276,8 +279,12 @@ def load(path: Path) -> Definitions:
         raise FormatError(
             f"is not YAML: {place}", where=str(path), remedy="quote patterns with single quotes"
         ) from error
+
+
+def validated(path: Path, found: Any) -> Definitions:
+    """The definitions in a file's YAML. Raises `FormatError`."""
     try:
-        return Definitions.model_validate(document)
+        return Definitions.model_validate(found)
     except ValidationError as error:
         key, what = first_problem(error)
         raise FormatError(

@@ -12,7 +12,7 @@ shorter literal slows the search for all others. So triggers with a byte that fe
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ import re2
 from ldlm_monitor.model.errors import FormatError
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
+from ldlm_monitor.parse.cache import cache_of, digest, packaged_definitions
 from ldlm_monitor.parse.event_rules import EventRule
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
@@ -78,11 +79,15 @@ NO_CLAIMS = Claims()
 class Rules:
     """All definitions, compiled; lines of the files `users` come before the packaged ones.
 
-    `named[i]` are the rules of expression i of `databases`. Raises `FormatError`.
+    `named[i]` are the rules of expression i of `databases`, which are taken from and added to
+    `kept`. Raises `FormatError`.
     """
 
     def __init__(
-        self, loaded: Sequence[tuple[Path, definitions.Definitions]], users: Sequence[Path]
+        self,
+        loaded: Sequence[tuple[Path, definitions.Definitions]],
+        users: Sequence[Path],
+        kept: dict[str, bytes],
     ) -> None:
         self.benign: list[Pattern] = []
         self.exceptions: list[EventRule] = []
@@ -111,7 +116,7 @@ class Rules:
             named.setdefault(trigger, []).append(target)
             places.setdefault(trigger, where)
         self.named = list(named.values())
-        self.databases = compile_triggers(list(places.items()))
+        self.databases = compile_triggers(list(places.items()), kept)
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
         """The rules that may match a record in which these expressions were found."""
@@ -147,9 +152,13 @@ def _edition(path: Path) -> tuple[str, int, int]:
 
 @lru_cache(maxsize=8)  # a choice: more sets of files than one process uses; each takes memory
 def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ...]) -> Rules:
-    packaged = [(path, definitions.load(path)) for path in definitions.packaged_files()]
+    users = [(path, definitions.load(path)) for path in files]
+    cache = cache_of(files)
+    packaged = packaged_definitions(cache.entries)
     packaged.sort(key=lambda entry: entry[1].priority)
-    return Rules([*packaged, *((path, definitions.load(path)) for path in files)], files)
+    rules = Rules([*packaged, *users], files, cache.entries)
+    cache.save()
+    return rules
 
 
 def _rules(
@@ -203,8 +212,10 @@ class Scanner:
         return hits
 
 
-def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
-    """Compile triggers, given as (trigger, place of its definition).
+def compile_triggers(
+    triggers: Sequence[tuple[str, str]], kept: dict[str, bytes]
+) -> tuple[Part, ...]:
+    """Compile triggers, given as (trigger, place of its definition), unless they are `kept`.
 
     An expression's number is the index of its trigger. Raises `FormatError`.
     """
@@ -212,7 +223,7 @@ def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
     for index, (trigger, _) in enumerate(triggers):
         mark = mark_of(trigger) if len(triggers) > _FEW else None
         found.setdefault(mark, []).append(index)
-    return tuple((mark, _database(triggers, indexes)) for mark, indexes in found.items())
+    return tuple((mark, _database(triggers, indexes, kept)) for mark, indexes in found.items())
 
 
 def mark_of(trigger: str) -> int | None:
@@ -224,9 +235,15 @@ def mark_of(trigger: str) -> int | None:
     return None if needed is None else ord(needed[1] or needed[2])
 
 
-def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> Any:
-    database = hyperscan.Database()
+def _database(
+    triggers: Sequence[tuple[str, str]], indexes: Sequence[int], kept: dict[str, bytes]
+) -> Any:
     expressions = [_expression(triggers[index][0]) for index in indexes]
+    key = digest((repr(indexes).encode(), *expressions))
+    if key in kept:
+        with suppress(hyperscan.error):  # of a processor that `cache_of` did not tell apart
+            return hyperscan.loadb(kept[key], hyperscan.HS_MODE_BLOCK)
+    database = hyperscan.Database()
     try:
         database.compile(
             expressions=expressions,
@@ -237,13 +254,14 @@ def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> An
     except hyperscan.error as error:
         if len(indexes) > 1:
             for index in indexes:  # the call for the faulty trigger alone raises `FormatError`
-                _database(triggers, [index])
+                _database(triggers, [index], {})
             raise
         raise FormatError(
             f"the trigger {expressions[0].decode()!r} does not compile: {error}",
             where=triggers[indexes[0]][1],
             remedy="use a literal part of the line, with \\ before ()[]{}.*+?|^$",
         ) from error
+    kept[key] = hyperscan.dumpb(database)
     return database
 
 
