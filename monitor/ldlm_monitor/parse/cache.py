@@ -59,7 +59,7 @@ def cache_of(files: Sequence[Path]) -> Cache:
     probe = hyperscan.Database()
     probe.compile(expressions=[b"a"], ids=[0], elements=1, flags=[0])
     # `info` has Hyperscan's version and the processor's features, on which databases depend.
-    versions = f"{__version__} {hyperscan.__version__} {probe.info()!r} {os.uname().machine}"
+    versions = f"{__version__} {probe.info()!r} {os.uname().machine}"
     texts = (path.read_bytes() for path in (*definitions.packaged_files(), *files))
     return Cache((versions.encode(), *texts))
 

@@ -8,9 +8,8 @@ integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
 
 import re2
 from pydantic import (
@@ -151,13 +150,27 @@ class PatternMatch(Protocol):
         """The text of every group."""
 
 
-@dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern; `groups` are the names and indices of its named groups."""
+    """A pattern, compiled at its first use: a log needs few of the hundreds.
 
-    text: str
+    `groups` are the names and indices of its named groups.
+    """
+
+    __slots__ = ("_compiled", "groups", "text")
     groups: tuple[tuple[str, int], ...]
     _compiled: Any
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for attributes that are not set, so nothing is slower after the first use."""
+        if name not in ("groups", "_compiled"):
+            raise AttributeError(name)
+        self._compiled = compiled = _compiled(self.text)
+        named = sorted(compiled.groupindex.items(), key=lambda item: item[1])
+        self.groups = tuple((name.decode(), index) for name, index in named)
+        return getattr(self, name)
 
     def match(self, text: bytes, start: int = 0) -> PatternMatch | None:
         """A match that begins exactly at `start`."""
@@ -195,20 +208,32 @@ def certain(text: bytes, *, closed: bool) -> int:
     return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 
+Made: TypeAlias = Callable[[str], Pattern]
+"""`compile_pattern` for packaged patterns, `checked_pattern` for users'."""
+
+
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern with the abbreviations of the module. Raises `re2.error`."""
+    """A pattern with the abbreviations of the module, of which tests have shown that it compiles.
+
+    Compiled at the first use, all packaged ones would take a tenth of a short command's time.
+    """
+    return Pattern(text)
+
+
+def checked_pattern(text: str) -> Pattern:
+    """A pattern that a user has written. Raises `re2.error`."""
+    pattern = Pattern(text)
+    pattern.groups  # noqa: B018 - compiles it
+    return pattern
+
+
+def _compiled(text: str) -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
-    source = text
     for name, phrase in _PHRASES.items():
-        source = source.replace(name, phrase)
-    compiled = re2.compile(source.encode(), options)
-    groups = tuple(
-        (name.decode(), index)
-        for name, index in sorted(compiled.groupindex.items(), key=lambda item: item[1])
-    )
-    return Pattern(text, groups, compiled)
+        text = text.replace(name, phrase)
+    return re2.compile(text.encode(), options)
 
 
 # Units of rates: a count per second (and per device), or seconds per step.

@@ -27,7 +27,7 @@ from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
 from ldlm_monitor.parse.cache import cache_of, digest, packaged_definitions
 from ldlm_monitor.parse.event_rules import EventRule
 from ldlm_monitor.parse.line_rules import LineRule
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern
+from ldlm_monitor.parse.patterns import Made, Pattern, checked_pattern, compile_pattern
 
 Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]
 Part: TypeAlias = tuple[int | None, Any]
@@ -96,10 +96,11 @@ class Rules:
             (trigger, "the parser", rule) for trigger, rule in _OURS
         ]
         for path, given in loaded:
+            made = checked_pattern if path in users else compile_pattern
             for index, bar in enumerate(given.bars):
                 with _located(f"{path}: bars.{index}"):
-                    bars.append(BarRule(bar, given.format))
-            for where, rule, trigger in _rules(path, given):
+                    bars.append(BarRule(bar, given.format, made))
+            for where, rule, trigger in _rules(path, given, made):
                 rule.order = len(triggers)
                 if isinstance(rule, LineRule) and path in users:
                     rule.order -= _USERS_FIRST
@@ -107,7 +108,7 @@ class Rules:
                     self.exceptions.append(rule)
                 triggers.append((trigger, where, rule))
             with _located(f"{path}: benign"):
-                self.benign.extend(map(compile_pattern, given.benign))
+                self.benign.extend(map(made, given.benign))
         self.bars = Bars(bars)
         triggers += [(trigger, "the parser", self.bars) for trigger in TRIGGERS]
         named: dict[str, list[Rule]] = {}
@@ -162,19 +163,19 @@ def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ..
 
 
 def _rules(
-    path: Path, loaded: definitions.Definitions
+    path: Path, loaded: definitions.Definitions, made: Made
 ) -> Iterator[tuple[str, LineRule | EventRule, str]]:
     """The rules of a file, each with its place in the file and its trigger."""
     for index, line in enumerate(loaded.lines):
         where = f"{path}: lines.{index}"
         with _located(where):
-            line_rule = LineRule(line, loaded.format)
+            line_rule = LineRule(line, loaded.format, made)
         yield f"{where} ({line.name})", line_rule, line.trigger
     for index, event in enumerate(loaded.events):
         for number, shape in enumerate(event.shapes):
             where = f"{path}: events.{index}.shapes.{number}"
             with _located(where):
-                event_rule = EventRule(event, shape, event.family or loaded.family)
+                event_rule = EventRule(event, shape, event.family or loaded.family, made)
             yield f"{where} ({event.kind})", event_rule, shape.trigger
 
 
