@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import hyperscan
 import msgspec
@@ -69,19 +68,13 @@ def packaged_definitions(kept: dict[str, bytes]) -> list[tuple[Path, definitions
     paths = definitions.packaged_files()
     if DOCUMENTS not in kept:
         kept[DOCUMENTS] = msgspec.msgpack.encode([*map(definitions.document, paths)])
-    found = msgspec.msgpack.decode(kept[DOCUMENTS], type=list[Any])
-    return [
-        (path, definitions.validated(path, each)) for path, each in zip(paths, found, strict=True)
-    ]
+    found = msgspec.msgpack.decode(kept[DOCUMENTS])
+    return list(zip(paths, map(definitions.load, paths, found), strict=True))
 
 
 def digest(parts: Iterable[bytes]) -> str:
-    """A name of the parts, each with its length, in this order."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(b"%d:" % len(part))
-        found.update(part)
-    return found.hexdigest()
+    """A name of the parts, in this order."""
+    return hashlib.sha256(b"".join(b"%d:" % len(part) + part for part in parts)).hexdigest()
 
 
 def _folder() -> Path:

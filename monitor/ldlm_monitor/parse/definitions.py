@@ -261,11 +261,6 @@ class Definitions(DefinitionPart):
     benign: tuple[str, ...] = ()
 
 
-def load(path: Path) -> Definitions:
-    """Read and validate a definition file. Raises `FormatError`."""
-    return validated(path, document(path))
-
-
 def document(path: Path) -> Any:
     """The YAML of a file. Raises `FormatError`."""
     try:
@@ -281,10 +276,10 @@ def document(path: Path) -> Any:
         ) from error
 
 
-def validated(path: Path, found: Any) -> Definitions:
-    """The definitions in a file's YAML. Raises `FormatError`."""
+def load(path: Path, known: Any = None) -> Definitions:
+    """Validate a definition file, and read it unless its YAML is `known`. Raises `FormatError`."""
     try:
-        return Definitions.model_validate(found)
+        return Definitions.model_validate(document(path) if known is None else known)
     except ValidationError as error:
         key, what = first_problem(error)
         raise FormatError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
 from ldlm_monitor.parse import definitions
-from ldlm_monitor.parse.patterns import Made, Pattern, PatternMatch, number, quantity
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity
 from ldlm_monitor.text.format import signal_name
 
 MAX_MESSAGE_BYTES = 4096
@@ -98,7 +98,7 @@ class EventRule:
         spec: definitions.EventDefinition,
         shape: definitions.EventShape,
         family: str,
-        made: Made,
+        made: Callable[[str], Pattern],
     ) -> None:
         self.spec = spec
         self.family = family

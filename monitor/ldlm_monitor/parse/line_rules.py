@@ -1,6 +1,7 @@
 """Line rules: read the numbers of a line that a format definition describes."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ldlm_monitor.model.records import Sample, as_count
@@ -8,7 +9,6 @@ from ldlm_monitor.parse.definitions import SampleLine
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import (
-    Made,
     NumberSpec,
     Pattern,
     PatternMatch,
@@ -64,7 +64,7 @@ class Numbers:
 class LineRule:
     """A compiled definition: reads the lines of one entry of the format `home`."""
 
-    def __init__(self, spec: SampleLine, home: str, made: Made) -> None:
+    def __init__(self, spec: SampleLine, home: str, made: Callable[[str], Pattern]) -> None:
         self.spec = spec
         self.home = home
         self.order = 0

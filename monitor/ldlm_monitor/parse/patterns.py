@@ -9,7 +9,7 @@ integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import re2
 from pydantic import (
@@ -153,44 +153,30 @@ class PatternMatch(Protocol):
 class Pattern:
     """A pattern, compiled at its first use: a log needs few of the hundreds.
 
-    `groups` are the names and indices of its named groups.
+    `groups` are the names and indices of its named groups. The others are methods of re2: `match`
+    and `search` take the text and where to begin, `sub` takes the replacement and the text.
     """
 
-    __slots__ = ("_compiled", "groups", "text")
+    __slots__ = ("finditer", "groups", "match", "search", "sub", "text")
     groups: tuple[tuple[str, int], ...]
-    _compiled: Any
+    match: Callable[..., PatternMatch | None]
+    search: Callable[..., PatternMatch | None]
+    finditer: Callable[[bytes], Iterator[PatternMatch]]
+    sub: Callable[[bytes, bytes], bytes]
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def __getattr__(self, name: str) -> Any:
         """Called for attributes that are not set, so nothing is slower after the first use."""
-        if name not in ("groups", "_compiled"):
+        if name not in self.__slots__:
             raise AttributeError(name)
-        self._compiled = compiled = _compiled(self.text)
+        compiled = _compiled(self.text)
         named = sorted(compiled.groupindex.items(), key=lambda item: item[1])
         self.groups = tuple((name.decode(), index) for name, index in named)
+        self.match, self.search = compiled.match, compiled.search
+        self.finditer, self.sub = compiled.finditer, compiled.sub
         return getattr(self, name)
-
-    def match(self, text: bytes, start: int = 0) -> PatternMatch | None:
-        """A match that begins exactly at `start`."""
-        found: PatternMatch | None = self._compiled.match(text, start)
-        return found
-
-    def search(self, text: bytes, start: int = 0) -> PatternMatch | None:
-        """The first match at or after `start`."""
-        found: PatternMatch | None = self._compiled.search(text, start)
-        return found
-
-    def finditer(self, text: bytes) -> Iterator[PatternMatch]:
-        """Every match, in order."""
-        found: Iterator[PatternMatch] = self._compiled.finditer(text)
-        return found
-
-    def replaced(self, text: bytes, by: bytes) -> bytes:
-        """The text with every match replaced by `by`."""
-        found: bytes = self._compiled.sub(by, text)
-        return found
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
         """The named groups that took part in a match, if they end at index `until` or before."""
@@ -208,15 +194,8 @@ def certain(text: bytes, *, closed: bool) -> int:
     return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 
-Made: TypeAlias = Callable[[str], Pattern]
-"""`compile_pattern` for packaged patterns, `checked_pattern` for users'."""
-
-
 def compile_pattern(text: str) -> Pattern:
-    """A pattern with the abbreviations of the module, of which tests have shown that it compiles.
-
-    Compiled at the first use, all packaged ones would take a tenth of a short command's time.
-    """
+    """A packaged pattern, which may have the abbreviations of the module; a test compiles all."""
     return Pattern(text)
 
 

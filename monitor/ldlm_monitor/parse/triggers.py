@@ -11,7 +11,7 @@ shorter literal slows the search for all others. So triggers with a byte that fe
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +27,7 @@ from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
 from ldlm_monitor.parse.cache import cache_of, digest, packaged_definitions
 from ldlm_monitor.parse.event_rules import EventRule
 from ldlm_monitor.parse.line_rules import LineRule
-from ldlm_monitor.parse.patterns import Made, Pattern, checked_pattern, compile_pattern
+from ldlm_monitor.parse.patterns import Pattern, checked_pattern, compile_pattern
 
 Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]
 Part: TypeAlias = tuple[int | None, Any]
@@ -163,7 +163,7 @@ def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ..
 
 
 def _rules(
-    path: Path, loaded: definitions.Definitions, made: Made
+    path: Path, loaded: definitions.Definitions, made: Callable[[str], Pattern]
 ) -> Iterator[tuple[str, LineRule | EventRule, str]]:
     """The rules of a file, each with its place in the file and its trigger."""
     for index, line in enumerate(loaded.lines):
