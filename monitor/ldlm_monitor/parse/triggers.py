@@ -242,7 +242,7 @@ def _database(
     expressions = [_expression(triggers[index][0]) for index in indexes]
     key = digest((repr(indexes).encode(), *expressions))
     if key in kept:
-        with suppress(hyperscan.error):  # of a processor that `cache_of` did not tell apart
+        with suppress(hyperscan.error):  # refused: of another processor
             return hyperscan.loadb(kept[key], hyperscan.HS_MODE_BLOCK)
     database = hyperscan.Database()
     try:
