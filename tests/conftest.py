@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ SHARED = Path(__file__).resolve().parents[1] / "../shared"
 # Tests run side by side. Threads of torch that wait for each other spin, which on a busy machine
 # made a training of ten seconds one of ten minutes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Compiled definitions are kept here, not in the home of who runs the tests.
+CACHE = tempfile.TemporaryDirectory(prefix="ldlm-monitor-cache-")
+os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 # Every run tries a few examples of each property, since the runs are many; `just nightly` tries
 # enough to find what comes once in a hundred times.

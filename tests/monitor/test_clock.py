@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_restart import NOW, Watched
 
-from ldlm_monitor.daemon.judging_clock import JudgingClock
+from ldlm_monitor.daemon.daemon import JudgingClock
 
 HOUR = 3600.0
 

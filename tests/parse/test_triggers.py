@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
-from ldlm_monitor.parse import definitions
+from ldlm_monitor import parse
+from ldlm_monitor.parse import definitions, triggers
+from ldlm_monitor.parse.patterns import Pattern, checked_pattern
 from ldlm_monitor.parse.triggers import MARKS, Scanner, compile_triggers, mark_of
 
 TRAPS = Path(__file__).with_name("traps.log").read_bytes()
@@ -32,8 +36,8 @@ def examples() -> bytes:
     return "\n".join(lines).encode() + b"\n" + TRAPS
 
 
-def hits(triggers: list[str], data: bytes) -> list[tuple[int, int]]:
-    return Scanner(compile_triggers([(each, "here") for each in triggers])).scan(data)
+def hits(given: list[str], data: bytes) -> list[tuple[int, int]]:
+    return Scanner(compile_triggers([(each, "here") for each in given], {})).scan(data)
 
 
 @pytest.mark.parametrize(
@@ -87,3 +91,17 @@ def test_the_head_of_a_glog_line_is_known_at_every_hour(hour, head):
     rest = f" {hour:02}:59:08.715298 631 x.py:1] text\n"
     assert len(hits(["{{glog}}"], (head + rest).encode())) == 1
     assert hits(["{{glog}}"], f"[rank0]:[I1121{rest}".encode()) == []
+
+
+def test_every_packaged_pattern_compiles() -> None:
+    """A start compiles only those that a log needs."""
+    loaded = [(path, definitions.load(path)) for path in definitions.packaged_files()]
+    assert triggers.Rules(loaded, [path for path, _ in loaded], {}).named
+    modules = [
+        import_module(f"ldlm_monitor.parse.{each.name}") for each in iter_modules(parse.__path__)
+    ]
+    found = [each for module in modules for each in vars(module).values()]
+    patterns = [each for each in found if isinstance(each, Pattern)]
+    assert len(patterns) > 50
+    for pattern in patterns:
+        assert checked_pattern(pattern.text).groups == pattern.groups

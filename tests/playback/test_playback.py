@@ -8,8 +8,9 @@ import pytest
 
 from ldlm_monitor.cli.replay import RECORDING, SPEED
 from ldlm_monitor.config import Settings
-from ldlm_monitor.playback import Playback, of_logs, of_recording
+from ldlm_monitor.playback.engine import Playback
 from ldlm_monitor.playback.recording import Recorder
+from ldlm_monitor.playback.reel import of_logs, of_recording
 from ldlm_monitor.playback.replay import Replay
 
 DEMO = Path(str(files("ldlm_monitor") / "playback" / RECORDING))

@@ -19,7 +19,6 @@ from ldlm_monitor.daemon.dispatcher import (
     receivers_of,
     senders,
 )
-from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
@@ -40,11 +39,15 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.text.format import duration
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
 """How long the end waits for each sender; after a later answer the message is sent twice."""
+JUMP_SECONDS = 1.0
+"""Smaller errors are slewed by NTP; larger ones step the clock (chrony: `makestep 1`)."""
+
 
 log = logging.getLogger(__name__)
 
@@ -233,3 +236,46 @@ def _greet(
     if not receivers and not settings.alertmanager.urls:
         log.info(HOW_TO_CONFIGURE)
     sys.stdout.flush()
+
+
+class JudgingClock:
+    """The wall clock's Unix seconds; after it was set back, the monotonic clock's continuation.
+
+    The continuation lasts until the wall clock has caught up: alerts keep their `for`, and none
+    fires twice. A clock that was set forward is taken as right, as after a sleep of the machine,
+    which the monotonic clock of Linux does not count. `ahead`: seconds by which the result exceeds
+    the wall clock. `skipped`: seconds of such a step forward in the last call of `now`, to be left
+    out of every run's silence.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self.ahead = self.skipped = 0.0
+        self._last = wall()
+        self._read_at = steady()
+
+    def now(self) -> float:
+        """The time to judge by; it never falls."""
+        wall, steady = self._wall(), self._steady()
+        expected = self._last + steady - self._read_at
+        behind = expected - wall
+        self.skipped = -behind if behind < -JUMP_SECONDS else 0.0
+        if self.skipped:
+            log.warning(
+                "the clock went forward by %s, or this machine slept: time without steps is"
+                " counted from now",
+                duration(self.skipped),
+            )
+        if behind > JUMP_SECONDS and abs(behind - self.ahead) > JUMP_SECONDS:
+            log.warning(
+                "the clock was set back by %s: the monitor goes on from its last time until the"
+                " clock has caught up",
+                duration(behind - self.ahead),
+            )
+        self.ahead = behind if behind > JUMP_SECONDS else 0.0
+        self._last = expected if self.ahead else max(wall, self._last)
+        self._read_at = steady
+        return self._last

@@ -7,7 +7,7 @@ iterations, or if it shows a loss.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -19,7 +19,7 @@ from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.line_rules import AS_PRINTED, Numbers, read_number, whole
-from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, quantity
+from ldlm_monitor.parse.patterns import NumberSpec, Pattern, quantity
 from ldlm_monitor.parse.vocabulary import measure
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
@@ -54,10 +54,10 @@ class BarRule:
     `names`: the keys of the postfix that are read; None: all keys, by the vocabulary.
     """
 
-    def __init__(self, spec: Bar, home: str) -> None:
+    def __init__(self, spec: Bar, home: str, made: Callable[[str], Pattern]) -> None:
         self.spec = spec
         self.home = home
-        self.pattern: Pattern = compile_pattern(f"(?:{spec.pattern})$")
+        self.pattern: Pattern = made(f"(?:{spec.pattern})$")
         self.names: dict[bytes, NumberSpec] | None = None
         if spec.postfix is not None:
             self.names = {key.encode(): name for key, name in spec.postfix.items()}

@@ -262,10 +262,10 @@ class Definitions(DefinitionPart):
     benign: tuple[str, ...] = ()
 
 
-def load(path: Path) -> Definitions:
-    """Read and validate a definition file. Raises `FormatError`."""
+def document(path: Path) -> Any:
+    """The YAML of a file. Raises `FormatError`."""
     try:
-        document = yaml.load(path.read_bytes(), Loader=YAML_LOADER)
+        return yaml.load(path.read_bytes(), Loader=YAML_LOADER)
     except OSError as error:
         raise FormatError(
             f"cannot be read ({error.strerror})", where=str(path), remedy="check --formats"
@@ -275,8 +275,12 @@ def load(path: Path) -> Definitions:
         raise FormatError(
             f"is not YAML: {place}", where=str(path), remedy="quote patterns with single quotes"
         ) from error
+
+
+def load(path: Path, known: Any = None) -> Definitions:
+    """Validate a definition file, and read it unless its YAML is `known`. Raises `FormatError`."""
     try:
-        return Definitions.model_validate(document)
+        return Definitions.model_validate(document(path) if known is None else known)
     except ValidationError as error:
         key, what = first_problem(error)
         raise FormatError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
 from ldlm_monitor.parse import definitions
-from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number, quantity
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity
 from ldlm_monitor.text.format import signal_name
 
 MAX_MESSAGE_BYTES = 4096
@@ -94,19 +94,22 @@ class EventRule:
     """A compiled definition: one wording (`EventShape`) of one event kind."""
 
     def __init__(
-        self, spec: definitions.EventDefinition, shape: definitions.EventShape, family: str
+        self,
+        spec: definitions.EventDefinition,
+        shape: definitions.EventShape,
+        family: str,
+        made: Callable[[str], Pattern],
     ) -> None:
         self.spec = spec
         self.family = family
         self.order = 0
-        self._pattern = compile_pattern(shape.pattern) if shape.pattern is not None else None
+        self._pattern = made(shape.pattern) if shape.pattern is not None else None
         self.rows = tuple(
-            (compile_pattern(row.pattern), compile_pattern(row.after) if row.after else None)
-            for row in spec.rows
+            (made(row.pattern), made(row.after) if row.after else None) for row in spec.rows
         )
-        self.until = compile_pattern(spec.until) if spec.until else None
+        self.until = made(spec.until) if spec.until else None
         self.exceptions: tuple[tuple[Pattern, definitions.ExceptionEvent], ...] = tuple(
-            (compile_pattern(special.pattern), special) for special in spec.exceptions
+            (made(special.pattern), special) for special in spec.exceptions
         )
 
     def find(self, text: bytes, start: int, *, glued: bool) -> PatternMatch | None:

@@ -176,7 +176,7 @@ class MetricLike:
         if envelope.shell or not looks_like_metrics(text):
             return
         self.lines += 1
-        shape = _BLANK.replaced(_NUMBER.replaced(text, b"#"), b" ")
+        shape = _BLANK.sub(b" ", _NUMBER.sub(b"#", text))
         form = self._forms.get(shape)
         if form is not None:
             form.count += 1

@@ -1,13 +1,20 @@
 """Line rules: read the numbers of a line that a format definition describes."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse.definitions import SampleLine
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.patterns import NumberSpec, PatternMatch, certain, compile_pattern, quantity
+from ldlm_monitor.parse.patterns import (
+    NumberSpec,
+    Pattern,
+    PatternMatch,
+    certain,
+    quantity,
+)
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
 
 MAX_VALUES = 512
@@ -57,17 +64,16 @@ class Numbers:
 class LineRule:
     """A compiled definition: reads the lines of one entry of the format `home`."""
 
-    def __init__(self, spec: SampleLine, home: str) -> None:
+    def __init__(self, spec: SampleLine, home: str, made: Callable[[str], Pattern]) -> None:
         self.spec = spec
         self.home = home
         self.order = 0
-        self._pattern = compile_pattern(spec.pattern)
+        self._pattern: Pattern = made(spec.pattern)
         self.contains = spec.contains.encode()
-        self._item = compile_pattern(spec.pairs.item) if spec.pairs else None
-        self._groups = dict(self._pattern.groups)
+        self._item = made(spec.pairs.item) if spec.pairs else None
         continued = spec.continued
-        self.continues = compile_pattern(continued.pattern) if continued else None
-        self.until = compile_pattern(continued.until) if continued and continued.until else None
+        self.continues = made(continued.pattern) if continued else None
+        self.until = made(continued.until) if continued and continued.until else None
 
     def begins(self, text: bytes) -> bool:
         """Whether a text is the first line of this rule's sample over several lines."""
@@ -90,7 +96,7 @@ class LineRule:
             for key, value in read_fields(text[match.span()[1] : end]):
                 numbers.add(key, value)
         if self.spec.pairs:
-            begin = match.span(self._groups[self.spec.pairs.start])[0]
+            begin = match.span(dict(self._pattern.groups)[self.spec.pairs.start])[0]
             self._read_pairs(text, begin, numbers, closed=closed)
             if not numbers.values:
                 return None

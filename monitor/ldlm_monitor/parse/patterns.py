@@ -8,8 +8,7 @@ integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import re2
@@ -147,33 +146,33 @@ class PatternMatch(Protocol):
         """The text of every group."""
 
 
-@dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern; `groups` are the names and indices of its named groups."""
+    """A pattern, compiled at its first use: a log needs few of the hundreds.
 
-    text: str
+    `groups` are the names and indices of its named groups. The others are methods of re2: `match`
+    and `search` take the text and where to begin, `sub` takes the replacement and the text.
+    """
+
+    __slots__ = ("finditer", "groups", "match", "search", "sub", "text")
     groups: tuple[tuple[str, int], ...]
-    _compiled: Any
+    match: Callable[..., PatternMatch | None]
+    search: Callable[..., PatternMatch | None]
+    finditer: Callable[[bytes], Iterator[PatternMatch]]
+    sub: Callable[[bytes, bytes], bytes]
 
-    def match(self, text: bytes, start: int = 0) -> PatternMatch | None:
-        """A match that begins exactly at `start`."""
-        found: PatternMatch | None = self._compiled.match(text, start)
-        return found
+    def __init__(self, text: str) -> None:
+        self.text = text
 
-    def search(self, text: bytes, start: int = 0) -> PatternMatch | None:
-        """The first match at or after `start`."""
-        found: PatternMatch | None = self._compiled.search(text, start)
-        return found
-
-    def finditer(self, text: bytes) -> Iterator[PatternMatch]:
-        """Every match, in order."""
-        found: Iterator[PatternMatch] = self._compiled.finditer(text)
-        return found
-
-    def replaced(self, text: bytes, by: bytes) -> bytes:
-        """The text with every match replaced by `by`."""
-        found: bytes = self._compiled.sub(by, text)
-        return found
+    def __getattr__(self, name: str) -> Any:
+        """Called for attributes that are not set, so nothing is slower after the first use."""
+        if name not in self.__slots__:
+            raise AttributeError(name)
+        compiled = _compiled(self.text)
+        named = sorted(compiled.groupindex.items(), key=lambda item: item[1])
+        self.groups = tuple((name.decode(), index) for name, index in named)
+        self.match, self.search = compiled.match, compiled.search
+        self.finditer, self.sub = compiled.finditer, compiled.sub
+        return getattr(self, name)
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
         """The named groups that took part in a match, if they end at index `until` or before."""
@@ -192,19 +191,24 @@ def certain(text: bytes, *, closed: bool) -> int:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern, with the abbreviations of `_PHRASES`. Raises `re2.error`."""
+    """A packaged pattern, which may have the abbreviations of the module; a test compiles all."""
+    return Pattern(text)
+
+
+def checked_pattern(text: str) -> Pattern:
+    """A pattern that a user has written. Raises `re2.error`."""
+    pattern = Pattern(text)
+    pattern.groups  # noqa: B018 - compiles it
+    return pattern
+
+
+def _compiled(text: str) -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
-    source = text
     for name, phrase in _PHRASES.items():
-        source = source.replace(name, phrase)
-    compiled = re2.compile(source.encode(), options)
-    groups = tuple(
-        (name.decode(), index)
-        for name, index in sorted(compiled.groupindex.items(), key=lambda item: item[1])
-    )
-    return Pattern(text, groups, compiled)
+        text = text.replace(name, phrase)
+    return re2.compile(text.encode(), options)
 
 
 _PER_SECOND = (  # the unit of a rate: a count per second, and per device

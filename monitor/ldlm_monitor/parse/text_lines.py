@@ -113,7 +113,7 @@ def clean(raw: bytes) -> bytes:
     """Remove terminal control sequences."""
     if b"\x1b" not in raw and b"\x08" not in raw:
         return raw
-    return _CONTROL.replaced(raw, b"")
+    return _CONTROL.sub(b"", raw)
 
 
 def raw_index(raw: bytes, index: int) -> int:

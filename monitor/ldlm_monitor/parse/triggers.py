@@ -11,8 +11,8 @@ shorter literal slows the search for all others. So triggers with a byte that fe
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,9 +24,10 @@ import re2
 from ldlm_monitor.model.errors import FormatError
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
+from ldlm_monitor.parse.cache import cache_of, digest, packaged_definitions
 from ldlm_monitor.parse.event_rules import EventRule
 from ldlm_monitor.parse.line_rules import LineRule
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern
+from ldlm_monitor.parse.patterns import Pattern, checked_pattern, compile_pattern
 
 Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
@@ -80,11 +81,15 @@ NO_CLAIMS = Claims()  # of a record without a trigger
 class Rules:
     """All definitions, compiled; lines of the files `users` are tried before the packaged ones.
 
-    `named[i]` are the rules whose trigger is expression i of `databases`. Raises `FormatError`.
+    `named[i]` are the rules whose trigger is expression i of `databases`, which are taken from
+    and added to `kept`. Raises `FormatError`.
     """
 
     def __init__(
-        self, loaded: Sequence[tuple[Path, definitions.Definitions]], users: Sequence[Path]
+        self,
+        loaded: Sequence[tuple[Path, definitions.Definitions]],
+        users: Sequence[Path],
+        kept: dict[str, bytes],
     ) -> None:
         self.benign: list[Pattern] = []
         self.exceptions: list[EventRule] = []
@@ -93,10 +98,11 @@ class Rules:
             (trigger, "the parser", rule) for trigger, rule in _OURS
         ]
         for path, given in loaded:
+            made = checked_pattern if path in users else compile_pattern
             for index, bar in enumerate(given.bars):
                 with _located(f"{path}: bars.{index}"):
-                    bars.append(BarRule(bar, given.format))
-            for where, rule, trigger in _rules(path, given):
+                    bars.append(BarRule(bar, given.format, made))
+            for where, rule, trigger in _rules(path, given, made):
                 rule.order = len(triggers)
                 if isinstance(rule, LineRule) and path in users:
                     rule.order -= _USERS_FIRST
@@ -104,7 +110,7 @@ class Rules:
                     self.exceptions.append(rule)
                 triggers.append((trigger, where, rule))
             with _located(f"{path}: benign"):
-                self.benign.extend(map(compile_pattern, given.benign))
+                self.benign.extend(map(made, given.benign))
         self.bars = Bars(bars)
         triggers += [(trigger, "the parser", self.bars) for trigger in TRIGGERS]
         named: dict[str, list[Rule]] = {}
@@ -113,7 +119,7 @@ class Rules:
             named.setdefault(trigger, []).append(target)
             places.setdefault(trigger, where)
         self.named = list(named.values())
-        self.databases = compile_triggers(list(places.items()))
+        self.databases = compile_triggers(list(places.items()), kept)
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
         """The rules that may match a record in which these expressions were found."""
@@ -144,25 +150,29 @@ def _edition(path: Path) -> tuple[str, int, int]:
 
 @lru_cache(maxsize=8)  # a choice: more sets of files than one process uses; each takes memory
 def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ...]) -> Rules:
-    packaged = [(path, definitions.load(path)) for path in definitions.packaged_files()]
+    users = [(path, definitions.load(path)) for path in files]
+    cache = cache_of(files)
+    packaged = packaged_definitions(cache.entries)
     packaged.sort(key=lambda entry: entry[1].priority)
-    return Rules([*packaged, *((path, definitions.load(path)) for path in files)], files)
+    rules = Rules([*packaged, *users], files, cache.entries)
+    cache.save()
+    return rules
 
 
 def _rules(
-    path: Path, loaded: definitions.Definitions
+    path: Path, loaded: definitions.Definitions, made: Callable[[str], Pattern]
 ) -> Iterator[tuple[str, LineRule | EventRule, str]]:
     """The rules of a file, each with its place in the file and its trigger."""
     for index, line in enumerate(loaded.lines):
         where = f"{path}: lines.{index}"
         with _located(where):
-            line_rule = LineRule(line, loaded.format)
+            line_rule = LineRule(line, loaded.format, made)
         yield f"{where} ({line.name})", line_rule, line.trigger
     for index, event in enumerate(loaded.events):
         for number, shape in enumerate(event.shapes):
             where = f"{path}: events.{index}.shapes.{number}"
             with _located(where):
-                event_rule = EventRule(event, shape, event.family or loaded.family)
+                event_rule = EventRule(event, shape, event.family or loaded.family, made)
             yield f"{where} ({event.kind})", event_rule, shape.trigger
 
 
@@ -200,8 +210,10 @@ class Scanner:
         return hits
 
 
-def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
-    """Compile triggers, each with the place of its definition, which errors name.
+def compile_triggers(
+    triggers: Sequence[tuple[str, str]], kept: dict[str, bytes]
+) -> tuple[Part, ...]:
+    """Compile triggers, each with the place of its definition, unless they are `kept`.
 
     The number of an expression is the index of its trigger. Raises `FormatError`.
     """
@@ -209,7 +221,7 @@ def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
     for index, (trigger, _) in enumerate(triggers):
         mark = mark_of(trigger) if len(triggers) > _FEW else None
         found.setdefault(mark, []).append(index)
-    return tuple((mark, _database(triggers, indexes)) for mark, indexes in found.items())
+    return tuple((mark, _database(triggers, indexes, kept)) for mark, indexes in found.items())
 
 
 def mark_of(trigger: str) -> int | None:
@@ -221,9 +233,15 @@ def mark_of(trigger: str) -> int | None:
     return None if needed is None else ord(needed[1] or needed[2])
 
 
-def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> Any:
-    database = hyperscan.Database()
+def _database(
+    triggers: Sequence[tuple[str, str]], indexes: Sequence[int], kept: dict[str, bytes]
+) -> Any:
     expressions = [_expression(triggers[index][0]) for index in indexes]
+    key = digest((repr(indexes).encode(), *expressions))
+    if key in kept:
+        with suppress(hyperscan.error):  # refused: of another processor
+            return hyperscan.loadb(kept[key], hyperscan.HS_MODE_BLOCK)
+    database = hyperscan.Database()
     try:
         database.compile(
             expressions=expressions,
@@ -234,13 +252,14 @@ def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> An
     except hyperscan.error as error:
         if len(indexes) > 1:
             for index in indexes:  # the call for the faulty trigger alone raises `FormatError`
-                _database(triggers, [index])
+                _database(triggers, [index], {})
             raise
         raise FormatError(
             f"the trigger {expressions[0].decode()!r} does not compile: {error}",
             where=triggers[indexes[0]][1],
             remedy="use a literal part of the line, with \\ before ()[]{}.*+?|^$",
         ) from error
+    kept[key] = hyperscan.dumpb(database)
     return database
 
 
