@@ -54,11 +54,11 @@ class Figure:
 
 
 LOG_FROM = 10.0
-"""From this ratio of greatest to least value on, a linear axis would draw most values flat."""
+"""Ratio of greatest to least value from which an axis is logarithmic: a choice, for flat curves."""
 TICKS = 5
-"""Labels of an axis, about: more would crowd a chart of `HEIGHT` pixels."""
+"""Labels of an axis, about: a choice; more would crowd a chart of `HEIGHT` pixels."""
 GREATEST = 1e300
-"""An axis ends here at most, so that sums and differences of its ends are finite floats."""
+"""The end of an axis at most: sums and differences of two ends are floats (below 1.8e308)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1))
-    # A margin keeps curves off the frame; an axis from near 0 (below 30 %) begins at 0.
+    # The margins keep curves off the frame; an axis from near 0 (below 30 %) begins at 0: choices.
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
     return Axis(low, high, False, _linear(low, high))
@@ -117,22 +117,22 @@ def _decades(low: float, high: float) -> tuple[float, ...]:
 
 
 HEIGHT = 216
-"""Pixels of a chart; four fit on a laptop's screen."""
+"""Pixels of a chart: a choice; four fit on a laptop's screen."""
 _TOP = 30  # pixels of the title
 _BOTTOM = 24  # pixels of the labels of the x axis
 LEGEND = 44
 """Characters of all names of a legend together, so that it fits on a phone."""
 APART = 0.02
-"""Share of the width: non-finite values closer together would blur, and are one stretch."""
+"""Share of the width, a choice: non-finite values closer together would blur; they share a mark."""
 _SIZE = 1000
-"""Units of the inner drawing, so that one decimal is finer than a pixel."""
+"""Units of the inner drawing across and down: with one decimal, finer than a pixel."""
 GUTTER = 46
-"""Pixels that the page must leave free left of a chart, for the labels of the y axis."""
+"""Pixels that a page must leave free left of a chart: labels of the y axis of six digits fit."""
 WIDTH = 860
 """Pixels; a page in portrait at 96 dpi (A4: 794), with room for the labels of the y axis."""
 _MARGIN = 16  # pixels around each chart
 _LEGEND = 110
-"""Characters of all names of a legend, at about seven pixels each in `WIDTH`."""
+"""Characters of all names of a legend in a file: at about seven pixels each, they fit `WIDTH`."""
 
 STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 

@@ -23,8 +23,7 @@ class Column:
     """Finite values of one quantity in the order of their steps.
 
     `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
-    infinities. Steps trained again after a resume keep their last values; `resumes`
-    lists each resume.
+    infinities. Of steps that were trained again after a resume, the last values stay.
     """
 
     steps: array[int] = field(default_factory=lambda: array("q"))

@@ -21,10 +21,12 @@ from ldlm_monitor.run.run_names import RunNames
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""Share of steps that must have their own time for a run to be exact: a few others do no harm."""
+"""Share of steps that must have their own time for a run to be exact: a choice; a few without one
+move no median."""
+# Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
-_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes
+_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # how their names begin
 _KEPT_EVENTS = (  # those that explain a pause
     *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
     *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
@@ -39,7 +41,7 @@ def is_kept(quantity: str) -> bool:
 
 @dataclass(slots=True)
 class RunReadings:
-    """The numbers of one run. `events`: kinds and Unix times of what explains pauses."""
+    """The numbers of one run. `events`: (kind, Unix time) of events that explain pauses."""
 
     name: str
     files: dict[str, None] = field(default_factory=dict)
@@ -57,7 +59,8 @@ class RunReadings:
     def column(self, quantity: str) -> Column | None:
         """The values of a quantity by its best source; None if there are none.
 
-        Of several ranks the first one's, of memory the fullest one's, of their own rates the sum.
+        Of several ranks: the lowest rank's; of memory, those of the rank with the most; of rates
+        that each rank measures of itself, the sum.
         """
         found = self._columns.get(quantity)
         if not found:
@@ -73,7 +76,7 @@ class RunReadings:
     def _summed(self, ranks: Sequence[Column]) -> Column:
         """The sum at the steps that all ranks have, scaled up for ranks without a file."""
         size = self.settings.get("world_size", "")
-        share = max(int(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
+        share = max(float(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
         first = ranks[0]
         rest = [dict(zip(each.steps, each.values, strict=True)) for each in ranks[1:]]
         total = Column(nonfinite=first.nonfinite, resumes=first.resumes)
@@ -114,7 +117,7 @@ class RunReadings:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the steps, but for a few (`MOSTLY`), have times of their own."""
+        """Whether the share `MOSTLY` of the steps or more have times of their own."""
         count = len(self.steps)
         return count > 0 and self._exact[self._leader()] >= MOSTLY * count
 
@@ -221,7 +224,7 @@ class Readings:
         self._live = live
 
     def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> None:
-        """Bytes of one file, written at `now` (Unix seconds).
+        """Add bytes of one file, written at `now` (Unix seconds).
 
         `timed`: `now` is a real time; otherwise only the order of calls counts.
         """

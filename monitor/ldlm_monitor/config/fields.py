@@ -102,10 +102,11 @@ def address(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-# A bool is an int in Python, and `true` would be one second.
 # A variable separates paths and patterns as PATH does.
 _LIST = from_text(lambda text: [part for part in text.split(os.pathsep) if part])
+# A bool is an int in Python, and `true` would be one second.
 _NUMBER = BeforeValidator(_check(lambda value: not isinstance(value, bool), "should be a number"))
+# Labels as in RFC 1123, and underscores, which names in private networks contain.
 _HOST = _check(
     re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?").fullmatch,
     "should be a host's name, without scheme and port",

@@ -32,7 +32,9 @@ from ldlm_monitor.config.receivers import (
     WebhookSettings,
 )
 
-FailOn: TypeAlias = Literal["critical", "error", "warning", "never"]  # exit code 3 from here on
+FailOn: TypeAlias = Literal[
+    "critical", "error", "warning", "never"
+]  # from this severity on, exit code 3
 
 
 class Stall(Section):
@@ -69,6 +71,7 @@ class Settings(Section):
     """Rule files, instead of the packaged ones."""
     formats: Paths = Field(default=(), examples=[["formats/mine.yml"]])
     """Format files, beside the packaged ones."""
+    # A choice: loopback, which other machines cannot reach, and a port that few programs use.
     listen: Listen = "127.0.0.1:9847"
     """HOST:PORT of `/metrics`. If the default is taken, the next free port serves."""
     file_sd: Discovery | None = Field(default=None, examples=["/shared/file_sd/node17.json"])

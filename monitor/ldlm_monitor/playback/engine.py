@@ -18,22 +18,22 @@ from ldlm_monitor.playback.reel import Piece, Reel
 from ldlm_monitor.source.log_parts import LogReader
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
-"""Seconds of the training in one second; the highest plays four months in two minutes."""
+"""Seconds of training in one second: a choice; the highest plays four months in two minutes."""
 WHOLE_SECONDS = 120.0
-"""The default speed plays the whole reel in this time at most; a choice, as for a video."""
+"""Seconds in which the default speed plays the whole reel at most: a choice, as for a video."""
 STEP_BYTES = 256 * 1024
-"""Bytes that one `advance` judges, about: tens of milliseconds, after which keys are answered."""
+"""Bytes that one `advance` judges, about: a choice; keys wait the tens of milliseconds it takes."""
 _PIECE = 2048
 """Bytes whose judging takes as long as the fixed cost of a piece; it is added to each size."""
 _PULSE = 1.0
-"""Seconds that `_seek` moves on if the next timer is not later than now: its smallest step."""
-TURN_SECONDS = 0.05  # between two turns of the thread: 20 a second look smooth, and cost little
+"""Seconds that `_seek` moves on if a timer is overdue: a choice; more may overshoot the alert."""
+TURN_SECONDS = 0.05  # between two turns of the thread: a choice, as 20 a second look smooth
 PICTURE_SECONDS = 0.2
-"""Least time between two snapshots, of which a screen draws about four a second."""
+"""Seconds between two snapshots at least: a screen draws four a second, and would miss more."""
 
 
 class Playback:
-    """Plays the reel of `load`, `speed` seconds of training in a second (None: by its length)."""
+    """Plays the reel of `load`. `speed`: training seconds a second (None: see `WHOLE_SECONDS`)."""
 
     def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
         self._load = load
@@ -167,7 +167,7 @@ class Showing:
         self._ended: Future[None] = Future()
 
     def start(self) -> None:
-        """Begin to play."""
+        """Begin to play in a thread."""
         self._ended = self._pool.submit(self._run)
 
     def close(self) -> None:
@@ -227,4 +227,6 @@ class Showing:
         if changed and now >= self._picture_at:
             self._snapshot = self._playback.snapshot()
             taken = time.monotonic() - now
-            self._picture_at = now + max(PICTURE_SECONDS, 5 * taken)  # a fifth of the time
+            self._picture_at = now + max(
+                PICTURE_SECONDS, 5 * taken
+            )  # snapshots take a fifth at most

@@ -79,7 +79,7 @@ class HistoryFile:
 
     @property
     def seen_to(self) -> int:
-        """The offset up to which it was read before the restart; 0 if it was not."""
+        """The offset up to which the file was read before the restart; 0 if it was not read."""
         read = max((each.stop for each in self._rows), default=self._begin)
         return max(read, self._kept)
 
@@ -89,7 +89,7 @@ class HistoryFile:
         return sum(span.size for span in self._spans)
 
     def whole(self) -> Stretch:
-        """All that is read; of a file read in two parts (`note`), the second one."""
+        """The bytes that are read; of a file whose start and end are read, those of the end."""
         return Stretch(
             self.backlog, self._spans[-1].start, self._spans[-1].end, self.backlog.modified
         )

@@ -24,7 +24,7 @@ from ldlm_monitor.model.view import (
 )
 from ldlm_monitor.report.alerts import firing, recommendations, summary_of, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.text.format import duration, number, utc
+from ldlm_monitor.text.format import counted, duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
 TIMELINE = 200
@@ -149,7 +149,7 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
         more = f"; {len(incidents) - 1} earlier" if len(incidents) > 1 else ""
         return f"{plain(last.title)}{sure}{more}"
     if alerts:
-        more = f"; {len(alerts) - 1} more alerts" if len(alerts) > 1 else ""
+        more = f"; {counted(len(alerts) - 1, 'more alert')}" if len(alerts) > 1 else ""
         return (summary_of(alerts[0]) or alerts[0].name) + more
     if run.step is None:
         return f"{run.state}; no step logged"
@@ -172,7 +172,7 @@ def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
         "Ended": utc(run.ended_at),
         "Failed rank": number(run.failed_rank),
         "Ranks": str(run.world_size or ""),
-        "Skipped": f"{run.skipped_steps} steps" if run.skipped_steps else "",
+        "Skipped": counted(run.skipped_steps, "step") if run.skipped_steps else "",
         "Verdict": str(run.verdict or ""),
     }
     return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": not known

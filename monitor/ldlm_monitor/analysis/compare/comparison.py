@@ -30,7 +30,7 @@ from ldlm_monitor.model.view import View
 
 SCHEMA: Final = "ldlm.compare/1"
 CONFIDENCE = 0.95
-"""The usual level of an interval; `--confidence` changes it."""
+"""Share of intervals that should contain the truth: the usual level; `--confidence` changes it."""
 
 
 class TargetResult(View):
@@ -47,7 +47,7 @@ class Cell(View):
     """One run in one row. Changes are against the baseline, as a share: 0.3 is 30 % more.
 
     A change is of the quantity itself: a step time that falls by a fifth is -0.2, and `said` calls
-    that 25 % faster. It is null if the difference is not known.
+    the run 25 % faster. A change that is not known is null.
     """
 
     run: str = Field(description="the run's name in `runs`")

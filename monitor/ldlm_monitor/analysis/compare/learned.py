@@ -24,13 +24,13 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
-"""Share of the steps before a point that a loss is averaged over: fewer are noisy, more old."""
+"""Share of the steps before a point over which a loss is averaged: a choice; less is noisier."""
 ENOUGH = 2 * LEAST_VALUES
-"""Values wanted in a window: twice the least, because neighbours are correlated."""
+"""Values that each average needs: twice the least, because neighbours are correlated."""
 REACH = 0.5
-"""A window with fewer than `ENOUGH` values is widened, up to this share of the steps."""
+"""Share of the steps to which a window of too few values is widened at most: a choice as `WINDOW`."""
 PAIRED = 0.9
-"""Share of steps that runs must have in common to be compared in pairs: the others are unused."""
+"""Share of common steps from which runs are compared in pairs: a choice; the others are unused."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 Point: TypeAlias = tuple[Literal["step", "time"], float]

@@ -18,15 +18,16 @@ from ldlm_monitor.playback.replay import gather, refuse_unreadable
 from ldlm_monitor.run.run_names import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
-"""Settings that give the number of samples of a step over all ranks, the first that is set."""
+"""Settings with the samples of a step over all ranks, by several trainers; the first set counts."""
 GROUP = 5
-"""Values that are averaged into one before the rule is applied (the 5 of MSER-5)."""
+"""Values that `steady_from` averages into one first, as the MSER-5 rule does."""
 OUTLIER = 5.0
-"""MADs (3.4 deviations, if normal) to which values further out are moved: pauses are no warm-up."""
+"""Median deviations; values further out are moved to it, so that pauses are no warm-up: a choice, as
+0.1 % of normal values are."""
 NEAR = 1.05
-"""The first cut with at most this multiple of the least error is taken: it keeps more steps."""
+"""Multiple of the least error that `steady_from` accepts to leave out fewer steps: a choice."""
 WORTH = 0.5
-"""Share to which a cut must reduce the squared error of the mean: a smaller gain may be chance."""
+"""Factor by which leaving out a start must reduce the squared error: less may be chance. A choice."""
 
 
 class Side:
@@ -44,7 +45,7 @@ class Side:
         self._from = self._warm_until(warm_up, pace)
         # `steady_from` leaves out a half at most: near that, it has found no steady part.
         self.is_settled = pace is None or bisect_left(pace.steps, self._from) < 0.45 * len(pace)
-        """Whether its pace became steady before the half of the run."""
+        """Whether the run's pace became steady in its first half."""
 
     def steady(self, quantity: str) -> Sequence[float]:
         """The values above 0 after the warm-up; empty if the run has none."""
