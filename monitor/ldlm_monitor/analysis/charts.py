@@ -196,7 +196,6 @@ def _legend(chart: Figure, letters: int) -> Iterator[str]:
 
 
 def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
-    """Stretches of consecutive finite values, then marks of the non-finite ones."""
     finite = (math.isfinite(mean) for mean in line.means)
     for is_drawn, group in groupby(enumerate(finite), key=itemgetter(1)):
         if not is_drawn:
@@ -228,7 +227,6 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
 
 
 def _together(nonfinite: Sequence[float], reach: float) -> list[list[float]]:
-    """Groups of neighbours no further than `reach` apart, each drawn as one."""
     found: list[list[float]] = []
     for x in sorted(nonfinite):
         if found and x - found[-1][-1] <= reach:

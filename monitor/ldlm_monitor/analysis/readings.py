@@ -21,8 +21,7 @@ from ldlm_monitor.run.run_names import RunNames
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""Share of steps that must have their own time for a run to be exact: a choice; a few without one
-move no median."""
+"""Share of steps with an own time from which a run is exact: a choice; the rest moves no median."""
 # Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})

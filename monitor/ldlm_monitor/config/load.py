@@ -50,8 +50,7 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
     """Settings from the flags that were given, the environment, and a file.
 
     `path`: the file. None: the one in `LDLM_CONFIG`, otherwise ./ldlm-monitor.toml if it exists.
-    Relative paths in the file are relative to its folder. Raises ConfigError if the file or a
-    value is unusable.
+    Its relative paths are relative to its folder. Raises ConfigError for an unusable file or value.
     """
     file = _file_to_read(path)
     from_file = _read_file(file) if file else {}
@@ -163,7 +162,6 @@ def _merge(into: dict[str, Any], values: Values) -> None:
 
 
 def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
-    """pydantic's error as a ConfigError that names the source and a remedy."""
     keys = [str(part) for part in error["loc"]]
     source = next((name for name, values in sources if _contains(values, keys)), _ENVIRONMENT)
     section = keys[0] if keys[0] in SECTIONS and len(keys) > 1 else ""

@@ -177,9 +177,7 @@ class Apprise(Policy):
         """The URLs, without comments. Raises ConfigError if the file is unusable."""
         if self.urls_file is None:
             return ()
-        lines = (
-            line.strip() for line in secret_text(self.urls_file, "apprise.urls_file").splitlines()
-        )
+        lines = map(str.strip, secret_text(self.urls_file, "apprise.urls_file").splitlines())
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 

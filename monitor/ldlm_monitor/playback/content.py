@@ -161,7 +161,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
     """The times of rows or lines.
 
     They are the rows' own; otherwise those of the steps on the run's `clock`; otherwise nominal
-    seconds, which say no more than the order.
+    seconds, which show the order alone.
     """
     times = list(stretch.row_times(apart))
     if times:

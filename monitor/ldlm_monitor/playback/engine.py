@@ -110,12 +110,12 @@ class Playback:
             self._has_ended, self._is_playing, self._seeks = True, False, False
 
     def _has_more(self) -> bool:
-        """Whether time or a piece is left, up to the end that the reel had when it was loaded."""
+        """Whether time or a piece is left before the reel's end as of its loading."""
         waits = self._next is not None and self._next.at <= self._reel.end
         return waits or self.at < self._reel.end
 
     def _play_to(self, target: float) -> bool:
-        """Judge the pieces up to `target`; return False if `STEP_BYTES` ended it earlier."""
+        """Judge the pieces up to `target`; return False after `STEP_BYTES`, if some are left."""
         left = STEP_BYTES
         while self._next is not None and self._next.at <= target:
             if left <= 0:
@@ -145,7 +145,6 @@ class Playback:
         return [] if piece is None else piece.play()
 
     def _stop_at(self, transitions: Iterable[Transition]) -> None:
-        """If a seek is under way and one of `transitions` fires, stop here."""
         firing = [each for each in transitions if each.state == "firing" and not each.is_heartbeat]
         if self._seeks and firing and self.at > self._reel.start:
             self._seeks, self._alert = False, firing[0]

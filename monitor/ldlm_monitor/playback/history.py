@@ -143,8 +143,7 @@ def place(
             history.unreadable[Path(file.path)] = error
         finally:
             file.backlog.rest()
-    files = history.files
-    history.files = [file for file in files if Path(file.path) not in history.unreadable]
+    history.files = [each for each in history.files if Path(each.path) not in history.unreadable]
     return history
 
 

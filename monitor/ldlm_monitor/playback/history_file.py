@@ -170,7 +170,7 @@ class HistoryFile:
             yield from self.backlog.chunks(self._now, span.end)
 
     def _choose_spans(self, budget: int | None, disk: Disk) -> list[ByteSpan]:
-        """The parts to read, within `budget`; after a restart, always all behind the judged end."""
+        """The parts to read, within `budget`; after a restart, also all that was not judged yet."""
         size, line = self.backlog.size, 1
         start = 0 if self.seen is None else size
         if budget is None or self.form == "frames":
@@ -187,7 +187,7 @@ class HistoryFile:
         return head if self.seen is None else [*head, rest]
 
     def _choose_start(self, kept: FilePosition, least: int) -> tuple[int, int]:
-        """Offset and line from which all is read: a record of the read log, or the judged end."""
+        """Offset and line from which all is read: a record's in the read log, or `kept`."""
         places = {each.start: each.line for each in self._records}
         places[kept.offset] = kept.line
         if self._begin == 0:
@@ -204,7 +204,7 @@ class HistoryFile:
         return Stretch(self.backlog, start, stop, written_at)
 
     def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
-        """Replay of a record that was shown unfinished (`near` begins there), or of the end."""
+        """The piece of a record that was judged unfinished and begins at `near`, or of the end."""
         if arrival.kind == "final":
             yield arrival.at, arrival.order, self.backlog.tail.finish()
         elif near is not None and arrival.start == near.offset:

@@ -28,18 +28,18 @@ from ldlm_monitor.text.format import counted, duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
 TIMELINE = 200
-"""Newest entries of one run's timeline that are kept: a choice, some screens of a page."""
+"""Newest entries of a run's timeline that are kept: a choice, as more fill many screens."""
 ISSUES = 8
-"""Kinds of issues that are kept, root causes first: half a screen. `parse` prints all events."""
-ISSUE_TEXT = 200  # characters of an issue's message: three lines of text at most
+"""Kinds of issues that are kept: a choice, half a screen. `parse` prints all events."""
+ISSUE_TEXT = 200  # characters of an issue's message: a choice, three lines of text at most
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
-"""Kinds of events in the timeline. Others are issues, or belong to an alert that is shown."""
+"""Kinds of events in the timeline; others are shown as issues or by their alerts."""
 _AT_ONCE = {"run_started": -1, "run_finished": 1}
 """Sort keys among entries of the same time (others: 0): a run's start goes first, its end last."""
 _TEXT = 2000
-"""Characters kept of a text: longer than any summary or action; a dump must not fill the report."""
+"""Characters kept of a text: a choice above any summary or action, so that no dump fills a page."""
 
 
 class Entry(View):
@@ -160,7 +160,6 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
 
 
 def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
-    """The facts that are known and, after the run's end, still of use."""
     goes_on, last = run.ended_at is None, run.last_progress_at
     ago = f" ({duration(snapshot.at - last)} ago)" if goes_on and last is not None else ""
     facts = {
@@ -241,7 +240,6 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
 
 
 def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
-    """(kind, entry) of the run's lifecycle events, in the order in which they were read."""
     bounds = {"run_started": run.started_at, "run_finished": run.ended_at}
     for event in snapshot.events:
         if event.run == run.name and event.kind in _LIFECYCLE:
@@ -274,6 +272,6 @@ def _cleaned(value: Any) -> Any:
             return value
 
 
-@lru_cache(maxsize=4096)  # a choice: the same names are in every run
+@lru_cache(maxsize=4096)  # texts, a choice: every run has the same names
 def _clean_text(text: str) -> str:
     return plain(encodable(text), _TEXT)

@@ -167,8 +167,7 @@ def redact(text: str) -> str:
 def _without_key(found: Any) -> str:
     """The line redacted, or unchanged if its letters are of one case, as in hexadecimal digests."""
     line = found.group(0)
-    kinds = (str.isupper, str.islower, str.isdigit)
-    is_key = all(any(map(kind, line)) for kind in kinds)
+    is_key = all(any(map(kind, line)) for kind in (str.isupper, str.islower, str.isdigit))
     return f"{found.group(1)}{REDACTED}" if is_key else line
 
 

@@ -146,7 +146,6 @@ _Entry: TypeAlias = tuple[Quantity, Span | None, list[Seen]]
 
 
 def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
-    """Medians of pace and memory after the warm-up."""
     for quantity in (*PACE, *MEMORY):
         columns = [side.steady(quantity.name) for side in sides]
         if not any(columns):
@@ -171,7 +170,6 @@ def _unsettled(*sides: Side) -> str:
 
 
 def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
-    """Losses and accuracies at equal steps and after equal times."""
     starts = [next(iter(side.readings.steps.times), math.nan) for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
         columns = [side.readings.column(quantity.name) for side in sides]

@@ -130,7 +130,6 @@ def memory_of(values: Sequence[float], margin: float) -> Memory:
 
 
 def _correlations(values: Sequence[float]) -> tuple[float, float]:
-    """The correlations of neighbours, and of values two apart."""
     center = fmean(values)
     moved = [value - center for value in values]
     power = math.fsum(value * value for value in moved)
@@ -191,7 +190,6 @@ def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference 
 
 
 def _share(moved: float) -> float:
-    """The relative change of a value whose logarithm changes by `moved`."""
     return math.expm1(moved) if moved < _GREATEST else math.inf
 
 

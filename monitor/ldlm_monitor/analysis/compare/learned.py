@@ -28,7 +28,7 @@ WINDOW = 0.1
 ENOUGH = 2 * LEAST_VALUES
 """Values that each average needs: twice the least, because neighbours are correlated."""
 REACH = 0.5
-"""Share of the steps to which a window of too few values is widened at most: a choice as `WINDOW`."""
+"""Share of the steps to which a window of too few values is widened at most: a choice."""
 PAIRED = 0.9
 """Share of common steps from which runs are compared in pairs: a choice; the others are unused."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error

@@ -22,12 +22,11 @@ _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 GROUP = 5
 """Values that `steady_from` averages into one first, as the MSER-5 rule does."""
 OUTLIER = 5.0
-"""Median deviations; values further out are moved to it, so that pauses are no warm-up: a choice, as
-0.1 % of normal values are."""
+"""Median absolute deviations; values further out are moved in, as pauses are no warm-up: a choice."""
 NEAR = 1.05
 """Multiple of the least error that `steady_from` accepts to leave out fewer steps: a choice."""
 WORTH = 0.5
-"""Factor by which leaving out a start must reduce the squared error: less may be chance. A choice."""
+"""Factor to which leaving out a start must reduce the squared error: a choice; more may be luck."""
 
 
 class Side:
@@ -91,7 +90,6 @@ class Side:
             yield "samples_per_second", samples
 
     def _warm_until(self, warm_up: float | None, pace: Column | None) -> int:
-        """The first step after the warm-up."""
         first, last = self.readings.first_step, self.readings.last_step
         if first is None or last is None:
             return 0
@@ -112,7 +110,7 @@ class Side:
 
 
 def _batch_size(settings: Mapping[str, str]) -> str:
-    """Samples of a step of all ranks; `batch_size` means that only if a size per device is set."""
+    """Samples of a step over all ranks; `batch_size` counts only beside a size per device."""
     names = (*_BATCH, *(("batch_size",) if "batch_size_per_device" in settings else ()))
     return next((settings[name] for name in names if name in settings), "")
 
@@ -171,7 +169,6 @@ def sides_of(
 
 
 def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
-    """The readings of one input, which must contain one run."""
     (named,) = settings.files
     record = find_record(named, settings.state_dir)
     if record is not None:
