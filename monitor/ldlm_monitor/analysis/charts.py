@@ -102,7 +102,9 @@ def _linear(low: float, high: float) -> tuple[float, ...]:
     """Multiples of 1, 2 or 5 times a power of ten."""
     raw = (high - low) / TICKS
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8)  # or a quarter more
+    step = next(
+        m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8
+    )  # 0.8: a quarter more labels are fine
     first = math.ceil(low / step)
     return tuple(n * step for n in range(first, math.floor(high / step) + 1))
 
@@ -118,8 +120,8 @@ def _decades(low: float, high: float) -> tuple[float, ...]:
 
 HEIGHT = 216
 """Pixels of a chart: a choice; four fit on a laptop's screen."""
-_TOP = 30  # pixels of the title
-_BOTTOM = 24  # pixels of the labels of the x axis
+_TOP = 30  # pixels of the title: a choice
+_BOTTOM = 24  # pixels of the labels of the x axis: a choice
 LEGEND = 44
 """Characters of all names of a legend together, so that it fits on a phone."""
 APART = 0.02
@@ -130,7 +132,7 @@ GUTTER = 46
 """Pixels that a page must leave free left of a chart: labels of the y axis of six digits fit."""
 WIDTH = 860
 """Pixels; a page in portrait at 96 dpi (A4: 794), with room for the labels of the y axis."""
-_MARGIN = 16  # pixels around each chart
+_MARGIN = 16  # pixels around each chart: a choice
 _LEGEND = 110
 """Characters of all names of a legend in a file: at about seven pixels each, they fit `WIDTH`."""
 

@@ -26,7 +26,7 @@ MOSTLY = 0.9
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # how their names begin
-_KEPT_EVENTS = (  # those that explain a pause
+_KEPT_EVENTS = (  # kinds that explain a pause between steps
     *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
     *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 )
@@ -103,7 +103,7 @@ class RunReadings:
 
     @property
     def taken(self) -> int:
-        """Steps from the first to the last."""
+        """The number of steps from the first to the last."""
         steps = self.steps.steps
         return steps[-1] - steps[0] if steps else 0
 
@@ -134,7 +134,7 @@ class RunReadings:
         return min(self._columns[STEPS], key=lambda key: (key[0], -1 if key[1] is None else key[1]))
 
     def put(self, quantity: str, column: Column, *, exact: bool = False) -> None:
-        """Set a quantity that was measured elsewhere."""
+        """Set the values of a quantity from a record; `exact`: they have their own times."""
         key = ValueSource.CALLBACK, None
         self._columns.setdefault(quantity, {})[key] = column
         if exact:

@@ -121,7 +121,7 @@ class Policy(StreamPolicy):
     # The default of Alertmanager's `repeat_interval`.
     repeat_interval_seconds: Seconds = 4 * 3600
     """Seconds after which an incident that still fires is sent again."""
-    # A choice: an info needs nobody at once, and an hour's make one message.
+    # A choice: alerts of severity info can wait, and those of an hour make one message.
     digest_seconds: SecondsFromZero = 3600
     """Alerts of severity info are collected and sent together, this many seconds after the first.
     0: at once, as all others."""

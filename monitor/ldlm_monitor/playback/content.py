@@ -28,7 +28,7 @@ _DIRECTORY = re.compile(
     rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
 )
 """A line of MM-LDLM's trainer, which names its folder; `ldlm_trainer` puts the time in front."""
-_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # as `env` and `set -x` print it
+_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # of NCCL's log; `env` prints it so
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")  # a Hydra override of MM-LDLM
 _CALLBACK_SCHEMA = (
     "ldlm.health/"  # how `schema` begins in the callback's first row; a version follows
@@ -67,7 +67,7 @@ class Stretch:
 
     @property
     def form(self) -> Form:
-        """What the file holds."""
+        """The form of the file's content."""
         return form_of(self.backlog)
 
     @property
@@ -185,7 +185,7 @@ def _nominal(stretch: Stretch) -> Timeline:
 
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
-    """Facts in a log's head that lead to its launch's files. Raises `TimeoutError` (no answer)."""
+    """Facts in a log that lead to the files of its launch. Raises `TimeoutError` (no answer)."""
     head = _head(log, disk)
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
     return LaunchFacts(
@@ -196,7 +196,7 @@ def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
 
 
 def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
-    """Whether the log's start or end has a progress bar, so that the training loop has begun."""
+    """Whether a log has progress bars, so that the training loop has begun. Raises `OSError`."""
     end = max(disk.stat(log).st_size - HEAD_BYTES, 0)
     blocks = (disk.part(log, 0, HEAD_BYTES), disk.part(log, end, HEAD_BYTES))
     return any(not mark.inner for block in blocks for mark in clock_marks(block))
@@ -209,7 +209,7 @@ def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
 
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
-    """The run in a callback's first row; None in other files. Raises `TimeoutError` (no answer)."""
+    """The run in a callback's first row; None for other files. Raises `TimeoutError`."""
     try:
         header = json.loads(_head(path, disk).split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)

@@ -225,7 +225,7 @@ class StreamFile:
     chunks: Iterable[Chunk]
 
     def pieces(self, *, ends: bool) -> Iterator[Piece]:
-        """As `HistoryFile.pieces`."""
+        """The bytes as pieces of one time; `ends` makes no difference."""
         del ends
         for chunk in self.chunks:
             for when, piece in self.timeline.split(chunk):

@@ -82,7 +82,7 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
-    """Records that are in no log, each as JSON of `records.to_json`."""
+    """Records that are in no log, judged `at` (Unix seconds), each as JSON of `records.to_json`."""
 
     at: float
     records: list[str]
@@ -93,14 +93,14 @@ class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="is"):
-    """The files `paths` ended."""
+    """The files `paths` ended at `at` (Unix seconds)."""
 
     at: float
     paths: list[str]
 
 
 class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is"):
-    """Time passed, without other input."""
+    """Time passed until `at` (Unix seconds) without other input."""
 
     at: float
 
@@ -223,7 +223,7 @@ def is_recording(path: Path) -> bool:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """The entries up to where a recording is cut off or damaged. Raises `InputError` for others."""
+    """The entries until a recording is cut off or damaged. Raises `InputError` for other files."""
     if not is_recording(path):
         raise InputError(
             "is no recording", where=str(path), remedy="name a file that --record wrote, or logs"

@@ -31,8 +31,8 @@ class Replay:
     """One pass over files that are finished, or are read as if they were.
 
     It waits for nothing and sends nothing; the clock ends at the last byte's time. `monitor`
-    judges `history`. `notices`: lines about files that were added or left out. `apart`: as in
-    `gather`. `parser`: one made earlier of the settings' formats; None makes a new one.
+    judges `history`. `notices` and `apart`: see `gather`. `parser`: one made earlier of the
+    settings' formats; None makes a new one.
     """
 
     def __init__(

@@ -15,7 +15,6 @@ CAUSE = 200
 """Characters of an incident's first cause in the line of an alert: a choice, two terminal rows."""
 SHOWN_RUNS = 20
 """Active runs with a status line each; more are counted in one line. A choice: one screen."""
-
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
 """The fields of a transition in `--format json`, besides `position`: a public format."""
 

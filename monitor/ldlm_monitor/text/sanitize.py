@@ -177,8 +177,7 @@ def without_escapes(text: str) -> str:
     Invisible are characters without width, and those that turn the direction of writing.
     Every line end becomes `\n`, tabs stay, lone surrogates become U+FFFD.
     """
-    shown = _ESCAPE_SEQUENCE.sub("", encodable(text))
-    shown = _LINE_END.sub("\n", shown)
+    shown = _LINE_END.sub("\n", _ESCAPE_SEQUENCE.sub("", encodable(text)))
     return str(_UNSEEN.sub("", shown))
 
 
@@ -220,7 +219,7 @@ def shorten_path(path: str, limit: int) -> str:
 
 
 def jsonable(value: object, redact: Callable[[str], str] = redact) -> object:
-    """`value` as types that JSON has, every string redacted.
+    """`value` as types that JSON has, every string passed through `redact`.
 
     Non-finite numbers become the strings "NaN", "Infinity" and "-Infinity".
     """

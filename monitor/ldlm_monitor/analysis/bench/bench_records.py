@@ -74,7 +74,7 @@ def records_dir(state_dir: Path | None) -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raises `UsageError` for a name that no folder should have."""
+    """Raise `UsageError` if a record cannot have this name, which is also its folder's."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             "is no name for a record",
@@ -96,7 +96,7 @@ def keep(record: BenchRecord, folder: Path) -> Path:
 def find_record(named: str, state_dir: Path | None) -> BenchRecord | None:
     """The record with this file, folder or name; None if there is none.
 
-    A file or folder at the path `named` takes precedence over a record of that name.
+    A file or folder at the path `named` takes precedence over a name. Raises `InputError`.
     """
     path = Path(named).expanduser()
     if path.is_dir() and (path / FILE).is_file():

@@ -79,7 +79,7 @@ def _send(kill: Callable[[int, int], None], target: int, number: signal.Signals)
 
 
 class GpuMemory:
-    """GPU memory by nvidia-ml-py (extra `gpu`); without package, driver or GPU no values."""
+    """GPU memory by nvidia-ml-py (extra `gpu`); `look` is None without the package or a GPU."""
 
     def __init__(self) -> None:
         self._devices: list[Any] = []

@@ -185,7 +185,7 @@ def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
 
 
 def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference | None:
-    """The change by differences step by step; `baseline` is the baseline's mean at these steps."""
+    """The mean difference `moved` at equal steps as a share of the mean `baseline` at these."""
     return _relative(_interval(moved.value, moved.error, moved.freedom, confidence), baseline)
 
 

@@ -30,7 +30,7 @@ ENOUGH = 2 * LEAST_VALUES
 REACH = 0.5
 """Share of the steps to which a window of too few values is widened at most: a choice."""
 PAIRED = 0.9
-"""Share of common steps from which runs are compared in pairs: a choice; the others are unused."""
+"""Share of common steps from which runs are compared in pairs: a choice; other steps are unused."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 Point: TypeAlias = tuple[Literal["step", "time"], float]

@@ -22,11 +22,11 @@ _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 GROUP = 5
 """Values that `steady_from` averages into one first, as the MSER-5 rule does."""
 OUTLIER = 5.0
-"""Median absolute deviations; values further out are moved in, as pauses are no warm-up: a choice."""
+"""Median absolute deviations: values further out are moved in, as pauses are no start; a choice."""
 NEAR = 1.05
 """Multiple of the least error that `steady_from` accepts to leave out fewer steps: a choice."""
 WORTH = 0.5
-"""Factor to which leaving out a start must reduce the squared error: a choice; more may be luck."""
+"""Share to which the squared error must fall if a start is left out: a choice; more may be luck."""
 
 
 class Side:

@@ -45,7 +45,7 @@ SPEED_BY = ("samples_per_second", "tokens_per_second", "step_seconds", "steps_pe
 MEMORY_BY = (
     *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
 )
-"""Measures of memory, the best first: what the run uses, then what is held for it."""
+"""Measures of memory, the best first: from that of the tensors alone to the whole process's."""
 ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
 """Quantities that are listed as missing if no run has them: those of which one is looked for."""
 
@@ -141,7 +141,7 @@ def verdict(quantity: Quantity, difference: Difference) -> tuple[Word, str]:
 
 
 def percent(share: float) -> str:
-    """0.2345 as `23`, 0.0234 as `2.3`: no more digits than mean anything."""
+    """A share in percent: whole from 10 on (0.2345 as `23`), otherwise one decimal (`2.3`)."""
     value = 100 * share
     return f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"  # 9.95 would round to 10.0
 
