@@ -54,7 +54,7 @@ class Figure:
 
 
 LOG_FROM = 10.0
-"""Ratio of greatest to least value from which an axis is logarithmic: a choice, for flat curves."""
+"""Greatest / least value from which an axis is logarithmic: a choice; a linear one flattens more."""
 TICKS = 5
 """Labels of an axis, about: a choice; more would crowd a chart of `HEIGHT` pixels."""
 GREATEST = 1e300
@@ -71,7 +71,7 @@ class Axis:
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """The place of a value: 0 at `low`, 1 at `high`; values beyond are at the edge."""
+        """The place of a value: 0 at `low`, 1 at `high`; values beyond them are put there."""
         if self.logarithmic:
             # Logarithms are subtracted because the quotient may overflow a float.
             least = math.log(self.low)
@@ -123,7 +123,7 @@ HEIGHT = 216
 _TOP = 30  # pixels of the title: a choice
 _BOTTOM = 24  # pixels of the labels of the x axis: a choice
 LEGEND = 44
-"""Characters of all names of a legend together, so that it fits on a phone."""
+"""Characters of all names of a legend together: a choice that fits on a phone."""
 APART = 0.02
 """Share of the width, a choice: non-finite values closer together would blur; they share a mark."""
 _SIZE = 1000
@@ -131,12 +131,12 @@ _SIZE = 1000
 GUTTER = 46
 """Pixels that a page must leave free left of a chart: labels of the y axis of six digits fit."""
 WIDTH = 860
-"""Pixels; a page in portrait at 96 dpi (A4: 794), with room for the labels of the y axis."""
+"""Pixels of a file of charts: a portrait page at 96 dpi (A4: 794), and the y axis' labels."""
 _MARGIN = 16  # pixels around each chart: a choice
 _LEGEND = 110
 """Characters of all names of a legend in a file: at about seven pixels each, they fit `WIDTH`."""
 
-STYLE = (files(__package__) / "chart.css").read_text("utf-8")
+STYLE = (files(__package__) / "chart.css").read_text("utf-8")  # a page has it once for all charts
 
 
 def svg(chart: Figure, *, y: int = 0, legend: int = LEGEND) -> str:
@@ -185,7 +185,7 @@ def _top(chart: Figure) -> int:
 
 
 def _legend(chart: Figure, letters: int) -> Iterator[str]:
-    """The names of several lines, below the title; long ones lose their start: ends differ most."""
+    """The names of several lines, below the title; long ones are cut at their start."""
     if len(chart.lines) < 2:
         return
     limit = max(letters // len(chart.lines), 6)  # characters; fewer identify no run

@@ -24,7 +24,7 @@ MOSTLY = 0.9
 """Share of steps with an own time from which a run is exact: a choice; the rest moves no median."""
 # Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
-_MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
+_MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # how their names begin
 _KEPT_EVENTS = (  # kinds that explain a pause between steps
     *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
@@ -185,7 +185,7 @@ class RunReadings:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
 
     def _step_of(self, sample: Sample, key: tuple[ValueSource, int | None]) -> int:
-        """The sample's step; without one, the file's last, or a count if the file has no steps."""
+        """The sample's step; if it has none, the file's last; if the file has none, a count."""
         path = sample.position.path
         has_steps, last = self._at.get(path, (False, -1))
         if sample.step is not None:

@@ -111,10 +111,10 @@ _HOST = _check(
     re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?").fullmatch,
     "should be a host's name, without scheme and port",
 )
-_DISCOVERY = _check(
+_DISCOVERY = _check(  # Prometheus reads YAML too, which is not written
     lambda path: path.suffix == ".json", "should be a file whose name ends in .json"
 )
-_SECRET_URL = _check(
+_SECRET_URL = _check(  # http too: some receivers stand in the same network
     lambda value: value.get_secret_value().startswith(("https://", "http://")),
     "should be a URL that begins with https://",
 )

@@ -26,7 +26,7 @@ from ldlm_monitor.model.alert import LabelMatcher, parse_matcher
 
 DIGESTS_A_REPEAT: Final = 24
 """Digest intervals until a digest is sent again: by default a day, a choice, as infos can wait."""
-DAY_MINUTES: Final = 24 * 60  # of quiet hours, which repeat daily
+DAY_MINUTES: Final = 24 * 60  # minutes after which quiet hours repeat
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"  # hour, minute
 _QUIET = re.compile(rf"{_CLOCK}-{_CLOCK}(?: +(\S+))?")  # start, end, time zone
 

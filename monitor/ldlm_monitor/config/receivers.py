@@ -22,7 +22,7 @@ from ldlm_monitor.config.fields import (
 from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.errors import ConfigError
 
-_URL = "the URL"  # the `what` of `_secret` for a secret that must be a URL
+_URL = "the URL"  # what errors call a secret that must be a URL
 
 
 def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = None) -> str | None:

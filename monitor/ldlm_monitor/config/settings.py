@@ -1,4 +1,4 @@
-"""The settings with their meaning below each; `Settings(...)` reads neither environment nor file.
+"""The settings, each with its meaning below; `Settings(...)` reads neither environment nor file.
 
 The reason of a default is a comment above it; the text below it is part of the documentation.
 """

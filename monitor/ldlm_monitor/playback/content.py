@@ -30,9 +30,7 @@ _DIRECTORY = re.compile(
 """A line of MM-LDLM's trainer, which names its folder; `ldlm_trainer` puts the time in front."""
 _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # of NCCL's log; `env` prints it so
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")  # a Hydra override of MM-LDLM
-_CALLBACK_SCHEMA = (
-    "ldlm.health/"  # how `schema` begins in the callback's first row; a version follows
-)
+_CALLBACK_SCHEMA = "ldlm.health/"  # `schema` of the callback's first row, up to its version
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024

@@ -33,7 +33,7 @@ PICTURE_SECONDS = 0.2
 
 
 class Playback:
-    """Plays the reel of `load`. `speed`: training seconds a second (None: see `WHOLE_SECONDS`)."""
+    """Plays the reel of `load`. `speed`: training seconds per second; None: see `WHOLE_SECONDS`."""
 
     def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
         self._load = load
@@ -110,7 +110,7 @@ class Playback:
             self._has_ended, self._is_playing, self._seeks = True, False, False
 
     def _has_more(self) -> bool:
-        """Whether time or a piece is left before the reel's end as of its loading."""
+        """Whether time or a piece is left before the end that the reel had when it was loaded."""
         waits = self._next is not None and self._next.at <= self._reel.end
         return waits or self.at < self._reel.end
 

@@ -23,7 +23,8 @@ from ldlm_monitor.source.open_files import affordable_files
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2
-"""Seconds; rows that span less are one piece, for speed: far below the evaluation interval."""
+"""Seconds; rows that span less are one piece, for speed: a choice, a fraction of an evaluation
+interval."""
 ALONE_APART_SECONDS = 5.0
 """`APART_SECONDS` of a single file, whose rows meet no other's: the usual evaluation interval."""
 EXACT_APART_SECONDS = 0.0

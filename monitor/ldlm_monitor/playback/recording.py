@@ -27,10 +27,10 @@ from ldlm_monitor.text.sanitize import encodable, plain
 FORMAT = "ldlm-recording/1"
 """The file's mark in its first line; the number rises with an incompatible change."""
 MAX_BYTES = 1 << 30
-"""A recording ends at this size (4 to 18 GiB of logs): it must not fill the training's disk."""
+"""Size at which a recording ends: a choice (4 to 18 GiB of logs) that fills no training's disk."""
 FLUSH_SECONDS = 1.0  # between flushes, a choice: a kill loses as much; a flush costs compression
 PULSE_SECONDS = 5.0
-"""Seconds between `Passed` entries in a hang, which needs them to go on: an evaluation interval."""
+"""Seconds between `Passed` entries, by which a recorded hang goes on: the evaluation interval."""
 _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 """The fields that `Chunk` and `Fed` have in common."""
 _LEVEL = 3  # of zlib: the pump waits for it; level 6 saves 10 to 26 % more of four public logs
@@ -159,11 +159,11 @@ class Recorder:
         )
 
     def observed(self, records: Iterable[Record], at: float) -> None:
-        """Record the host's records, judged at `at`."""
+        """Record the host's records, judged at `at` (Unix seconds)."""
         self._keep(Observed(at, [to_json(record).decode() for record in records]))
 
     def finished(self, paths: Sequence[str], at: float) -> None:
-        """Record that these files have ended."""
+        """Record that these files ended at `at` (Unix seconds)."""
         self._keep(Finished(at, [encodable(path) for path in paths]))
 
     def turn(self, now: float) -> None:

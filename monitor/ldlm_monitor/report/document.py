@@ -35,7 +35,7 @@ ISSUE_TEXT = 200  # characters of an issue's message: a choice, three lines of t
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
-"""Kinds of events in the timeline; others are shown as issues or by their alerts."""
+"""Kinds of events in the timeline: turns of a run. Others are shown as issues or by alerts."""
 _AT_ONCE = {"run_started": -1, "run_finished": 1}
 """Sort keys among entries of the same time (others: 0): a run's start goes first, its end last."""
 _TEXT = 2000
@@ -178,7 +178,7 @@ def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
-    """Time of a step (if it is not logged, the one that the monitor exports), and throughputs."""
+    """Time of a step, as logged or otherwise as the monitor exports it, and throughputs."""
     labels = make_labels(run=run.name)
     exported = (
         point.value

@@ -19,7 +19,7 @@ from ldlm_monitor.text.format import duration
 PAUSE = 3.0
 """Multiple of a gap's usual length above which it is a pause: a choice, above slow steps."""
 EXPLAINED_PAUSE = 1.5
-"""`PAUSE` for a gap in which the log announces an evaluation or a checkpoint: a choice."""
+"""`PAUSE` if the log announces an evaluation or a checkpoint in the gap, where less suffices."""
 _CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # of a pause, by an event kind's start
 
 

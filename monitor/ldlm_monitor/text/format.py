@@ -5,10 +5,10 @@ import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-# Sizes of the units, the largest first: `duration` and the prefix searches take them in order.
+# Sizes of units in seconds, and of prefixes below, the largest first, as they are tried in order.
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))  # SI prefixes
+_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))  # IEC prefixes
 _UNKNOWN = "-"  # for None, and for times that are not finite
 _MOST_SPANS = 400
 """Spans of ranks in one text: about 3000 characters, which Slack and a terminal still show."""

@@ -26,7 +26,7 @@ _ESCAPE_SEQUENCE = re2.compile(
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[ -/]*[0-~]"
 )
-_LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")  # Unicode's other than \n
+_LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")  # Unicode's line ends without \n
 # Characters that show nothing or turn the direction of writing: with them, text can be hidden.
 _UNSEEN = re2.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x{9f}\x{ad}\x{61c}\x{180e}"  # controls, marks without width
@@ -174,7 +174,7 @@ def _without_key(found: Any) -> str:
 def without_escapes(text: str) -> str:
     r"""`text` without escape sequences, control characters and invisible characters.
 
-    Invisible are characters without width, and those that turn the direction of writing.
+    Characters without width, and those that turn the direction of writing, count as invisible.
     Every line end becomes `\n`, tabs stay, lone surrogates become U+FFFD.
     """
     shown = _LINE_END.sub("\n", _ESCAPE_SEQUENCE.sub("", encodable(text)))

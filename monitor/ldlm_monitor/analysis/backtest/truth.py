@@ -158,9 +158,9 @@ DETECTED_BY: Mapping[str, tuple[str, ...]] = {
 }
 """By kind of event: the alerts of the default pack, each of which detects it."""
 
-# Kinds of events that end a run (the excluded ones do not), and alerts' names that are such kinds.
+# Kinds of events that end a run: those above but four, and five that are names of alerts.
 _FATAL = frozenset(DETECTED_BY) - {"nan", "loss_spike", "overflow_skip", "slow"}
-_FATAL_ALERTS = frozenset({"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"})
+_FATAL |= {"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"}
 KNOWN_ALERTS = frozenset(alert for alerts in DETECTED_BY.values() for alert in alerts)
 """The alerts in `DETECTED_BY`; of other rules, an alert counts at an event's own lines alone."""
 
@@ -172,5 +172,4 @@ def detected_by(kind: str) -> tuple[str, ...]:
 
 def follow_from(kind: str) -> frozenset[str]:
     """The alerts that may follow an event because the run died of it; empty if it ends no run."""
-    fatal = kind in _FATAL or kind in _FATAL_ALERTS
-    return frozenset(_DIED) if fatal else frozenset()
+    return frozenset(_DIED) if kind in _FATAL else frozenset()

@@ -16,7 +16,7 @@ from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.view import View
 from ldlm_monitor.state.state_dir import default_state_dir
 
-SCHEMA: Final = "ldlm.bench/1"
+SCHEMA: Final = "ldlm.bench/1"  # the number rises with an incompatible change
 FILE, LOG = "record.json", "output.log"  # of the record and of the command's output, in its folder
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
 """Quantities that are measured from outside, not logged by the command."""
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 class BenchSeries(View):
-    """A column as a record holds it; times are Unix seconds."""
+    """The values of a quantity in a record, with their steps and times (Unix seconds)."""
 
     steps: tuple[int, ...]
     times: tuple[float, ...]

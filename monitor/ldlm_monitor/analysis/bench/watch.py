@@ -126,7 +126,7 @@ POLL_SECONDS = 0.1
 POLL_SHARE = 0.05
 """Share of the time that looks may take; slow looks are rarer. A choice: more slows the command."""
 DRAIN_SECONDS = 2.0
-"""Seconds to wait for the rest of the output: a choice, as a grandchild may keep the pipe open."""
+"""Seconds to wait for the rest of the output, as a grandchild may keep the pipe open: a choice."""
 _READ = 64 * 1024
 """Bytes of one read: the capacity of a Linux pipe (pipe(7)), so that one read empties it."""
 

@@ -28,7 +28,7 @@ from ldlm_monitor.analysis.compare.verdict import (
 )
 from ldlm_monitor.model.view import View
 
-SCHEMA: Final = "ldlm.compare/1"
+SCHEMA: Final = "ldlm.compare/1"  # the number rises with an incompatible change
 CONFIDENCE = 0.95
 """Share of intervals that should contain the truth: the usual level; `--confidence` changes it."""
 
@@ -234,7 +234,7 @@ def _judged(quantity: Quantity, seen: Seen, base: Seen, there: str) -> tuple[Wor
 
 
 def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:
-    """The target's result: `speed` means the inverse of a step time, other names the quantity."""
+    """The target's result. `speed` refers to the inverse of a step time, not to the time."""
     of_speed = quantity.inverse and target.quantity == "speed"
     result = target.judge(found.inverted() if of_speed else found)
     return TargetResult(name=target.quantity, change=target.change, result=result)

@@ -161,7 +161,7 @@ def _inverse(change: float) -> float:
 
 
 def unknown(found: Location | None, count: int, whose: str = "") -> str:
-    """Why `count` values give no interval; empty if they give one. `whose`: " of" and their run."""
+    """Why `count` values give no interval; empty if they give one. `whose`: text on their run."""
     if found is None:
         return f"too few steps{whose} ({count} values)"
     if found.freedom < LEAST_FREEDOM:

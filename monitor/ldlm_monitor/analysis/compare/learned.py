@@ -28,11 +28,11 @@ WINDOW = 0.1
 ENOUGH = 2 * LEAST_VALUES
 """Values that each average needs: twice the least, because neighbours are correlated."""
 REACH = 0.5
-"""Share of the steps to which a window of too few values is widened at most: a choice."""
+"""Share of the steps to which a window of too few values is widened: a choice; more is too old."""
 PAIRED = 0.9
 """Share of common steps from which runs are compared in pairs: a choice; other steps are unused."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}  # of each unit that `_POINT` matches
 Point: TypeAlias = tuple[Literal["step", "time"], float]
 """A step, or seconds since each run's first step."""
 
@@ -107,7 +107,7 @@ def look(
 
 
 def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:
-    """By pairs if the runs share their steps, which cancels common noise; otherwise by means."""
+    """The difference by pairs of equal steps, which cancels common noise; otherwise by means."""
     found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []
     if len(shared) >= PAIRED * max(len(base), len(part)):

@@ -23,7 +23,7 @@ _NAMES = 24, 40
 """Least and greatest width of the names, in columns: a choice that keeps the verdicts in view."""
 _VALUE = 12
 """Columns of a value with its unit, such as `1023.9 KiB`."""
-_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}  # target's results
+_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}  # words
 GIB = 2.0**30  # bytes
 LEARNED = 6
 """Losses and accuracies drawn at most: a choice; with speed and memory, two screens of charts."""

@@ -22,9 +22,9 @@ _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 GROUP = 5
 """Values that `steady_from` averages into one first, as the MSER-5 rule does."""
 OUTLIER = 5.0
-"""Median absolute deviations: values further out are moved in, as pauses are no start; a choice."""
+"""Median absolute deviations at which values are capped, as a pause is no warm-up: a choice."""
 NEAR = 1.05
-"""Multiple of the least error that `steady_from` accepts to leave out fewer steps: a choice."""
+"""Multiple of the least error that `steady_from` accepts: a choice; more leaves out fewer steps."""
 WORTH = 0.5
 """Share to which the squared error must fall if a start is left out: a choice; more may be luck."""
 
@@ -74,7 +74,7 @@ class Side:
         return self._paces.get(quantity) or self.readings.column(quantity)
 
     def _pace_columns(self) -> Iterator[tuple[str, Column]]:
-        """Rates and times as logged, else derived from each other or from the times of steps."""
+        """Rates and times as logged, otherwise derived from each other or from the steps' times."""
         logged = self.readings.column
         rate = logged("steps_per_second")
         step = logged("step_seconds") or self.readings.durations() or _mapped(rate, _inverse)
@@ -98,7 +98,7 @@ class Side:
         return first if pace is None else pace.steps[steady_from(pace.values)]
 
     def _pace(self) -> Column | None:
-        """The values above 0 that measure the run's speed, if there are enough."""
+        """The values above 0 that measure the speed; None for fewer than `LEAST_VALUES`."""
         found = next((col for name in SPEED_BY if (col := self.column(name))), None)
         if found is None:
             return None

@@ -47,7 +47,7 @@ MEMORY_BY = (
 )
 """Measures of memory, the best first: from that of the tensors alone to the whole process's."""
 ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
-"""Quantities that are listed as missing if no run has them: those of which one is looked for."""
+"""Quantities that are listed as missing if no run has them: a choice, what people compare first."""
 
 
 def learned(names: Iterable[str]) -> list[Quantity]:
@@ -69,7 +69,7 @@ MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0005, "acc
 """Shares. A smaller change counts as none: the same training, run twice, differs by as much
 (losses because sums are taken in another order, as by a fused optimizer)."""
 UNCLEAR = 0.1
-"""Share; an interval around 0 with a longer side is unclear: a choice, as a tenth would matter."""
+"""Share; an interval that contains 0 and has a longer side is unclear: a choice, as 10 % matter."""
 # Digits are bounded, as for `--at`: more are a mistake.
 _TARGET = re.compile(r"([a-z_0-9]{1,80})=([+-]?\d{1,6}(?:\.\d{1,6})?)\s?%?")
 
