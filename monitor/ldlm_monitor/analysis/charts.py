@@ -54,7 +54,7 @@ class Figure:
 
 
 LOG_FROM = 10.0
-"""Greatest / least value from which an axis is logarithmic: a choice; a linear one flattens more."""
+"""Greatest / least value from which an axis is logarithmic: a choice; linear, curves look flat."""
 TICKS = 5
 """Labels of an axis, about: a choice; more would crowd a chart of `HEIGHT` pixels."""
 GREATEST = 1e300

@@ -53,7 +53,7 @@ class Column:
         self.values.append(value)
 
     def extend(self, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> None:
-        """Add several values, whose steps rise strictly."""
+        """Add finite values, at least one, whose steps rise strictly."""
         if self.steps and steps[0] <= self.steps[-1]:
             for step, at, value in zip(steps, times, values, strict=True):
                 self.add(step, at, value)

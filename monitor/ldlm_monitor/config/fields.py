@@ -89,7 +89,7 @@ def _checked_server(value: str) -> str:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether the name or address leads to this machine only."""
+    """Whether the name or address leads to this machine only; False for None."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:

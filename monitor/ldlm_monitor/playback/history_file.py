@@ -30,8 +30,8 @@ UNSEEN = math.inf
 class Seen:
     """What the state store has of a file that was followed before a restart.
 
-    The file was judged up to `position`, which is the read log's number `judged`. `arrivals`: the
-    read log's rows of this file.
+    The file was judged up to `position`. `arrivals`: the read log's rows of this file. `judged`:
+    the number of the last row that was judged.
     """
 
     position: FilePosition

@@ -82,7 +82,7 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
-    """Records that are in no log, judged `at` (Unix seconds), each as JSON of `records.to_json`."""
+    """Records that are in no log, judged at `at` (Unix seconds); each is JSON of `to_json`."""
 
     at: float
     records: list[str]

@@ -29,8 +29,10 @@ LOOK_SECONDS = 2.0
 
 
 class Outputs:
-    """Feeds the readings; `name` is the run's. `log` keeps the output, `directory` is where
-    the command runs, `also` are files, folders or globs that it writes.
+    """Feeds the readings of the run `name` with what a command writes.
+
+    `log`: the file that keeps its output. `directory`: where it runs. `also`: files, folders or
+    globs that it writes.
 
     Of files that existed before the start, only what is appended is read.
     """

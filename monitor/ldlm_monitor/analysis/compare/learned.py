@@ -38,7 +38,7 @@ Point: TypeAlias = tuple[Literal["step", "time"], float]
 
 
 class Span(View):
-    """Which part of the runs losses and accuracies are compared over."""
+    """The part of the runs over which losses and accuracies are compared."""
 
     unit: Literal["step", "time"]
     start: float = Field(description="a step, or seconds since each run's first step")

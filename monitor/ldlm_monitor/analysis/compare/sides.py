@@ -70,7 +70,7 @@ class Side:
             yield f"{self.name}: its pace kept changing up to half of the run"
 
     def column(self, quantity: str) -> Column | None:
-        """The values of a quantity, logged or derived from others."""
+        """The values of a quantity, logged or derived from others; None if there are none."""
         return self._paces.get(quantity) or self.readings.column(quantity)
 
     def _pace_columns(self) -> Iterator[tuple[str, Column]]:

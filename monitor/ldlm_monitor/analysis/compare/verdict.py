@@ -147,7 +147,7 @@ def percent(share: float) -> str:
 
 
 def signed(share: float) -> str:
-    """As `percent`, with its sign; 0 has no sign."""
+    """A share in percent as by `percent`, with its sign; 0 has no sign."""
     text = percent(share)
     if text in ("0.0", "-0.0"):
         return "0.0"
