@@ -93,7 +93,7 @@ class Report(View):
 
     @property
     def headline(self) -> str:
-        """The health in one word: of a single run its own word, such as CRASHED."""
+        """The worst health in one word; for a single run its own headline, such as CRASHED."""
         return self.runs[0].headline if len(self.runs) == 1 else self.health
 
 

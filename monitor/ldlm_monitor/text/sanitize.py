@@ -4,8 +4,8 @@ Every pattern runs on RE2, whose time is linear in the text for any input. If a 
 secret, it is hidden too: a hidden word costs a look at the log, a posted secret costs the account.
 
 The forms below are those of the services that issue the keys, and of detect-secrets 1.5
-(docs/security.md says what it lacks). The least lengths are a choice: at most the length that is
-issued, so that most cut keys are hidden too, and above that of usual words.
+(docs/security.md says what it lacks). The least lengths of keys are a choice: no longer than
+issued keys, so that most cut keys are hidden too, and longer than usual words.
 """
 
 import math

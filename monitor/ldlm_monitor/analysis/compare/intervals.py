@@ -1,9 +1,9 @@
 """How uncertain a median or a mean is, and how much one differs from another.
 
-A step after a slow one is likely slow too, so not all values of a series are independent. How
-many are is estimated as for an ARMA(1,1), with corrections for a short series that neither
-`scipy` nor `arch` has. Student's distribution is computed here, in 30 lines: `scipy` would be a
-dependency of 40 MB.
+A step after a slow one is likely slow too, so not all values of a series are independent. The
+number of independent ones is estimated as for an ARMA(1,1), with corrections for a short series
+that neither `scipy` nor `arch` has. Student's distribution is computed here, in 30 lines: `scipy`
+would be a dependency of 40 MB.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def places(
     columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Point]
 ) -> Iterator[Span]:
     """Where the runs with this quantity are compared: at the end of what they share, and
-    at the points asked for. `starts`: when each run began.
+    at the points asked for. `starts`: when each run began (Unix seconds).
     """
     known = [(column, start) for column, start in zip(columns, starts, strict=True) if column]
     if not known:
