@@ -92,7 +92,7 @@ class Stretch:
 
         Rows of equal time, or earlier than the row before, are in one group. The first row is a
         group of its own: bytes before it that have no time get its time. Times that the parser
-        refuses are skipped. `local`: the times are those of this machine's zone, not written.
+        refuses are skipped. `local`: times without a zone are read, as of this machine's zone.
         """
         begin, first, last = -1, -math.inf, -math.inf
         for at, when in self._row_times(local):

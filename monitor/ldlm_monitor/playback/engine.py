@@ -33,7 +33,7 @@ PICTURE_SECONDS = 0.2
 
 
 class Playback:
-    """Plays the reel of `load`. `speed`: training seconds per second; None: see `WHOLE_SECONDS`."""
+    """Plays the reel of `load`. `speed`: training seconds per second (None: by `WHOLE_SECONDS`)."""
 
     def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
         self._load = load

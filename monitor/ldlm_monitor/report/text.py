@@ -118,7 +118,7 @@ def _item(item: Item, indent: int) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    widths = [max(11, len(title) + 2) for title in table.titles[1:]]  # 2 + 22 + 5 x 11 < WIDTH
+    widths = [max(11, len(title) + 2) for title in table.titles[1:]]  # 2 + 22 + 5 x 11 fit
     for first, *cells in (table.titles, *table.rows[:_LIMIT]):
         row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"  {shorten(first, 21):<22}{row}"

@@ -115,7 +115,7 @@ def utc(time: float | None) -> str:
 
 
 def iso(time: float | None) -> str:
-    """Unix seconds as RFC 3339 in UTC with milliseconds, for lines that programs may parse."""
+    """Unix seconds as RFC 3339 in UTC with milliseconds, which programs may parse; None as `-`."""
     if time is None:
         return _UNKNOWN
     moment = datetime.fromtimestamp(time, UTC)
