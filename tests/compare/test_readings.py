@@ -9,6 +9,7 @@ from ldlm_monitor.analysis.column import Column, Resume
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.run_names import RunNames
 
@@ -94,6 +95,16 @@ def test_a_rate_that_each_rank_tells_of_itself_is_the_runs_by_their_sum(
     run = readings.runs["r"]
     assert list(of(run, "samples_per_second").values) == [80.0] * 3
     assert list(of(run, "loss").values) == [2.0] * 3
+
+
+def test_a_number_of_ranks_beyond_all_numbers_gives_no_rate() -> None:
+    run = RunReadings("r", settings={"world_size": "9" * 5000})
+    row = b'{"type":"step","step":1,"time":%d,"samples_per_second":40}\n' % NOW
+    chunk = Chunk("health_rank0.jsonl", (0, 0, 0), 0, 1, HEADER % 0 + row, final=True)
+    for record in Parser().feed(chunk, RunNames("r").origin(chunk.path), NOW):
+        if isinstance(record, Sample):
+            run.add_sample(record, NOW)
+    assert len(of(run, "samples_per_second")) == 0
 
 
 def test_steps_that_begin_anew_with_each_epoch_are_counted_on() -> None:

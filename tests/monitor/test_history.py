@@ -186,6 +186,7 @@ def test_the_callbacks_own_name_of_the_run_counts_unless_a_better_one_is_known(
         '{"schema":7,"type":"run","run":"theirs"}',
         "[1, 2]",
         '{"schema":"ldlm.health/1","type":"run","run":"cut he',
+        pytest.param('{"a":' * 40_000, id="deep"),
     ],
 )
 def test_what_is_no_header_of_the_callback_names_no_run(tmp_path: Path, first: str) -> None:

@@ -102,6 +102,17 @@ def test_what_came_a_second_ago_is_on_the_disk(tmp_path: Path) -> None:
     recorder.close()
 
 
+def test_a_clock_that_went_back_delays_neither_entries_nor_time(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "a.ldlm", "*", BEGAN)
+    recorder.fed(chunk(b"loss 2.5\n"), "r", BEGAN - 3600.0)
+    recorder.turn(BEGAN - 3600.0)
+    assert [type(entry) for entry in entries(tmp_path / "a.ldlm")] == [Begun, Fed]
+    recorder.turn(BEGAN - 3595.0)
+    recorder.turn(BEGAN - 3594.0)
+    assert Passed(BEGAN - 3595.0) in list(entries(tmp_path / "a.ldlm"))
+    recorder.close()
+
+
 def test_damage_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "a.ldlm"
     known = recorded(path, [chunk(sha512(bytes([n])).digest() * 40) for n in range(200)])

@@ -42,6 +42,25 @@ def test_the_rows_behind_a_mark_of_utf_8_are_known_as_rows(tmp_path: Path) -> No
     assert file.form == "rows"
 
 
+@pytest.mark.parametrize(
+    "time", ["1769681700123", "9" * 400, "176968170"], ids=["milliseconds", "infinite", "early"]
+)
+def test_times_that_the_parser_refuses_date_nothing(tmp_path: Path, time: str) -> None:
+    log = tmp_path / "a.jsonl"
+    log.write_text(f'{{"timestamp": {time}, "step": 1, "loss": 2.5}}\n')
+    (file,) = place([log], RunNames()).files
+    assert not file.timeline.timed
+
+
+def test_a_time_that_the_parser_refuses_leaves_the_others(tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    times = ("1769681700.5", "9" * 400, "1769681760")
+    log.write_text("".join(f'{{"timestamp": {time}, "loss": 2.5}}\n' for time in times))
+    history = place([log], RunNames())
+    assert history.end == 1769681760.0
+    assert {when for when, _, _ in history.play()} == {1769681700.5, 1769681760.0}
+
+
 @pytest.mark.parametrize("before", ["hole", "line"])
 def test_rows_without_time_are_read_in_bounded_memory(tmp_path: Path, before: str) -> None:
     log = tmp_path / "a.jsonl"

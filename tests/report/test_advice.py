@@ -29,6 +29,11 @@ def test_a_batch_of_one_cannot_be_halved() -> None:
     assert not any("L2T_TRAIN_BS=0" in sentence for sentence in tried)
 
 
+def test_a_value_beyond_all_numbers_gives_the_direction() -> None:
+    tried = recommendations(["OutOfMemory"], {"L2T_TRAIN_BS": "9" * 400})
+    assert tried[0].startswith("lower L2T_TRAIN_BS (now 999")
+
+
 def test_what_is_set_already_is_not_advised() -> None:
     tried = recommendations(["NonFiniteGradient"], {"DTYPE": "fp32"})
     assert not any("DTYPE" in sentence for sentence in tried)

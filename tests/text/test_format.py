@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldlm_monitor.text.format import compressed, names_of
+from ldlm_monitor.text.format import compressed, names_of, si_number
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,12 @@ def test_ranks_are_shown_in_ranges(ranks, shown_as):
 
 def test_one_rank_is_named_in_the_singular():
     assert [names_of([3]), names_of([3, 4, 6])] == ["rank 3", "ranks 3-4,6"]
+
+
+def test_a_value_just_below_a_prefix_is_rounded_to_it():
+    assert [si_number(value) for value in (999.9, 999_949, -999_999, 1_250_000)] == [
+        "1k",
+        "1M",
+        "-1M",
+        "1.25M",
+    ]

@@ -54,11 +54,11 @@ class Figure:
 
 
 LOG_FROM = 10.0
-"""From this ratio of greatest to least value on, a linear axis would draw most values flat."""
+"""Greatest / least value from which an axis is logarithmic: a choice; linear, curves look flat."""
 TICKS = 5
-"""Labels of an axis, about: more would crowd a chart of `HEIGHT` pixels."""
+"""Labels of an axis, about: a choice; more would crowd a chart of `HEIGHT` pixels."""
 GREATEST = 1e300
-"""An axis ends here at most, so that sums and differences of its ends are finite floats."""
+"""The end of an axis at most: sums and differences of two ends are floats (below 1.8e308)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Axis:
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """The place of a value: 0 at `low`, 1 at `high`; values beyond are at the edge."""
+        """The place of a value: 0 at `low`, 1 at `high`; values beyond them are put there."""
         if self.logarithmic:
             # Logarithms are subtracted because the quotient may overflow a float.
             least = math.log(self.low)
@@ -92,7 +92,7 @@ def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1))
-    # A margin keeps curves off the frame; an axis from near 0 (below 30 %) begins at 0.
+    # The margins keep curves off the frame; an axis from near 0 (below 30 %) begins at 0: choices.
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
     return Axis(low, high, False, _linear(low, high))
@@ -102,7 +102,9 @@ def _linear(low: float, high: float) -> tuple[float, ...]:
     """Multiples of 1, 2 or 5 times a power of ten."""
     raw = (high - low) / TICKS
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8)  # or a quarter more
+    step = next(
+        m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8
+    )  # 0.8: a quarter more labels are fine
     first = math.ceil(low / step)
     return tuple(n * step for n in range(first, math.floor(high / step) + 1))
 
@@ -117,24 +119,24 @@ def _decades(low: float, high: float) -> tuple[float, ...]:
 
 
 HEIGHT = 216
-"""Pixels of a chart; four fit on a laptop's screen."""
-_TOP = 30  # pixels of the title
-_BOTTOM = 24  # pixels of the labels of the x axis
+"""Pixels of a chart: a choice; four fit on a laptop's screen."""
+_TOP = 30  # pixels of the title: a choice
+_BOTTOM = 24  # pixels of the labels of the x axis: a choice
 LEGEND = 44
-"""Characters of all names of a legend together, so that it fits on a phone."""
+"""Characters of all names of a legend together: a choice that fits on a phone."""
 APART = 0.02
-"""Share of the width: non-finite values closer together would blur, and are one stretch."""
+"""Share of the width, a choice: non-finite values closer together would blur; they share a mark."""
 _SIZE = 1000
-"""Units of the inner drawing, so that one decimal is finer than a pixel."""
+"""Units of the inner drawing across and down: with one decimal, finer than a pixel."""
 GUTTER = 46
-"""Pixels that the page must leave free left of a chart, for the labels of the y axis."""
+"""Pixels that a page must leave free left of a chart: labels of the y axis of six digits fit."""
 WIDTH = 860
-"""Pixels; a page in portrait at 96 dpi (A4: 794), with room for the labels of the y axis."""
-_MARGIN = 16  # pixels around each chart
+"""Pixels of a file of charts: a portrait page at 96 dpi (A4: 794), and the y axis' labels."""
+_MARGIN = 16  # pixels around each chart: a choice
 _LEGEND = 110
-"""Characters of all names of a legend, at about seven pixels each in `WIDTH`."""
+"""Characters of all names of a legend in a file: at about seven pixels each, they fit `WIDTH`."""
 
-STYLE = (files(__package__) / "chart.css").read_text("utf-8")
+STYLE = (files(__package__) / "chart.css").read_text("utf-8")  # a page has it once for all charts
 
 
 def svg(chart: Figure, *, y: int = 0, legend: int = LEGEND) -> str:
@@ -183,7 +185,7 @@ def _top(chart: Figure) -> int:
 
 
 def _legend(chart: Figure, letters: int) -> Iterator[str]:
-    """The names of several lines, below the title; long ones lose their start: ends differ most."""
+    """The names of several lines, below the title; long ones are cut at their start."""
     if len(chart.lines) < 2:
         return
     limit = max(letters // len(chart.lines), 6)  # characters; fewer identify no run
@@ -196,7 +198,6 @@ def _legend(chart: Figure, letters: int) -> Iterator[str]:
 
 
 def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
-    """Stretches of consecutive finite values, then marks of the non-finite ones."""
     finite = (math.isfinite(mean) for mean in line.means)
     for is_drawn, group in groupby(enumerate(finite), key=itemgetter(1)):
         if not is_drawn:
@@ -228,7 +229,6 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
 
 
 def _together(nonfinite: Sequence[float], reach: float) -> list[list[float]]:
-    """Groups of neighbours no further than `reach` apart, each drawn as one."""
     found: list[list[float]] = []
     for x in sorted(nonfinite):
         if found and x - found[-1][-1] <= reach:

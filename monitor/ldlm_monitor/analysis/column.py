@@ -23,8 +23,7 @@ class Column:
     """Finite values of one quantity in the order of their steps.
 
     `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
-    infinities. Steps trained again after a resume keep their last values; `resumes`
-    lists each resume.
+    infinities. Of steps that were trained again after a resume, the last values stay.
     """
 
     steps: array[int] = field(default_factory=lambda: array("q"))
@@ -54,7 +53,7 @@ class Column:
         self.values.append(value)
 
     def extend(self, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> None:
-        """Add several values, whose steps rise strictly."""
+        """Add finite values, at least one, whose steps rise strictly."""
         if self.steps and steps[0] <= self.steps[-1]:
             for step, at, value in zip(steps, times, values, strict=True):
                 self.add(step, at, value)

@@ -21,11 +21,12 @@ from ldlm_monitor.run.run_names import RunNames
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""Share of steps that must have their own time for a run to be exact: a few others do no harm."""
+"""Share of steps with an own time from which a run is exact: a choice; the rest moves no median."""
+# Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
-_MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
-_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes
-_KEPT_EVENTS = (  # those that explain a pause
+_MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
+_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # how their names begin
+_KEPT_EVENTS = (  # kinds that explain a pause between steps
     *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
     *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 )
@@ -39,7 +40,7 @@ def is_kept(quantity: str) -> bool:
 
 @dataclass(slots=True)
 class RunReadings:
-    """The numbers of one run. `events`: kinds and Unix times of what explains pauses."""
+    """The numbers of one run. `events`: (kind, Unix time) of events that explain pauses."""
 
     name: str
     files: dict[str, None] = field(default_factory=dict)
@@ -57,7 +58,8 @@ class RunReadings:
     def column(self, quantity: str) -> Column | None:
         """The values of a quantity by its best source; None if there are none.
 
-        Of several ranks the first one's, of memory the fullest one's, of their own rates the sum.
+        Of several ranks: the lowest rank's; of memory, those of the rank with the most; of rates
+        that each rank measures of itself, the sum.
         """
         found = self._columns.get(quantity)
         if not found:
@@ -73,7 +75,7 @@ class RunReadings:
     def _summed(self, ranks: Sequence[Column]) -> Column:
         """The sum at the steps that all ranks have, scaled up for ranks without a file."""
         size = self.settings.get("world_size", "")
-        share = max(int(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
+        share = max(float(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
         first = ranks[0]
         rest = [dict(zip(each.steps, each.values, strict=True)) for each in ranks[1:]]
         total = Column(nonfinite=first.nonfinite, resumes=first.resumes)
@@ -101,7 +103,7 @@ class RunReadings:
 
     @property
     def taken(self) -> int:
-        """Steps from the first to the last."""
+        """The number of steps from the first to the last."""
         steps = self.steps.steps
         return steps[-1] - steps[0] if steps else 0
 
@@ -114,7 +116,7 @@ class RunReadings:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the steps, but for a few (`MOSTLY`), have times of their own."""
+        """Whether the share `MOSTLY` of the steps or more have times of their own."""
         count = len(self.steps)
         return count > 0 and self._exact[self._leader()] >= MOSTLY * count
 
@@ -132,7 +134,7 @@ class RunReadings:
         return min(self._columns[STEPS], key=lambda key: (key[0], -1 if key[1] is None else key[1]))
 
     def put(self, quantity: str, column: Column, *, exact: bool = False) -> None:
-        """Set a quantity that was measured elsewhere."""
+        """Set the values of a quantity from a record; `exact`: they have their own times."""
         key = ValueSource.CALLBACK, None
         self._columns.setdefault(quantity, {})[key] = column
         if exact:
@@ -183,7 +185,7 @@ class RunReadings:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
 
     def _step_of(self, sample: Sample, key: tuple[ValueSource, int | None]) -> int:
-        """The sample's step; without one, the file's last, or a count if the file has no steps."""
+        """The sample's step; if it has none, the file's last; if the file has none, a count."""
         path = sample.position.path
         has_steps, last = self._at.get(path, (False, -1))
         if sample.step is not None:
@@ -221,7 +223,7 @@ class Readings:
         self._live = live
 
     def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> None:
-        """Bytes of one file, written at `now` (Unix seconds).
+        """Add bytes of one file, written at `now` (Unix seconds).
 
         `timed`: `now` is a real time; otherwise only the order of calls counts.
         """

@@ -89,7 +89,7 @@ def _checked_server(value: str) -> str:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether the name or address leads to this machine only."""
+    """Whether the name or address leads to this machine only; False for None."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:
@@ -102,18 +102,19 @@ def address(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-# A bool is an int in Python, and `true` would be one second.
 # A variable separates paths and patterns as PATH does.
 _LIST = from_text(lambda text: [part for part in text.split(os.pathsep) if part])
+# A bool is an int in Python, and `true` would be one second.
 _NUMBER = BeforeValidator(_check(lambda value: not isinstance(value, bool), "should be a number"))
+# Labels as in RFC 1123, and underscores, which names in private networks contain.
 _HOST = _check(
     re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?").fullmatch,
     "should be a host's name, without scheme and port",
 )
-_DISCOVERY = _check(
+_DISCOVERY = _check(  # Prometheus reads YAML too, which is not written
     lambda path: path.suffix == ".json", "should be a file whose name ends in .json"
 )
-_SECRET_URL = _check(
+_SECRET_URL = _check(  # http too: some receivers stand in the same network
     lambda value: value.get_secret_value().startswith(("https://", "http://")),
     "should be a URL that begins with https://",
 )

@@ -18,17 +18,17 @@ from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.config.settings import SECTIONS, Settings, is_secret
 from ldlm_monitor.model.errors import ConfigError
 
-ENV_PREFIX = "LDLM_"  # of every setting's environment variable
+ENV_PREFIX = "LDLM_"  # begins the name of every setting's environment variable
 DEFAULT_FILE = Path("ldlm-monitor.toml")  # in the working directory
 _MOVED = ("route", "inhibit_rules", "time_intervals")
 """Tables of earlier versions, refused with a hint to what replaces them."""
 Values: TypeAlias = Mapping[str, Any]
 Sources: TypeAlias = tuple[tuple[str, Values], ...]
 """Pairs of a name (`_FLAG`, `_ENVIRONMENT`, a path) and its values; the first one prevails."""
-_FLAG = "flag"
-_ENVIRONMENT = "environment"
+# Names of the two sources that are no file; an error shows a setting as its source spells it.
+_FLAG, _ENVIRONMENT = "flag", "environment"
 _SHOWN = 60
-"""Characters of a wrong value in an error: enough to recognise it, and still one line."""
+"""Characters of a wrong value in an error: a choice; the value is recognisable in one line."""
 _WITH_PASSWORDS = frozenset({"alertmanager.urls", "slack.api_url"})
 """Settings whose wrong values an error leaves out, because a URL may contain a password."""
 _WORDS = {
@@ -50,7 +50,7 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
     """Settings from the flags that were given, the environment, and a file.
 
     `path`: the file. None: the one in `LDLM_CONFIG`, otherwise ./ldlm-monitor.toml if it exists.
-    Relative paths in the file are relative to its folder. Raises ConfigError.
+    Its relative paths are relative to its folder. Raises ConfigError for an unusable file or value.
     """
     file = _file_to_read(path)
     from_file = _read_file(file) if file else {}
@@ -162,7 +162,6 @@ def _merge(into: dict[str, Any], values: Values) -> None:
 
 
 def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
-    """pydantic's error as a ConfigError that names the source and a remedy."""
     keys = [str(part) for part in error["loc"]]
     source = next((name for name, values in sources if _contains(values, keys)), _ENVIRONMENT)
     section = keys[0] if keys[0] in SECTIONS and len(keys) > 1 else ""
@@ -186,7 +185,7 @@ def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
 
 
 def _contains(values: object, keys: list[str]) -> bool:
-    """Whether a source has the value; keys inside a list or a scalar count as its own."""
+    """Whether a source has the value at `keys`; a list or a scalar has all keys below it."""
     for key in keys:
         if not isinstance(values, Mapping):
             return True

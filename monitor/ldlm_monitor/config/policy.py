@@ -25,14 +25,14 @@ from ldlm_monitor.config.fields import (
 from ldlm_monitor.model.alert import LabelMatcher, parse_matcher
 
 DIGESTS_A_REPEAT: Final = 24
-"""Intervals of a digest after which it is repeated: by default a day, as an info is not urgent."""
-DAY_MINUTES: Final = 24 * 60
+"""Digest intervals until a digest is sent again: by default a day, a choice, as infos can wait."""
+DAY_MINUTES: Final = 24 * 60  # minutes after which quiet hours repeat
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"  # hour, minute
 _QUIET = re.compile(rf"{_CLOCK}-{_CLOCK}(?: +(\S+))?")  # start, end, time zone
 
 
 def severity_rank(severity: str) -> int:
-    """0 for the worst; unknown severities rank below info."""
+    """A severity's place in `Severity`: 0 is the worst; an unknown one comes after info."""
     order = get_args(Severity)
     return order.index(severity) if severity in order else len(order)
 
@@ -90,7 +90,7 @@ class StreamPolicy(Section):
     )
     """Each day from the first time to the second (in UTC unless a zone follows) alerts wait; what
     still fires then is sent."""
-    quiet_max_severity: Severity = "error"
+    quiet_max_severity: Severity = "error"  # a choice: critical alerts wake people
     """The worst severity that waits in quiet hours; `critical`: everything waits."""
 
     def accepts(self, alert: str, labels: Mapping[str, str]) -> bool:
@@ -121,7 +121,7 @@ class Policy(StreamPolicy):
     # The default of Alertmanager's `repeat_interval`.
     repeat_interval_seconds: Seconds = 4 * 3600
     """Seconds after which an incident that still fires is sent again."""
-    # A choice: an info needs nobody at once, and an hour's make one message.
+    # A choice: alerts of severity info can wait, and those of an hour make one message.
     digest_seconds: SecondsFromZero = 3600
     """Alerts of severity info are collected and sent together, this many seconds after the first.
     0: at once, as all others."""

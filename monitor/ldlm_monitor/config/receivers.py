@@ -22,7 +22,7 @@ from ldlm_monitor.config.fields import (
 from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.errors import ConfigError
 
-_URL = "the URL"  # the `what` of `_secret` for a secret that must be a URL
+_URL = "the URL"  # what errors call a secret that must be a URL
 
 
 def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = None) -> str | None:
@@ -159,7 +159,7 @@ class WebhookSettings(StreamPolicy):
     """A file that holds the secret which signs its requests."""
 
     def target(self) -> str | None:
-        """The URL; None if none is set. Raises ConfigError as `Slack.secret` does."""
+        """The URL; None if none is set. Raises ConfigError if its file is unusable."""
         return _secret(self.url_file, "webhook.url_file", _URL, self.url)
 
     def secret(self) -> str | None:
@@ -177,9 +177,7 @@ class Apprise(Policy):
         """The URLs, without comments. Raises ConfigError if the file is unusable."""
         if self.urls_file is None:
             return ()
-        lines = (
-            line.strip() for line in secret_text(self.urls_file, "apprise.urls_file").splitlines()
-        )
+        lines = map(str.strip, secret_text(self.urls_file, "apprise.urls_file").splitlines())
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 
@@ -191,12 +189,12 @@ class HeartbeatSettings(Section):
     check of healthchecks.io. A secret: refused in the configuration file."""
     url_file: UserPath | None = Field(default=None, examples=["heartbeat.url"])
     """A file that holds that URL."""
-    # A minute is the shortest period of healthchecks.io; more than a day would guard no training.
+    # The shortest period of healthchecks.io. The limits: more often is load, rarer is too late.
     interval_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
     """Seconds between two requests."""
 
     def target(self) -> str | None:
-        """The URL; None if none is set. Raises ConfigError as `Slack.secret` does."""
+        """The URL; None if none is set. Raises ConfigError if its file is unusable."""
         return _secret(self.url_file, "heartbeat.url_file", _URL, self.url)
 
 

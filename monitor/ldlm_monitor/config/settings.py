@@ -1,4 +1,4 @@
-"""The settings with their meaning below each; `Settings(...)` reads neither environment nor file.
+"""The settings, each with its meaning below; `Settings(...)` reads neither environment nor file.
 
 The reason of a default is a comment above it; the text below it is part of the documentation.
 """
@@ -32,7 +32,9 @@ from ldlm_monitor.config.receivers import (
     WebhookSettings,
 )
 
-FailOn: TypeAlias = Literal["critical", "error", "warning", "never"]  # exit code 3 from here on
+FailOn: TypeAlias = Literal[
+    "critical", "error", "warning", "never"
+]  # from this severity on, exit code 3
 
 
 class Stall(Section):
@@ -69,7 +71,7 @@ class Settings(Section):
     """Rule files, instead of the packaged ones."""
     formats: Paths = Field(default=(), examples=[["formats/mine.yml"]])
     """Format files, beside the packaged ones."""
-    listen: Listen = "127.0.0.1:9847"
+    listen: Listen = "127.0.0.1:9847"  # a choice: this machine alone, and a port that few use
     """HOST:PORT of `/metrics`. If the default is taken, the next free port serves."""
     file_sd: Discovery | None = Field(default=None, examples=["/shared/file_sd/node17.json"])
     """A file (`.json`) for Prometheus' `file_sd_configs` that says where this monitor is scraped:
@@ -97,7 +99,7 @@ class Settings(Section):
     """Draw the screen in ASCII; done anyway where the locale is not UTF-8."""
     web: bool = False
     """Serve the screen to browsers (extra `web`)."""
-    web_listen: Listen = "127.0.0.1:9848"
+    web_listen: Listen = "127.0.0.1:9848"  # the port after that of `listen`
     """HOST:PORT for browsers. If the default is taken, the next free port serves."""
     record: UserPath | None = Field(default=None, examples=["/var/tmp/night.ldlm"])
     """Keep what the screen is fed in this new file, for `replay --tui`."""

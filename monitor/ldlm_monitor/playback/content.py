@@ -14,6 +14,7 @@ import re2
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 from ldlm_monitor.model.chunk import form_of as frames_of
 from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
+from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
@@ -22,35 +23,35 @@ from ldlm_monitor.source.companions import LaunchFacts
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
 HEAD_BYTES = 256 * 1024
-"""The start of a log, which names its launch: in our corpus within 5 KB, after few warnings."""
+"""Bytes at a log's start that are searched for its launch: a choice, 50 times our corpus' need."""
 _DIRECTORY = re.compile(
     rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
 )
-"""A line of MM-LDLM's trainer; `ldlm_trainer` prints it with the time in front."""
-_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # as `env` and `set -x` print it
+"""A line of MM-LDLM's trainer, which names its folder; `ldlm_trainer` puts the time in front."""
+_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # of NCCL's log; `env` prints it so
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")  # a Hydra override of MM-LDLM
-_CALLBACK_SCHEMA = "ldlm.health/"  # `schema` in the callback's first row, before the version
+_CALLBACK_SCHEMA = "ldlm.health/"  # `schema` of the callback's first row, up to its version
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024
-"""Bytes before a stretch that are searched for a progress bar: a choice, hundreds of redraws."""
+"""Bytes before a part of a file that are searched for a progress bar: a choice, 100s of redraws."""
 # A date and time of ISO 8601 with a zone; some loggers print the fraction after a comma.
 _STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _ROW_TIME = re.compile(
-    rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,}(?:\.\d+)?)|"(' + _STAMP + rb')")'
+    rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,10}(?:\.\d+)?)(?!\d)|"(' + _STAMP + rb')")'
 )
 """The time of a JSON row: `time` of the callback, `timestamp` of common loggers, `_timestamp` of
-W&B. Nine digits or more are Unix seconds (since 1973); fewer are a duration."""
+W&B. Nine or ten digits are Unix seconds (1973 to 2286); fewer are a duration."""
 _LINE_TIME = re.compile(rb"(?m)^(" + _STAMP + rb") ")
 """The time that container runtimes put before each line; with its zone it is unambiguous."""
 _LOCAL_TIME = re2.compile(
     rb"(?m)^[^\n\r]{0,80}?([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
 )
-"""A date and time among a line's first 80 characters: further on, it is part of a message."""
+"""A date and time in a line's first 80 characters, a choice: later ones may belong to a message."""
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Tested before `_ROW_TIME`: re2 finds no match twice as fast as `re`, a match half as fast."""
 NOMINAL_ROWS = 3_600
-"""Distinct times, a nominal second apart, for a file without times: bounds the evaluations."""
+"""Times that a file without times gets at most, a second apart: a choice, as many as in an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Stretch:
 
     @property
     def form(self) -> Form:
-        """What the file holds."""
+        """The form of the file's content."""
         return form_of(self.backlog)
 
     @property
@@ -77,7 +78,7 @@ class Stretch:
         return self.backlog.scan(self.start, self.stop)
 
     def marks(self, *, rows: bool = False) -> Iterator[ClockMark]:
-        """Positions of steps: those of rows, otherwise of progress bars with elapsed times."""
+        """Positions of steps: with `rows` those in rows, otherwise those in progress bars."""
         for chunk in self.chunks():
             yield from clock_marks(chunk.data, chunk.offset, rows=rows)
 
@@ -90,11 +91,13 @@ class Stretch:
         """First offset and last time (Unix s) of groups of rows that span less than `apart` s.
 
         Rows of equal time, or earlier than the row before, are in one group. The first row is a
-        group of its own: bytes before it that have no time get its time. `local`: the times are
-        those of this machine's zone, in lines of text that name none.
+        group of its own: bytes before it that have no time get its time. Times that the parser
+        refuses are skipped. `local`: times without a zone are read, as of this machine's zone.
         """
         begin, first, last = -1, -math.inf, -math.inf
         for at, when in self._row_times(local):
+            if not EARLIEST <= when <= LATEST:  # also NaN; some loggers write milliseconds
+                continue
             if when - first < apart or when == first:
                 last = max(last, when)
                 continue
@@ -156,7 +159,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
     """The times of rows or lines.
 
     They are the rows' own; otherwise those of the steps on the run's `clock`; otherwise nominal
-    seconds, of which only the order is meant.
+    seconds, which show the order alone.
     """
     times = list(stretch.row_times(apart))
     if times:
@@ -167,7 +170,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
 
 
 def line_order(stretch: Stretch) -> Timeline:
-    """The order of lines of text without zones: by the clock times in them, or nominally."""
+    """The order of lines: by the times in them, which have no zone; otherwise by their position."""
     times = list(stretch.row_times(0.0, local=True))
     if not times:
         return _nominal(stretch)
@@ -180,7 +183,7 @@ def _nominal(stretch: Stretch) -> Timeline:
 
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
-    """Facts in a log's head that lead to its launch's files. Raises `TimeoutError` (no answer)."""
+    """Facts in a log that lead to the files of its launch. Raises `TimeoutError` (no answer)."""
     head = _head(log, disk)
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
     return LaunchFacts(
@@ -191,7 +194,7 @@ def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
 
 
 def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
-    """Whether the log's start or end has a progress bar, so that the training loop has begun."""
+    """Whether a log has progress bars, so that the training loop has begun. Raises `OSError`."""
     end = max(disk.stat(log).st_size - HEAD_BYTES, 0)
     blocks = (disk.part(log, 0, HEAD_BYTES), disk.part(log, end, HEAD_BYTES))
     return any(not mark.inner for block in blocks for mark in clock_marks(block))
@@ -204,13 +207,13 @@ def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
 
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
-    """The run in a callback's first row; None in other files. Raises `TimeoutError` (no answer)."""
+    """The run in a callback's first row; None for other files. Raises `TimeoutError`."""
     try:
         header = json.loads(_head(path, disk).split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)
         return str(header["run"]) if ours else None
-    except (ValueError, LookupError, TypeError, AttributeError):  # not the callback's first row
-        return None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None  # not the callback's first row: other fields, no JSON, or nested too deep
 
 
 def is_rows(path: Path, disk: Disk = DIRECT) -> bool:

@@ -18,22 +18,22 @@ from ldlm_monitor.playback.reel import Piece, Reel
 from ldlm_monitor.source.log_parts import LogReader
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
-"""Seconds of the training in one second; the highest plays four months in two minutes."""
+"""Seconds of training in one second: a choice; the highest plays four months in two minutes."""
 WHOLE_SECONDS = 120.0
-"""The default speed plays the whole reel in this time at most; a choice, as for a video."""
+"""Seconds in which the default speed plays the whole reel at most: a choice, as for a video."""
 STEP_BYTES = 256 * 1024
-"""Bytes that one `advance` judges, about: tens of milliseconds, after which keys are answered."""
+"""Bytes that one `advance` judges, about: a choice; keys wait the tens of milliseconds it takes."""
 _PIECE = 2048
 """Bytes whose judging takes as long as the fixed cost of a piece; it is added to each size."""
 _PULSE = 1.0
-"""Seconds that `_seek` moves on if the next timer is not later than now: its smallest step."""
-TURN_SECONDS = 0.05  # between two turns of the thread: 20 a second look smooth, and cost little
+"""Seconds that `_seek` moves on if a timer is overdue: a choice; more may overshoot the alert."""
+TURN_SECONDS = 0.05  # between two turns of the thread: a choice, as 20 a second look smooth
 PICTURE_SECONDS = 0.2
-"""Least time between two snapshots, of which a screen draws about four a second."""
+"""Seconds between two snapshots at least: a screen draws four a second, and would miss more."""
 
 
 class Playback:
-    """Plays the reel of `load`, `speed` seconds of training in a second (None: by its length)."""
+    """Plays the reel of `load`. `speed`: training seconds per second (None: by `WHOLE_SECONDS`)."""
 
     def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
         self._load = load
@@ -110,12 +110,12 @@ class Playback:
             self._has_ended, self._is_playing, self._seeks = True, False, False
 
     def _has_more(self) -> bool:
-        """Whether time or a piece is left, up to the end that the reel had when it was loaded."""
+        """Whether time or a piece is left before the end that the reel had when it was loaded."""
         waits = self._next is not None and self._next.at <= self._reel.end
         return waits or self.at < self._reel.end
 
     def _play_to(self, target: float) -> bool:
-        """Judge the pieces up to `target`; return False if `STEP_BYTES` ended it earlier."""
+        """Judge the pieces up to `target`; return False after `STEP_BYTES`, if some are left."""
         left = STEP_BYTES
         while self._next is not None and self._next.at <= target:
             if left <= 0:
@@ -145,7 +145,6 @@ class Playback:
         return [] if piece is None else piece.play()
 
     def _stop_at(self, transitions: Iterable[Transition]) -> None:
-        """If a seek is under way and one of `transitions` fires, stop here."""
         firing = [each for each in transitions if each.state == "firing" and not each.is_heartbeat]
         if self._seeks and firing and self.at > self._reel.start:
             self._seeks, self._alert = False, firing[0]
@@ -167,7 +166,7 @@ class Showing:
         self._ended: Future[None] = Future()
 
     def start(self) -> None:
-        """Begin to play."""
+        """Begin to play in a thread."""
         self._ended = self._pool.submit(self._run)
 
     def close(self) -> None:
@@ -227,4 +226,6 @@ class Showing:
         if changed and now >= self._picture_at:
             self._snapshot = self._playback.snapshot()
             taken = time.monotonic() - now
-            self._picture_at = now + max(PICTURE_SECONDS, 5 * taken)  # a fifth of the time
+            self._picture_at = now + max(
+                PICTURE_SECONDS, 5 * taken
+            )  # snapshots take a fifth at most

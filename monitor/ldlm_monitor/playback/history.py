@@ -23,11 +23,12 @@ from ldlm_monitor.source.open_files import affordable_files
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2
-"""Rows whose times span less are one piece, for speed: far below the evaluation interval."""
+"""Seconds; rows that span less are one piece, for speed: a choice, a fraction of an evaluation
+interval."""
 ALONE_APART_SECONDS = 5.0
-"""The same for a single file, as no other file's rows can come between: an evaluation interval."""
+"""`APART_SECONDS` of a single file, whose rows meet no other's: the usual evaluation interval."""
 EXACT_APART_SECONDS = 0.0
-"""The same where the rows of several files must keep the exact order of their times."""
+"""`APART_SECONDS` where the rows of several files must keep the exact order of their times."""
 _Entry: TypeAlias = tuple[float, float, int, int, Chunk]
 
 
@@ -114,8 +115,9 @@ def place(
     Text logs come first: their progress bars are the clock of JSON lines that have no times.
     `continued`: files that were followed before a restart; bytes in them without an arrival time
     were written at `floor` (Unix seconds) or later. `apart`: rows with times come in pieces that
-    span less than these seconds, each at the time of its last row. `budget`: see `HistoryFile`.
-    `now`: Unix seconds. `journal` counts errors of reading.
+    span less than these seconds, each at the time of its last row. `budget`: bytes to read of a
+    file, None for all. `now`: Unix seconds. `journal` counts errors of reading. `ends`: no more
+    bytes will follow. Files that cannot be read are in the history's `unreadable`.
     """
     history = History(list(continued), ends=ends)
     journal = Journal() if journal is None else journal
@@ -142,8 +144,7 @@ def place(
             history.unreadable[Path(file.path)] = error
         finally:
             file.backlog.rest()
-    files = history.files
-    history.files = [file for file in files if Path(file.path) not in history.unreadable]
+    history.files = [each for each in history.files if Path(each.path) not in history.unreadable]
     return history
 
 

@@ -30,8 +30,8 @@ UNSEEN = math.inf
 class Seen:
     """What the state store has of a file that was followed before a restart.
 
-    The file was judged up to `position`, which is the read log's number `judged`. `arrivals`: the
-    read log's rows of this file.
+    The file was judged up to `position`. `arrivals`: the read log's rows of this file. `judged`:
+    the number of the last row that was judged.
     """
 
     position: FilePosition
@@ -79,7 +79,7 @@ class HistoryFile:
 
     @property
     def seen_to(self) -> int:
-        """The offset up to which it was read before the restart; 0 if it was not."""
+        """The offset up to which the file was read before the restart; 0 if it was not read."""
         read = max((each.stop for each in self._rows), default=self._begin)
         return max(read, self._kept)
 
@@ -89,7 +89,7 @@ class HistoryFile:
         return sum(span.size for span in self._spans)
 
     def whole(self) -> Stretch:
-        """All that is read; of a file read in two parts (`note`), the second one."""
+        """The bytes that are read; of a file whose start and end are read, those of the end."""
         return Stretch(
             self.backlog, self._spans[-1].start, self._spans[-1].end, self.backlog.modified
         )
@@ -170,7 +170,7 @@ class HistoryFile:
             yield from self.backlog.chunks(self._now, span.end)
 
     def _choose_spans(self, budget: int | None, disk: Disk) -> list[ByteSpan]:
-        """The parts to read, within `budget`; after a restart, always all behind the judged end."""
+        """The parts to read, within `budget`; after a restart, also all that was not judged yet."""
         size, line = self.backlog.size, 1
         start = 0 if self.seen is None else size
         if budget is None or self.form == "frames":
@@ -187,7 +187,7 @@ class HistoryFile:
         return head if self.seen is None else [*head, rest]
 
     def _choose_start(self, kept: FilePosition, least: int) -> tuple[int, int]:
-        """Offset and line from which all is read: a record of the read log, or the judged end."""
+        """Offset and line from which all is read: a record's in the read log, or `kept`."""
         places = {each.start: each.line for each in self._records}
         places[kept.offset] = kept.line
         if self._begin == 0:
@@ -204,7 +204,7 @@ class HistoryFile:
         return Stretch(self.backlog, start, stop, written_at)
 
     def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
-        """Replay of a record that was shown unfinished (`near` begins there), or of the end."""
+        """The piece of a record that was judged unfinished and begins at `near`, or of the end."""
         if arrival.kind == "final":
             yield arrival.at, arrival.order, self.backlog.tail.finish()
         elif near is not None and arrival.start == near.offset:
@@ -225,7 +225,7 @@ class StreamFile:
     chunks: Iterable[Chunk]
 
     def pieces(self, *, ends: bool) -> Iterator[Piece]:
-        """As `HistoryFile.pieces`."""
+        """The bytes as pieces of one time; `ends` makes no difference."""
         del ends
         for chunk in self.chunks:
             for when, piece in self.timeline.split(chunk):

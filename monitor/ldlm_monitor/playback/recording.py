@@ -27,17 +27,18 @@ from ldlm_monitor.text.sanitize import encodable, plain
 FORMAT = "ldlm-recording/1"
 """The file's mark in its first line; the number rises with an incompatible change."""
 MAX_BYTES = 1 << 30
-"""A recording ends at this size (4 to 18 GiB of logs): it must not fill the training's disk."""
-FLUSH_SECONDS = 1.0  # a kill loses so much; each flush costs a write and some compression
+"""Size at which a recording ends: a choice (4 to 18 GiB of logs) that fills no training's disk."""
+FLUSH_SECONDS = 1.0  # between flushes, a choice: a kill loses as much; a flush costs compression
 PULSE_SECONDS = 5.0
-"""Seconds between `Passed` entries without other input: a recorded hang needs the time to pass."""
+"""Seconds between `Passed` entries, by which a recorded hang goes on: the evaluation interval."""
 _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 """The fields that `Chunk` and `Fed` have in common."""
-_LEVEL = 3  # zlib: the pump waits for it; on four public logs level 6 saves 10 to 26 % more space
-_HEAD = 4096  # bytes of the first line that may hold the mark: the inputs stand before it
+_LEVEL = 3  # of zlib: the pump waits for it; level 6 saves 10 to 26 % more of four public logs
+_HEAD = 4096  # bytes of the first line that may hold `FORMAT`: an input's path stands before it
+# Errors of reading a file that is cut off or damaged.
 _DAMAGE = (BadGzipFile, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError)
 _LONGEST_LINE = 16 << 20
-"""Bytes; a longer line is damaged: the longest record, 1 MiB, is at most 6 MiB of escaped JSON."""
+"""Bytes; a longer line counts as damaged: a record has 1 MiB at most, as escaped JSON 6 MiB."""
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
-    """Records that are in no log, each as JSON of `records.to_json`."""
+    """Records that are in no log, judged at `at` (Unix seconds); each is JSON of `to_json`."""
 
     at: float
     records: list[str]
@@ -92,14 +93,14 @@ class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="is"):
-    """The files `paths` ended."""
+    """The files `paths` ended at `at` (Unix seconds)."""
 
     at: float
     paths: list[str]
 
 
 class Passed(msgspec.Struct, frozen=True, tag="passed", tag_field="is"):
-    """Time passed, without other input."""
+    """Time passed until `at` (Unix seconds) without other input."""
 
     at: float
 
@@ -158,18 +159,18 @@ class Recorder:
         )
 
     def observed(self, records: Iterable[Record], at: float) -> None:
-        """Record the host's records, judged at `at`."""
+        """Record the host's records, judged at `at` (Unix seconds)."""
         self._keep(Observed(at, [to_json(record).decode() for record in records]))
 
     def finished(self, paths: Sequence[str], at: float) -> None:
-        """Record that these files have ended."""
+        """Record that these files ended at `at` (Unix seconds)."""
         self._keep(Finished(at, [encodable(path) for path in paths]))
 
     def turn(self, now: float) -> None:
-        """Write the waiting entries, at most once in `FLUSH_SECONDS`."""
-        if now - self._flushed_at < FLUSH_SECONDS:
+        """Write the waiting entries, once in `FLUSH_SECONDS` or if the clock went back."""
+        if 0 <= now - self._flushed_at < FLUSH_SECONDS:
             return
-        if self._is_flushed and now - self._marked_at >= PULSE_SECONDS:
+        if self._is_flushed and not 0 <= now - self._marked_at < PULSE_SECONDS:
             self._keep(Passed(now))
         if not self._is_flushed:
             self._marked_at = now
@@ -222,7 +223,7 @@ def is_recording(path: Path) -> bool:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """The entries up to where a recording is cut off or damaged. Raises `InputError` for others."""
+    """The entries until a recording is cut off or damaged. Raises `InputError` for other files."""
     if not is_recording(path):
         raise InputError(
             "is no recording", where=str(path), remedy="name a file that --record wrote, or logs"

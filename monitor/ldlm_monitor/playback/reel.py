@@ -126,7 +126,7 @@ def _extent(path: Path) -> tuple[float, float, int]:
 
 
 class _Logs:
-    """The logs as far as they were played, in a temporary folder; bytes not read are holes."""
+    """The logs as far as they were played, in a temporary folder; bytes not recorded are holes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

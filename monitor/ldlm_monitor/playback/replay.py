@@ -75,14 +75,14 @@ class Replay:
 def gather(
     settings: Settings, names: RunNames, *, apart: float | None = None
 ) -> tuple[History, list[str]]:
-    """The history of the settings' files and their companions; a notice for each file added.
+    """The history of the settings' files and companions, and notices of files added or left out.
 
     `apart`: seconds that the rows of one piece may span; None: the most that keeps the order of
     rows over all files. Raises `InputError`.
     """
     patterns = resolve(settings.files, base=Path())
     files = patterns.present()
-    notices = [f"{path}: left out, its original lies beside it" for path in patterns.copies()]
+    notices = [f"{path}: left out, a copy of the file beside it" for path in patterns.copies()]
     if settings.companions:
         files = _with_companions(files, names, notices)
     if apart is None:

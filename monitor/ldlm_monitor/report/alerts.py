@@ -4,6 +4,7 @@ The advice is in `advice.yml`. A setting has the launch script's name there; `al
 in the configurations of other trainers.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -68,6 +69,8 @@ class Advice:
         try:
             scaled = float(now) * self.factor
         except ValueError:
+            return None
+        if not math.isfinite(scaled):  # a log may hold any number of digits
             return None
         if now.isdecimal():
             return str(round(scaled)) if scaled >= 1 else None

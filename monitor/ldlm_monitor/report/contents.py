@@ -15,7 +15,7 @@ from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
 NO_BREAK = "\u00a0"
 """A space between a name and its count, so that no line ends between them."""
 _SYMPTOMS = 8
-"""Kinds of symptoms that are listed: two lines of text. The most frequent come first."""
+"""Kinds of symptoms that are listed, the most frequent first: a choice, two lines of text."""
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
 """Quantities at the top of the table, as people check them first; the others follow by name."""
 
@@ -24,7 +24,8 @@ _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_se
 class Item:
     """An incident, an alert or an issue.
 
-    `badge` is its severity, or the confidence in its cause. `excerpt` holds (log line, place).
+    `badge`: its severity, or the confidence in its cause. `at`: Unix seconds. `notes`: lines below
+    the title. `reasons`: why the cause is named. `excerpt`: pairs of a log line and its place.
     """
 
     severity: str
@@ -81,7 +82,7 @@ def closing(report: Report) -> dict[str, list[Block]]:
 
 
 def steps_said(run: ReportRun) -> str:
-    """The step and the total number of steps, as far as known."""
+    """The step and, if known, the total number of steps; empty if no step is known."""
     if run.step is None:
         return ""
     return f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")
@@ -142,7 +143,6 @@ def _story(incident: IncidentView) -> Iterator[str]:
 
 
 def _symptoms(incident: IncidentView) -> str:
-    """The kinds with their counts, the most frequent first, and the ranks that logged them."""
     counts: dict[str, int] = {}
     ranks: dict[str, list[str]] = {}
     for symptom in incident.symptoms:
@@ -175,7 +175,6 @@ def _statistics(statistics: Mapping[str, Statistics]) -> Table:
 
 
 def _amount(quantity: str, value: float | None) -> str:
-    """`value` as a number; quantities in bytes with a unit, such as GiB."""
     if value is None or not quantity.endswith("_bytes") or not math.isfinite(value):
         return number(value)
     return byte_size(value)

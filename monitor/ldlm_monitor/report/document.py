@@ -24,22 +24,22 @@ from ldlm_monitor.model.view import (
 )
 from ldlm_monitor.report.alerts import firing, recommendations, summary_of, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.text.format import duration, number, utc
+from ldlm_monitor.text.format import counted, duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
 TIMELINE = 200
-"""Newest entries of one run's timeline that are kept: a choice, some screens of a page."""
+"""Newest entries of a run's timeline that are kept: a choice, as more fill many screens."""
 ISSUES = 8
-"""Kinds of issues that are kept, root causes first: half a screen. `parse` prints all events."""
-ISSUE_TEXT = 200  # characters of an issue's message: three lines of text at most
+"""Kinds of issues that are kept: a choice, half a screen. `parse` prints all events."""
+ISSUE_TEXT = 200  # characters of an issue's message: a choice, three lines of text at most
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
-"""Kinds of events in the timeline. Others are issues, or belong to an alert that is shown."""
+"""Kinds of events in the timeline: turns of a run. Others are shown as issues or by alerts."""
 _AT_ONCE = {"run_started": -1, "run_finished": 1}
 """Sort keys among entries of the same time (others: 0): a run's start goes first, its end last."""
 _TEXT = 2000
-"""Characters kept of a text: longer than any summary or action; a dump must not fill the report."""
+"""Characters kept of a text: a choice above any summary or action, so that no dump fills a page."""
 
 
 class Entry(View):
@@ -93,7 +93,7 @@ class Report(View):
 
     @property
     def headline(self) -> str:
-        """The health in one word: of a single run its own word, such as CRASHED."""
+        """The worst health in one word; for a single run its own headline, such as CRASHED."""
         return self.runs[0].headline if len(self.runs) == 1 else self.health
 
 
@@ -149,7 +149,7 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
         more = f"; {len(incidents) - 1} earlier" if len(incidents) > 1 else ""
         return f"{plain(last.title)}{sure}{more}"
     if alerts:
-        more = f"; {len(alerts) - 1} more alerts" if len(alerts) > 1 else ""
+        more = f"; {counted(len(alerts) - 1, 'more alert')}" if len(alerts) > 1 else ""
         return (summary_of(alerts[0]) or alerts[0].name) + more
     if run.step is None:
         return f"{run.state}; no step logged"
@@ -160,7 +160,6 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
 
 
 def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
-    """The facts that are known and, after the run's end, still of use."""
     goes_on, last = run.ended_at is None, run.last_progress_at
     ago = f" ({duration(snapshot.at - last)} ago)" if goes_on and last is not None else ""
     facts = {
@@ -172,14 +171,14 @@ def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
         "Ended": utc(run.ended_at),
         "Failed rank": number(run.failed_rank),
         "Ranks": str(run.world_size or ""),
-        "Skipped": f"{run.skipped_steps} steps" if run.skipped_steps else "",
+        "Skipped": counted(run.skipped_steps, "step") if run.skipped_steps else "",
         "Verdict": str(run.verdict or ""),
     }
     return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": not known
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
-    """Time of a step (if it is not logged, the one that the monitor exports), and throughputs."""
+    """Time of a step, as logged or otherwise as the monitor exports it, and throughputs."""
     labels = make_labels(run=run.name)
     exported = (
         point.value
@@ -241,7 +240,6 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
 
 
 def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
-    """(kind, entry) of the run's lifecycle events, in the order in which they were read."""
     bounds = {"run_started": run.started_at, "run_finished": run.ended_at}
     for event in snapshot.events:
         if event.run == run.name and event.kind in _LIFECYCLE:
@@ -274,6 +272,6 @@ def _cleaned(value: Any) -> Any:
             return value
 
 
-@lru_cache(maxsize=4096)  # a choice: the same names are in every run
+@lru_cache(maxsize=4096)  # texts, a choice: every run has the same names
 def _clean_text(text: str) -> str:
     return plain(encodable(text), _TEXT)

@@ -17,10 +17,10 @@ from ldlm_monitor.run.pace import COARSE_SECONDS
 from ldlm_monitor.text.format import duration
 
 PAUSE = 3.0
-"""Times its usual length from which a gap between steps is a pause: a choice, above slow steps."""
+"""Multiple of a gap's usual length above which it is a pause: a choice, above slow steps."""
 EXPLAINED_PAUSE = 1.5
-"""The same if the log announces an evaluation or a checkpoint in the gap, which explains it."""
-_CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # by the first word of an event's kind
+"""`PAUSE` if the log announces an evaluation or a checkpoint in the gap, where less suffices."""
+_CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # of a pause, by an event kind's start
 
 
 class Spent(View):
@@ -53,7 +53,9 @@ class Goodput(View):
 
 
 def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
-    """The goodput from the run's start to its end, or to `now`; None if it has too few times.
+    """The goodput from the run's start to its end, or to `now` (Unix seconds) if it goes on.
+
+    None for fewer than three steps, or if a step has no time.
 
     Evaluations and checkpoints are recognised if the log announces them; other pauses are
     unexplained. Steps that were repeated after a restart are lost.
@@ -127,7 +129,6 @@ def _explanations(events: Sequence[tuple[str, float]]) -> list[tuple[float, str]
 
 
 def _cause(explained: Sequence[tuple[float, str]], after: float, until: float) -> str | None:
-    """The first cause that the log announces between two times, if any."""
     first = bisect_left(explained, (after, ""))
     found = explained[first] if first < len(explained) else None
     return found[1] if found is not None and found[0] <= until else None

@@ -18,10 +18,10 @@ _POLICY = (  # the page contains log text: nothing in it may load or run anythin
     "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 )
 _URGENT = ("Incidents", "Firing", "Recommendations")
-"""Sections above the charts; all others are below."""
+"""Sections above the charts, as they ask for action; all others are below."""
 GIB = 2.0**30  # bytes
 LINES = 5
-"""Curves of one chart at most: `charts` has 5 colours."""
+"""Curves of one chart at most: chart.css has five colours."""
 _CHARTS = (
     ("loss", "", r"(?:eval_)?loss"),
     ("loss components", "", r"loss_(?!scale$)(.+)"),
@@ -31,16 +31,16 @@ _CHARTS = (
     ("loss scale", "", r"loss_scale"),
     ("memory", "GiB", r"(memory_(?:allocated|reserved))_bytes"),
 )
-"""Title, unit, and a pattern of quantities. A line is named by the pattern's group, if any."""
+"""Title, unit, and a pattern of quantities, whose group (if any) is the name of a line."""
 _PACE = (
     ("throughput", "samples/s", "samples_per_second"),
     ("throughput", "tokens/s", "tokens_per_second"),
     ("step time", "s", "step_seconds"),
     ("throughput", "it/s", "steps_per_second"),
 )
-"""Title, unit and quantity of the chart of pace: the first of these that the run has is shown."""
+"""Candidates for the chart of the pace, the best first: title, unit and quantity."""
 _TONES = 5
-"""The last colour of page.css (.t0 is productive time): further losses share it."""
+"""Number of the last colour of a bar in page.css (0: productive time); further losses share it."""
 
 
 def page(report: Report) -> str:
@@ -111,7 +111,7 @@ def _charts(run: ReportRun) -> Iterator[str]:
 
 
 def _graphs(run: ReportRun) -> Iterator[Figure]:
-    """The charts of _CHARTS and the pace, if the run has them at more than one step."""
+    """The charts of _CHARTS and of the pace; those with values at one step alone are left out."""
     marks = tuple(_marks(run))
     pace = [chart for chart in _PACE if chart[2] in run.curves]
     for title, unit, names in (*_CHARTS, *pace[:1]):
@@ -156,7 +156,6 @@ def _progress(run: ReportRun) -> Iterator[str]:
 
 
 def _spent(found: Goodput) -> str:
-    """A bar of the productive time and then the losses, the greatest first."""
     parts = (found.productive_seconds, *(loss.seconds for loss in found.losses))
     return _bar((f"t{min(n, _TONES)}", part / found.total_seconds) for n, part in enumerate(parts))
 

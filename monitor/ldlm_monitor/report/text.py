@@ -15,7 +15,7 @@ WIDTH = 80
 """Columns of a line: the default of terminals, and usual in mail."""
 _BAR = 30  # characters of the progress bar: percentage and steps fit the line beside it
 _LIMIT = 12
-"""Items and rows of a section at most: half of a terminal's usual 24 lines. The JSON has all."""
+"""Items and rows of a section at most: a choice, half of a usual terminal. The JSON has all."""
 _SECTIONS = (
     "Statistics over the last values",
     "Incidents",
@@ -25,7 +25,7 @@ _SECTIONS = (
     "Events",
     "Recommendations",
 )
-"""Sections in order. The recommendations come last, next to the prompt, where a person looks."""
+"""The sections of the text in order. Recommendations come last, just above the prompt."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")  # characters with a meaning in Markdown
 _FENCES = re.compile(r"`{3,}")  # CommonMark: code ends at as many backticks as it began with
 
@@ -46,11 +46,10 @@ def health_report(snapshot: Snapshot, readings: Mapping[str, RunReadings] | None
 
 
 def _overview(found: Report) -> Iterator[str]:
-    """For several runs: a line for each, and the names of its firing alerts."""
     if len(found.runs) < 2:
         return
     for run in found.runs:
-        yield from _between(f"{run.headline:<10}{run.name}", run.state)
+        yield from _between(f"{run.headline:<10}{run.name}", run.state)  # UNHEALTHY and a space
         names = dict.fromkeys(alert.name for alert in run.alerts)
         yield from _wrapped(", ".join(names), indent=10)
     yield ""
@@ -119,7 +118,7 @@ def _item(item: Item, indent: int) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    widths = [max(11, len(title) + 2) for title in table.titles[1:]]  # 2 + 22 + 5 x 11 < WIDTH
+    widths = [max(11, len(title) + 2) for title in table.titles[1:]]  # 2 + 22 + 5 x 11 fit
     for first, *cells in (table.titles, *table.rows[:_LIMIT]):
         row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"  {shorten(first, 21):<22}{row}"
@@ -143,7 +142,6 @@ def _monitor(monitor: MonitorView) -> str:
 
 
 def _between(left: str, right: str) -> list[str]:
-    """One line with `left` and `right` at the margins."""
     left = shorten(left, WIDTH - len(right) - 1) if right else left
     return [f"{left}{right:>{WIDTH - len(left)}}".rstrip()]
 
@@ -214,5 +212,4 @@ def _md_list(items: Sequence[str]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """`text` with every character escaped that Markdown would interpret."""
     return _MARKUP.sub(r"\\\1", text)

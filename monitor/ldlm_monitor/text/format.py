@@ -5,11 +5,11 @@ import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-# Sizes of the units, the largest first: `duration` and the prefix searches take them in order.
+# Sizes of units in seconds, and of prefixes below, the largest first, as they are tried in order.
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-_UNKNOWN = "-"
+_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))  # SI prefixes
+_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))  # IEC prefixes
+_UNKNOWN = "-"  # for None, and for times that are not finite
 _MOST_SPANS = 400
 """Spans of ranks in one text: about 3000 characters, which Slack and a terminal still show."""
 
@@ -25,7 +25,7 @@ def signal_name(number: int) -> str | None:
 def number(value: float | None, digits: int = 5) -> str:
     """A number with `digits` significant digits; whole numbers below 1e9 in full; None as `-`.
 
-    Five digits show a change of 0.01 % of a loss; ten are harder to read than an exponent.
+    Five digits show a change of 0.01 % of a loss; from ten on, an exponent is easier to read.
     """
     if value is None:
         return _UNKNOWN
@@ -39,9 +39,10 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def si_number(value: float | None) -> str:
-    """A number with three significant digits and an SI prefix, such as `1.25M`."""
+    """A number with three significant digits and an SI prefix, such as `1.25M`; None as `-`."""
     if value is None or not math.isfinite(value):
         return number(value)
+    value = float(f"{value:.3g}")  # rounded first, so that 999,999 is 1M and not 1e+03k
     for size, prefix in _DECIMAL:
         if abs(value) >= size:
             return f"{value / size:.3g}{prefix}"
@@ -49,7 +50,7 @@ def si_number(value: float | None) -> str:
 
 
 def byte_size(count: float | None) -> str:
-    """A number of bytes with an IEC prefix and one decimal, such as `1.5 GiB`."""
+    """A number of bytes with an IEC prefix and one decimal, such as `1.5 GiB`; None as `-`."""
     if count is None or not math.isfinite(count):
         return number(count)
     for size, prefix in _BINARY:
@@ -89,7 +90,7 @@ def names_of(ranks: Iterable[int]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A duration in its two largest units, such as `1h 12m`; below ten seconds as `1.25s`.
+    """Seconds in their two largest units, such as `1h 12m`; below ten as `1.25s`; None as `-`.
 
     The units are those of Prometheus' `humanizeDuration`, which alert annotations use.
     """
@@ -114,7 +115,7 @@ def utc(time: float | None) -> str:
 
 
 def iso(time: float | None) -> str:
-    """Unix seconds as RFC 3339 in UTC with milliseconds, for lines that programs may parse."""
+    """Unix seconds as RFC 3339 in UTC with milliseconds, which programs may parse; None as `-`."""
     if time is None:
         return _UNKNOWN
     moment = datetime.fromtimestamp(time, UTC)

@@ -14,10 +14,9 @@ from ldlm_monitor.text.sanitize import jsonable, plain, without_run
 CAUSE = 200
 """Characters of an incident's first cause in the line of an alert: a choice, two terminal rows."""
 SHOWN_RUNS = 20
-"""Active runs with a status line each; more are counted in one line. A choice: one terminal."""
-
+"""Active runs with a status line each; more are counted in one line. A choice: one screen."""
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
-"""The fields that `--format json` prints of a transition, beside `position`."""
+"""The fields of a transition in `--format json`, besides `position`: a public format."""
 
 
 def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
@@ -64,7 +63,7 @@ def transition_json(transition: Transition) -> str:
 
 
 def transition_line(transition: Transition) -> str:
-    """Time, state, alert, severity, run/rank, summary, file:line, first cause; all sanitised."""
+    """One line: time, state, alert, severity, run/rank, summary, file:line, first cause."""
     labels = transition.labels
     whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
     position = transition.position

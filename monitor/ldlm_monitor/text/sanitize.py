@@ -4,8 +4,8 @@ Every pattern runs on RE2, whose time is linear in the text for any input. If a 
 secret, it is hidden too: a hidden word costs a look at the log, a posted secret costs the account.
 
 The forms below are those of the services that issue the keys, and of detect-secrets 1.5
-(docs/security.md says what it lacks). The least lengths are a choice: at most the length that is
-issued, so that most cut keys are hidden too, and above that of usual words.
+(docs/security.md says what it lacks). The least lengths of keys are a choice: no longer than
+issued keys, so that most cut keys are hidden too, and longer than usual words.
 """
 
 import math
@@ -16,10 +16,10 @@ from typing import Any
 
 import re2
 
-ELLIPSIS = "…"
+ELLIPSIS = "…"  # stands where a text was cut; it takes one column
 
 _LONGEST = 8192
-"""Characters that `plain` sanitises: a choice that bounds the time, 20 times what it shows."""
+"""Characters of a text that `plain` reads: a choice, 20 times those shown; bounds its time."""
 
 # Forms of ECMA-48: control sequences, operating system commands, two-character escapes.
 _ESCAPE_SEQUENCE = re2.compile(
@@ -27,16 +27,17 @@ _ESCAPE_SEQUENCE = re2.compile(
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[ -/]*[0-~]"
 )
-_LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")  # as in Unicode, but for \n
+_LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")  # Unicode's line ends without \n
+# Characters that show nothing or turn the direction of writing: with them, text can be hidden.
 _UNSEEN = re2.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x{9f}\x{ad}\x{61c}\x{180e}"  # controls, marks without width
     r"\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}"  # zero width, direction
     r"\x{fff9}-\x{fffb}\x{e0000}-\x{e007f}]"
 )
-# Unicode's general categories of controls, formats, unassigned and separator characters.
+# Unicode's categories of controls, formats, characters without a meaning, and line separators.
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
-REDACTED = "[redacted]"
+REDACTED = "[redacted]"  # stands where a secret was
 
 # Names of secrets. `token` and `pass` alone are not: `pad_token=<pad>`, `tokens: 1024`, `pass=2`.
 _NAME = (
@@ -52,6 +53,7 @@ _ASSIGNED = (
     r"(?:(?i:" + _NAME + r"\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*|--?" + _NAME + r"\s+)"
     r"|\b[A-Z][A-Z0-9_]*_(?:TOKEN|KEY|SECRET|PASS)=)"
 )
+# Keys and tokens that a prefix or form of their issuer identifies.
 _PREFIXED = (
     r"sk-(?:ant|admin|lf|or|proj|svcacct)-[A-Za-z0-9_-]{12,}|sk-[A-Za-z0-9]{16,}"
     r"|sk-[A-Za-z0-9_-]+T3BlbkFJ[A-Za-z0-9_-]+"
@@ -79,15 +81,18 @@ _PREFIXED = (
     r"|eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,4}"  # JWT, JWE
     r"|(?:(?:AC|SK)[a-z0-9]{32}|key-[0-9a-f]{32}|[0-9a-z]{32}-us[0-9]{1,2})\b"
 )
+# Blocks of PEM and PuTTY keys; a block without its last line goes to the text's end.
 _PRIVATE_KEY = (
     r"(?s)()(?:(?:-+ *)?BEGIN [A-Z0-9 ]*PRIVATE KEY"
     r".*?(?:END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*(?: *-+)?|\z)"
     r"|PuTTY-User-Key-File-[0-9].*?(?:Private-MAC: *[0-9a-f]*|\z))"
 )
+# Parameters of URLs that grant access; `x-amz-` and `x-goog-` sign the URLs of S3 and GCS.
 _QUERY = (
     r"(?i)([?&;](?:sig|signature|token|code|(?:access|api|auth|id)_?(?:token|key)|key|secret"
     r"|password|x-(?:amz|goog)-[a-z-]+)=)[^&\s\"'<>#]+"
 )
+# Names that detect-secrets expects before keys of IBM Cloud, Cloudant and SoftLayer.
 _VENDOR = (
     r"(?i)((?:\b|[_-])(?:(?:api|cloudant|cloud|clou|cl|cos|iam|ibm(?:[_-]?cos)?|secret|softlayer|sl)"
     r"(?:[_-]{0,2}(?:access|api|cloud|hmac|iam|secret)){0,3}[_-]{0,2}"
@@ -127,7 +132,7 @@ _KEY_LINE = r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76}
 """A whole line of a private key's body: PEM has 64 characters, OpenSSH 70, MIME 76."""
 
 _SCAN_MEMORY = 64 * 1024 * 1024
-"""Bytes for RE2's automaton: a choice, 8 times the default; out of memory, it finds no secret."""
+"""Bytes for RE2's automaton: a choice, 8 times the default; with too few it matches no rule."""
 
 
 # Both at the first use: they take a twentieth of a short command's time.
@@ -163,21 +168,19 @@ def redact(text: str) -> str:
 
 
 def _without_key(found: Any) -> str:
-    """A hexadecimal digest stays: it has letters of one case only, a key's line of both."""
+    """The line redacted, or unchanged if its letters are of one case, as in hexadecimal digests."""
     line = found.group(0)
-    kinds = (str.isupper, str.islower, str.isdigit)
-    is_key = all(any(map(kind, line)) for kind in kinds)
+    is_key = all(any(map(kind, line)) for kind in (str.isupper, str.islower, str.isdigit))
     return f"{found.group(1)}{REDACTED}" if is_key else line
 
 
 def without_escapes(text: str) -> str:
     r"""`text` without escape sequences, control characters and invisible characters.
 
-    Invisible are characters without width, and those that turn the direction of writing.
+    Characters without width, and those that turn the direction of writing, count as invisible.
     Every line end becomes `\n`, tabs stay, lone surrogates become U+FFFD.
     """
-    shown = _ESCAPE_SEQUENCE.sub("", encodable(text))
-    shown = _LINE_END.sub("\n", shown)
+    shown = _LINE_END.sub("\n", _ESCAPE_SEQUENCE.sub("", encodable(text)))
     return str(_UNSEEN.sub("", shown))
 
 
@@ -219,7 +222,7 @@ def shorten_path(path: str, limit: int) -> str:
 
 
 def jsonable(value: object, redact: Callable[[str], str] = redact) -> object:
-    """`value` as types that JSON has, every string redacted.
+    """`value` as types that JSON has, every string passed through `redact`.
 
     Non-finite numbers become the strings "NaN", "Infinity" and "-Infinity".
     """

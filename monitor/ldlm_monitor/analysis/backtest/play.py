@@ -100,15 +100,14 @@ def _percent(ratio: float | None) -> str:
 
 
 FINE_SECONDS = 0.2
-"""Seconds that the rows of one slice may span: the error of a measured delay. A choice: the 5 s
-that are usual would blur delays, smaller slices play more slowly."""
+"""Seconds that rows judged together may span, the error of a delay: a choice; less is slower."""
 
 
 def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:
     """Each log's score and state at its end, in the order of the truth file.
 
-    Companions are left out: the truth file describes the log alone. Raises TruthError, before
-    the first log is played, where the truth file and the logs do not fit each other.
+    Companions are left out: the truth file describes the log alone. Raises TruthError before the
+    first log is played if the truth file and the logs do not match.
     """
     names = {rule.name for rule in rules_of(settings).alerts}
     entries = load_truth(truth, names)
@@ -164,7 +163,6 @@ def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]
 
 
 def _note(transition: Transition, alarms: dict[str, list[Alarm]], read: int, log: str) -> None:
-    """Keep the alarms, and the last line that was read when each ended."""
     severity = transition.labels.get("severity", "")
     if severity in QUIET:
         return
@@ -179,7 +177,6 @@ def _note(transition: Transition, alarms: dict[str, list[Alarm]], read: int, log
 
 
 def _lines(log: Path, wanted: Collection[int]) -> dict[int, str]:
-    """The texts of the wanted lines that the log has, by number."""
     found: dict[int, str] = {}
     last = max(wanted, default=0)
     with log.open("rb") as file:

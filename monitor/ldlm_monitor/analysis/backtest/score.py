@@ -27,16 +27,16 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.sanitize import encodable
 
 QUIET = frozenset({"", "info", "none"})
-"""Severities that raise no alarm."""
+"""Severities of alerts that a backtest leaves out, as they ask nobody to act."""
 
 
 @dataclass(slots=True)
 class Alarm:
     """An alert that fired, of severity warning or above.
 
-    `line` and `text` are those that made it fire (None: no line did); `below`: the text
-    stands below that line, in the same record. `time` is in Unix seconds, None where the
-    log has no times. `until_line` is the last line read when it ended, None if it never did.
+    `line` and `text`: the log line that made the alert fire (None: no line did). `below`: the
+    text is that of a later line of the same record. `time`: Unix seconds, None if the log has no
+    times. `until_line`: the last line that was read when the alert ended, None if it never did.
     """
 
     alert: str
@@ -62,8 +62,8 @@ class Counts(View):
 class EventScore(View):
     """An expected event, and the alert that detected it (None: it was missed).
 
-    Time to detect: seconds of the log's own time where it has times, and lines (None where
-    the alert has no line).
+    `seconds_to_detect` is by the log's own times, None if it has none. `lines_to_detect`: log
+    lines from the event to the alert, None if the alert has no line.
     """
 
     kind: str
@@ -119,7 +119,7 @@ class Scores(View):
 
 
 def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float]) -> LogScore:
-    """Score one log; `times`: when its events were read (Unix seconds), if the log has times."""
+    """Score one log; `times`: when its events were logged (Unix seconds), as far as known."""
     true = [alarm for alarm in alarms if any(_is_due(alarm, e) for e in truth.expected)]
     found = tuple(_find(event, true, times) for event in truth.expected)
     benign = {event.line_number: event.kind for event in truth.events if event.severity == "benign"}
@@ -160,7 +160,6 @@ def _is_due(alarm: Alarm, event: TrueEvent) -> bool:
 
 
 def _detects(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the alarm began with the event or after it, and detects it."""
     if alarm.alert in detected_by(event.kind):
         return _fits(alarm, event) and _reaches(alarm, event)
     last = event.last_line or event.line_number

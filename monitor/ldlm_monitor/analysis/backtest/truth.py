@@ -18,7 +18,7 @@ from pydantic import (
 
 from ldlm_monitor.model.errors import TruthError, first_problem
 
-_FORM = (
+_FORM = (  # a truth file, as the remedy of errors shows it
     'it must be [{"file": "a.log", "truth": {"events": '
     '[{"kind": "nan", "line_number": 7, "severity": "failure"}]}}]'
 )
@@ -96,7 +96,7 @@ def match_logs(
 ) -> list[tuple[Truth, Path]]:
     """Each entry with its log, whose path ends in the entry's `file`.
 
-    Raises TruthError where a log has no entry, an entry no log, or either has several.
+    Raises TruthError if a log has no entry, an entry has no log, or either has several.
     """
     found: dict[Path, Truth] = {}
     for truth in truths:
@@ -126,7 +126,7 @@ def match_logs(
 
 
 def check_lines(path: Path, truth: Truth, lines: Mapping[int, str]) -> None:
-    """Raises TruthError if the line of an event is missing in `lines`, or lacks its quote."""
+    """Raise TruthError if `lines` lacks the line of an event, or the line lacks its quote."""
     for event in truth.events:
         line = lines.get(event.line_number)
         if line is None or event.quote not in line:
@@ -138,7 +138,7 @@ def check_lines(path: Path, truth: Truth, lines: Mapping[int, str]) -> None:
             )
 
 
-_DIED = ("TrainingCrashed", "JobKilled", "RankLost")  # alerts of a run that did not end well
+_DIED = ("TrainingCrashed", "JobKilled", "RankLost")  # the alerts of a run that died
 DETECTED_BY: Mapping[str, tuple[str, ...]] = {
     "nan": ("NonFiniteLoss", "NonFiniteGradient"),
     "loss_spike": ("LossSpike", "LossDiverging"),
@@ -158,10 +158,11 @@ DETECTED_BY: Mapping[str, tuple[str, ...]] = {
 }
 """By kind of event: the alerts of the default pack, each of which detects it."""
 
-# Kinds after which a run ends; below, kinds that are alerts' names. The excluded end no run.
+# Kinds of events that end a run: those above but four, and five that are names of alerts.
 _FATAL = frozenset(DETECTED_BY) - {"nan", "loss_spike", "overflow_skip", "slow"}
-_FATAL_ALERTS = frozenset({"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"})
+_FATAL |= {"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"}
 KNOWN_ALERTS = frozenset(alert for alerts in DETECTED_BY.values() for alert in alerts)
+"""The alerts in `DETECTED_BY`; of other rules, an alert counts at an event's own lines alone."""
 
 
 def detected_by(kind: str) -> tuple[str, ...]:
@@ -170,6 +171,5 @@ def detected_by(kind: str) -> tuple[str, ...]:
 
 
 def follow_from(kind: str) -> frozenset[str]:
-    """The alerts that are true after an event because the run died of it, without detecting it."""
-    fatal = kind in _FATAL or kind in _FATAL_ALERTS
-    return frozenset(_DIED) if fatal else frozenset()
+    """The alerts that may follow an event because the run died of it; empty if it ends no run."""
+    return frozenset(_DIED) if kind in _FATAL else frozenset()

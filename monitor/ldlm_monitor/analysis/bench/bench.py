@@ -12,7 +12,7 @@ from ldlm_monitor.analysis.readings import STEPS, Readings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.run_names import RunNames
-from ldlm_monitor.text.format import duration, utc
+from ldlm_monitor.text.format import counted, duration, utc
 from ldlm_monitor.text.sanitize import plain
 
 
@@ -72,7 +72,7 @@ def listed(records: Iterable[BenchRecord]) -> Iterator[str]:
 
 
 def _facts(record: BenchRecord) -> Iterator[str]:
-    yield f"{record.steps} steps in {duration(record.seconds)}"
+    yield f"{counted(record.steps, 'step')} in {duration(record.seconds)}"
     side = Side(record.name, record.readings())
     for quantity, unit in (("step_seconds", "s"), ("samples_per_second", " samples/s")):
         if found := side.steady(quantity):

@@ -16,17 +16,16 @@ from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.view import View
 from ldlm_monitor.state.state_dir import default_state_dir
 
-SCHEMA: Final = "ldlm.bench/1"
-FILE = "record.json"  # in the record's folder, as is
-LOG = "output.log"  # the command's output
+SCHEMA: Final = "ldlm.bench/1"  # the number rises with an incompatible change
+FILE, LOG = "record.json", "output.log"  # of the record and of the command's output, in its folder
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
-"""Measured from outside, not logged by the command."""
+"""Quantities that are measured from outside, not logged by the command."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-"""A record's name, which names its folder: ASCII that no shell quotes, not hidden; a choice."""
+"""A record's name, also that of its folder: a choice of ASCII that needs no quotes in a shell."""
 
 
 class BenchSeries(View):
-    """A column as a record holds it; times are Unix seconds."""
+    """The values of a quantity in a record, with their steps and times (Unix seconds)."""
 
     steps: tuple[int, ...]
     times: tuple[float, ...]
@@ -36,8 +35,8 @@ class BenchSeries(View):
 class BenchRecord(View):
     """One benchmark. `series`: what was logged and measured; bytes, seconds, per second.
 
-    `stopped_by`: `command` ended by itself, or the limit that ended it. `exit_code` is the
-    command's, or the negative signal that killed it. `exact`: steps have their own times.
+    `stopped_by`: `command` if it ended by itself, otherwise the limit that ended it. `exit_code`:
+    negative if a signal killed the command. `exact`: the steps have their own times.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
@@ -75,7 +74,7 @@ def records_dir(state_dir: Path | None) -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raises `UsageError` for a name that no folder should have."""
+    """Raise `UsageError` if a record cannot have this name, which is also its folder's."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             "is no name for a record",
@@ -97,7 +96,7 @@ def keep(record: BenchRecord, folder: Path) -> Path:
 def find_record(named: str, state_dir: Path | None) -> BenchRecord | None:
     """The record with this file, folder or name; None if there is none.
 
-    A file or folder at the path `named` takes precedence over a record of that name.
+    A file or folder at the path `named` takes precedence over a name. Raises `InputError`.
     """
     path = Path(named).expanduser()
     if path.is_dir() and (path / FILE).is_file():

@@ -13,9 +13,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes, the unit of statm (proc(5))
 
 
 class CommandProcesses:
-    """A process and its descendants, if a look finds them before their parent ends.
+    """A process and its descendants that `look` found while their parents ran.
 
-    Those that leave its process group, as torchrun's workers do, are included.
+    Descendants that leave the process group, as torchrun's workers do, are included.
     """
 
     def __init__(self, pid: int) -> None:
@@ -24,7 +24,7 @@ class CommandProcesses:
         self.pids: frozenset[int] = frozenset({pid})
 
     def look(self) -> int:
-        """Find the processes; returns their resident memory together, in bytes."""
+        """Find the processes; return their resident memory together, in bytes."""
         table = process.table()
         self._known = {
             pid: started
@@ -79,7 +79,7 @@ def _send(kill: Callable[[int, int], None], target: int, number: signal.Signals)
 
 
 class GpuMemory:
-    """GPU memory by nvidia-ml-py (extra `gpu`); no values without that, a driver or a GPU."""
+    """GPU memory by nvidia-ml-py (extra `gpu`); `look` is None without the package or a GPU."""
 
     def __init__(self) -> None:
         self._devices: list[Any] = []
@@ -96,8 +96,8 @@ class GpuMemory:
     def look(self, pids: Collection[int]) -> int | None:
         """Bytes that these processes use on the GPU that they fill most; None if they use none.
 
-        Where the driver reports other process numbers, as in a container, it is the increase of
-        the GPU's memory in use since the command began.
+        If the driver lists none of these processes, as in a container with its own process
+        numbers, the increase of the GPU's memory in use since the command began is returned.
         """
         try:
             used = [self._of(device, pids) for device in self._devices]

@@ -25,12 +25,14 @@ from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.split import Splitter
 
 LOOK_SECONDS = 2.0
-"""How often files that the command writes are looked for: a glob may be slow on a network."""
+"""Seconds between two searches for files of the command: a choice; a glob is slow on a network."""
 
 
 class Outputs:
-    """Feeds the readings; `name` is the run's. `log` keeps the output, `directory` is where
-    the command runs, `also` are files, folders or globs that it writes.
+    """Feeds the readings of the run `name` with what a command writes.
+
+    `log`: the file that keeps its output. `directory`: where it runs. `also`: files, folders or
+    globs that it writes.
 
     Of files that existed before the start, only what is appended is read.
     """
@@ -69,7 +71,7 @@ class Outputs:
 
     @property
     def run(self) -> RunReadings:
-        """What was logged so far."""
+        """The numbers that were logged so far."""
         return self._readings.runs.setdefault(self._name, RunReadings(self._name))
 
     def write(self, data: bytes, now: float) -> None:
@@ -96,7 +98,6 @@ class Outputs:
         self._readings.finish([str(self._log), *map(str, self._follower.paths)])
 
     def _feed(self, chunks: Iterable[Chunk], now: float) -> int:
-        """Add the chunks to the readings; returns their number."""
         count = 0
         for count, chunk in enumerate(chunks, 1):  # noqa: B007
             self._readings.feed(chunk, now)
@@ -123,13 +124,13 @@ def _size(path: Path) -> int:
 StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 
 POLL_SECONDS = 0.1
-"""Between two looks at memory and files: shorter peaks are missed; longer with `POLL_SHARE`."""
+"""Seconds between two looks at memory and files: a choice; shorter peaks of memory are missed."""
 POLL_SHARE = 0.05
-"""Share of the time that looks may take, a choice: more slows the command that is measured."""
+"""Share of the time that looks may take; slow looks are rarer. A choice: more slows the command."""
 DRAIN_SECONDS = 2.0
-"""How long to wait for the rest of the output, a choice: a grandchild may keep the pipe open."""
+"""Seconds to wait for the rest of the output, as a grandchild may keep the pipe open: a choice."""
 _READ = 64 * 1024
-"""The capacity of a Linux pipe: one read empties it."""
+"""Bytes of one read: the capacity of a Linux pipe (pipe(7)), so that one read empties it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +265,10 @@ class WatchedCommand:
         """Read to the output's end, for `seconds` at most; stop soon after `go_on()` is false."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if not self._read(min(left, 0.1)):  # `go_on` is asked ten times a second
+            if not self._read(min(left, 0.1)):  # seconds: `go_on` is called ten times a second
                 return
             if not go_on():
-                until = min(until, time.monotonic() + 0.2)  # for what the pipe still contains
+                until = min(until, time.monotonic() + 0.2)  # seconds for the rest in the pipe
 
     def _measure(self, gpu: GpuMemory) -> None:
         step = self._outputs.run.last_step or 0

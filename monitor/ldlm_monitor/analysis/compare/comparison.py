@@ -28,9 +28,9 @@ from ldlm_monitor.analysis.compare.verdict import (
 )
 from ldlm_monitor.model.view import View
 
-SCHEMA: Final = "ldlm.compare/1"
+SCHEMA: Final = "ldlm.compare/1"  # the number rises with an incompatible change
 CONFIDENCE = 0.95
-"""The usual level of an interval; `--confidence` changes it."""
+"""Share of intervals that should contain the truth: the usual level; `--confidence` changes it."""
 
 
 class TargetResult(View):
@@ -47,7 +47,7 @@ class Cell(View):
     """One run in one row. Changes are against the baseline, as a share: 0.3 is 30 % more.
 
     A change is of the quantity itself: a step time that falls by a fifth is -0.2, and `said` calls
-    that 25 % faster. It is null if the difference is not known.
+    the run 25 % faster. A change that is not known is null.
     """
 
     run: str = Field(description="the run's name in `runs`")
@@ -146,7 +146,6 @@ _Entry: TypeAlias = tuple[Quantity, Span | None, list[Seen]]
 
 
 def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
-    """Medians of pace and memory after the warm-up."""
     for quantity in (*PACE, *MEMORY):
         columns = [side.steady(quantity.name) for side in sides]
         if not any(columns):
@@ -171,7 +170,6 @@ def _unsettled(*sides: Side) -> str:
 
 
 def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
-    """Losses and accuracies at equal steps and after equal times."""
     starts = [next(iter(side.readings.steps.times), math.nan) for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
         columns = [side.readings.column(quantity.name) for side in sides]
@@ -236,7 +234,7 @@ def _judged(quantity: Quantity, seen: Seen, base: Seen, there: str) -> tuple[Wor
 
 
 def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:
-    """The target's result: `speed` means the inverse of a step time, other names the quantity."""
+    """The target's result. `speed` refers to the inverse of a step time, not to the time."""
     of_speed = quantity.inverse and target.quantity == "speed"
     result = target.judge(found.inverted() if of_speed else found)
     return TargetResult(name=target.quantity, change=target.change, result=result)

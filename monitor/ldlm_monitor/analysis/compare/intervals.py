@@ -1,9 +1,9 @@
 """How uncertain a median or a mean is, and how much one differs from another.
 
-A step after a slow one is likely slow too, so not all values of a series are independent. How
-many are is estimated as for an ARMA(1,1), with corrections for a short series that neither
-`scipy` nor `arch` has. Student's distribution is computed here, in 30 lines: `scipy` would be a
-dependency of 40 MB.
+A step after a slow one is likely slow too, so not all values of a series are independent. The
+number of independent ones is estimated as for an ARMA(1,1), with corrections for a short series
+that neither `scipy` nor `arch` has. Student's distribution is computed here, in 30 lines: `scipy`
+would be a dependency of 40 MB.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from functools import lru_cache
 from statistics import fmean, median, pvariance
 
 LEAST_VALUES = 20
-"""Fewer values give no interval: their spread and memory cannot be estimated."""
+"""Fewer values give no interval: a choice; spread and correlations of so few are mostly chance."""
 SERIES = 5000
-"""A longer series is thinned to about so many values: sorting millions would take seconds."""
+"""A longer series is thinned to about so many values: a choice; sorting millions takes seconds."""
 LEAST_FREEDOM = 3
 """With fewer degrees of freedom, Student's interval is too wide to be of use (t of 4.3 for 2)."""
 LONGEST = 0.97
-"""Correlation of neighbours at most: a stronger one cannot be distinguished from a drift."""
+"""Correlation of neighbours at most: a choice; a stronger one looks the same as a drift."""
 _NORMAL = 1.96
 """Standard errors to each side that contain 95 % of a normal distribution."""
 _ROUNDS = 4
-"""Rounds of a fixed-point iteration; the bias is capped at a half, so it converges fast."""
+"""Rounds of the iteration in `memory_of`: a choice; it converges fast, as its bias is capped."""
 _GREATEST = 700.0
 """Change of a logarithm that is still converted: exp() of a float overflows above 709."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A mean or a median: `error` is its standard error, `freedom` the degrees of freedom of that.
+    """A mean or a median. `error`: its standard error. `freedom`: that error's degrees of freedom.
 
     `freedom` is 0 if the values are so correlated that the error is unknown.
     """
@@ -103,7 +103,8 @@ def _inflation(memory: Memory, count: int) -> float:
 def _freedom(values: Sequence[float]) -> int:
     """Degrees of freedom of the estimated variance of an AR(1)'s mean.
 
-    By the delta method, the variance of its logarithm is (2 + 4 whole) / count; they are 2 / that.
+    They are 2 / v, where v is the variance of that variance's logarithm: by the delta method
+    (2 + 4 whole) / count.
     """
     return int(len(values) / (1 + 2 * memory_of(values, 1.0).whole))
 
@@ -129,7 +130,6 @@ def memory_of(values: Sequence[float], margin: float) -> Memory:
 
 
 def _correlations(values: Sequence[float]) -> tuple[float, float]:
-    """The correlations of neighbours, and of values two apart."""
     center = fmean(values)
     moved = [value - center for value in values]
     power = math.fsum(value * value for value in moved)
@@ -161,7 +161,7 @@ def _inverse(change: float) -> float:
 
 
 def unknown(found: Location | None, count: int, whose: str = "") -> str:
-    """Why `count` values give no interval; empty if they give one. `whose`: of which run."""
+    """Why `count` values give no interval; empty if they give one. `whose`: text on their run."""
     if found is None:
         return f"too few steps{whose} ({count} values)"
     if found.freedom < LEAST_FREEDOM:
@@ -185,12 +185,11 @@ def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
 
 
 def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference | None:
-    """The change by differences step by step; `baseline` is the baseline's mean at these steps."""
+    """The mean difference `moved` at equal steps as a share of the mean `baseline` at these."""
     return _relative(_interval(moved.value, moved.error, moved.freedom, confidence), baseline)
 
 
 def _share(moved: float) -> float:
-    """The relative change of a value whose logarithm changes by `moved`."""
     return math.expm1(moved) if moved < _GREATEST else math.inf
 
 

@@ -24,21 +24,21 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
-"""Share of the steps before a point that a loss is averaged over: fewer are noisy, more old."""
+"""Share of the steps before a point over which a loss is averaged: a choice; less is noisier."""
 ENOUGH = 2 * LEAST_VALUES
-"""Values wanted in a window: twice the least, because neighbours are correlated."""
+"""Values that each average needs: twice the least, because neighbours are correlated."""
 REACH = 0.5
-"""A window with fewer than `ENOUGH` values is widened, up to this share of the steps."""
+"""Share of the steps to which a window of too few values is widened: a choice; more is too old."""
 PAIRED = 0.9
-"""Share of steps that runs must have in common to be compared in pairs: the others are unused."""
+"""Share of common steps from which runs are compared in pairs: a choice; other steps are unused."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}  # of each unit that `_POINT` matches
 Point: TypeAlias = tuple[Literal["step", "time"], float]
 """A step, or seconds since each run's first step."""
 
 
 class Span(View):
-    """Which part of the runs losses and accuracies are compared over."""
+    """The part of the runs over which losses and accuracies are compared."""
 
     unit: Literal["step", "time"]
     start: float = Field(description="a step, or seconds since each run's first step")
@@ -75,7 +75,7 @@ def places(
     columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Point]
 ) -> Iterator[Span]:
     """Where the runs with this quantity are compared: at the end of what they share, and
-    at the points asked for. `starts`: when each run began.
+    at the points asked for. `starts`: when each run began (Unix seconds).
     """
     known = [(column, start) for column, start in zip(columns, starts, strict=True) if column]
     if not known:
@@ -107,7 +107,7 @@ def look(
 
 
 def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:
-    """By pairs if the runs share their steps, which cancels common noise; otherwise by means."""
+    """The difference by pairs of equal steps, which cancels common noise; otherwise by means."""
     found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []
     if len(shared) >= PAIRED * max(len(base), len(part)):

@@ -20,13 +20,13 @@ from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 
 _NAMES = 24, 40
-"""Limits of the width of names, else the longest one's: verdicts on their right stay in view."""
+"""Least and greatest width of the names, in columns: a choice that keeps the verdicts in view."""
 _VALUE = 12
 """Columns of a value with its unit, such as `1023.9 KiB`."""
-_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
+_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}  # words
 GIB = 2.0**30  # bytes
 LEARNED = 6
-"""Losses and accuracies that are drawn at most: with speed and memory, two screens of charts."""
+"""Losses and accuracies drawn at most: a choice; with speed and memory, two screens of charts."""
 BUCKETS = 400
 """Points of a curve at most: a page's chart has about two pixels for each."""
 

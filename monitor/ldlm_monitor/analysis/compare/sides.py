@@ -18,15 +18,15 @@ from ldlm_monitor.playback.replay import gather, refuse_unreadable
 from ldlm_monitor.run.run_names import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
-"""Settings that give the number of samples of a step over all ranks, the first that is set."""
+"""Settings with the samples of a step over all ranks, by several trainers; the first set counts."""
 GROUP = 5
-"""Values that are averaged into one before the rule is applied (the 5 of MSER-5)."""
+"""Values that `steady_from` averages into one first, as the MSER-5 rule does."""
 OUTLIER = 5.0
-"""MADs (3.4 deviations, if normal) to which values further out are moved: pauses are no warm-up."""
+"""Median absolute deviations at which values are capped, as a pause is no warm-up: a choice."""
 NEAR = 1.05
-"""The first cut with at most this multiple of the least error is taken: it keeps more steps."""
+"""Multiple of the least error that `steady_from` accepts: a choice; more leaves out fewer steps."""
 WORTH = 0.5
-"""Share to which a cut must reduce the squared error of the mean: a smaller gain may be chance."""
+"""Share to which the squared error must fall if a start is left out: a choice; more may be luck."""
 
 
 class Side:
@@ -44,7 +44,7 @@ class Side:
         self._from = self._warm_until(warm_up, pace)
         # `steady_from` leaves out a half at most: near that, it has found no steady part.
         self.is_settled = pace is None or bisect_left(pace.steps, self._from) < 0.45 * len(pace)
-        """Whether its pace became steady before the half of the run."""
+        """Whether the run's pace became steady in its first half."""
 
     def steady(self, quantity: str) -> Sequence[float]:
         """The values above 0 after the warm-up; empty if the run has none."""
@@ -70,11 +70,11 @@ class Side:
             yield f"{self.name}: its pace kept changing up to half of the run"
 
     def column(self, quantity: str) -> Column | None:
-        """The values of a quantity, logged or derived from others."""
+        """The values of a quantity, logged or derived from others; None if there are none."""
         return self._paces.get(quantity) or self.readings.column(quantity)
 
     def _pace_columns(self) -> Iterator[tuple[str, Column]]:
-        """Rates and times as logged, else derived from each other or from the times of steps."""
+        """Rates and times as logged, otherwise derived from each other or from the steps' times."""
         logged = self.readings.column
         rate = logged("steps_per_second")
         step = logged("step_seconds") or self.readings.durations() or _mapped(rate, _inverse)
@@ -90,7 +90,6 @@ class Side:
             yield "samples_per_second", samples
 
     def _warm_until(self, warm_up: float | None, pace: Column | None) -> int:
-        """The first step after the warm-up."""
         first, last = self.readings.first_step, self.readings.last_step
         if first is None or last is None:
             return 0
@@ -99,7 +98,7 @@ class Side:
         return first if pace is None else pace.steps[steady_from(pace.values)]
 
     def _pace(self) -> Column | None:
-        """The values above 0 that measure the run's speed, if there are enough."""
+        """The values above 0 that measure the speed; None for fewer than `LEAST_VALUES`."""
         found = next((col for name in SPEED_BY if (col := self.column(name))), None)
         if found is None:
             return None
@@ -111,7 +110,7 @@ class Side:
 
 
 def _batch_size(settings: Mapping[str, str]) -> str:
-    """Samples of a step of all ranks; `batch_size` means that only if a size per device is set."""
+    """Samples of a step over all ranks; `batch_size` counts only beside a size per device."""
     names = (*_BATCH, *(("batch_size",) if "batch_size_per_device" in settings else ()))
     return next((settings[name] for name in names if name in settings), "")
 
@@ -170,7 +169,6 @@ def sides_of(
 
 
 def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
-    """The readings of one input, which must contain one run."""
     (named,) = settings.files
     record = find_record(named, settings.state_dir)
     if record is not None:

@@ -13,7 +13,7 @@ Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """`less` and `more` are words for a change; with `inverse`, a change of 1 / value is shown."""
+    """`less` and `more`: words for a change. `inverse`: the change of 1 / value is shown."""
 
     name: str
     title: str
@@ -25,6 +25,7 @@ class Quantity:
     inverse: bool = False
 
 
+# The quantities in the order of the table: name, title, kind, unit, and words for less and more.
 PACE = (
     Quantity("step_seconds", "step time", "pace", "s", "faster", "slower", inverse=True),
     Quantity("samples_per_second", "samples/s", "pace", "/s", "slower", "faster", "more"),
@@ -44,12 +45,13 @@ SPEED_BY = ("samples_per_second", "tokens_per_second", "step_seconds", "steps_pe
 MEMORY_BY = (
     *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
 )
+"""Measures of memory, the best first: from that of the tensors alone to the whole process's."""
 ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
-"""Quantities that are listed as missing if no run has them."""
+"""Quantities that are listed as missing if no run has them: a choice, what people compare first."""
 
 
 def learned(names: Iterable[str]) -> list[Quantity]:
-    """The losses and accuracies among the names, the whole before its parts."""
+    """The losses and accuracies among the names; `loss` and `accuracy` come before their parts."""
     found = []
     for name in sorted(names, key=lambda name: (name not in ("loss", "accuracy"), name)):
         title = name.replace("_", " ")
@@ -67,7 +69,7 @@ MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0005, "acc
 """Shares. A smaller change counts as none: the same training, run twice, differs by as much
 (losses because sums are taken in another order, as by a fused optimizer)."""
 UNCLEAR = 0.1
-"""Share. An interval around 0 that is wider to either side could hide a change that matters."""
+"""Share; an interval that contains 0 and has a longer side is unclear: a choice, as 10 % matter."""
 # Digits are bounded, as for `--at`: more are a mistake.
 _TARGET = re.compile(r"([a-z_0-9]{1,80})=([+-]?\d{1,6}(?:\.\d{1,6})?)\s?%?")
 
@@ -101,7 +103,7 @@ USUAL = (Target("speed", 0.25), Target("memory", -0.30))
 
 
 def targets_of(given: Sequence[str] | None) -> tuple[Target, ...]:
-    """Parse `speed=+30%` and such: None means `USUAL`, `none` no target. Raises `UsageError`."""
+    """Parse texts as `speed=+30%`; `none` is no target. None: `USUAL`. Raises `UsageError`."""
     if given is None:
         return USUAL
     found = []
@@ -139,13 +141,13 @@ def verdict(quantity: Quantity, difference: Difference) -> tuple[Word, str]:
 
 
 def percent(share: float) -> str:
-    """0.2345 as `23`, 0.0234 as `2.3`: no more digits than mean anything."""
+    """A share in percent: whole from 10 on (0.2345 as `23`), otherwise one decimal (`2.3`)."""
     value = 100 * share
     return f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"  # 9.95 would round to 10.0
 
 
 def signed(share: float) -> str:
-    """As `percent`, with its sign; 0 has no sign."""
+    """A share in percent as by `percent`, with its sign; 0 has no sign."""
     text = percent(share)
     if text in ("0.0", "-0.0"):
         return "0.0"
