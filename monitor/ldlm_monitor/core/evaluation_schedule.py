@@ -44,7 +44,9 @@ class EvaluationSchedule:
     def evaluated(self, at: float) -> None:
         """Mark the slots up to `at` as done."""
         if at >= self.next:
-            self.next = (math.floor(at / self.interval) + 1) * self.interval
+            slot = math.floor(at / self.interval) + 1
+            # The quotient may be rounded down (0.94 s in 2026): then `slot` is that of `at` itself.
+            self.next = (slot if slot * self.interval > at else slot + 1) * self.interval
 
     def begin(self, at: float) -> None:
         """Set the first slot, at or after `at` (Unix seconds), unless there is one."""

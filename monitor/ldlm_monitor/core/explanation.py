@@ -46,6 +46,8 @@ class EvidenceFinder:
         """The transition with its log line; `asks` maps an alert's name to its `SeriesFilter`."""
         reads = asks(transition.alert)
         key = transition.key
+        if transition.previous == "inactive":  # a pending alert ends without a transition
+            self._found.pop(key, None)
         evidence = self._found.get(key)
         if transition.state not in ("pending", "firing"):
             self._found.pop(key, None)

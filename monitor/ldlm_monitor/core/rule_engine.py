@@ -20,6 +20,7 @@ from ldlm_monitor.model.view import AlertView, Health
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import (
     ROUNDING_SECONDS,
+    TIME_FUNCTIONS,
     counts_samples,
     max_range,
     metric_names,
@@ -30,15 +31,12 @@ from ldlm_monitor.promql.analysis import (
     settles_after,
     uses_time,
 )
+from ldlm_monitor.promql.nodes import NAME, Aggregation, Binary, Call, Node, Selector, Shift, walk
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
-# A rule of time and these can change at a run's stall limit only, for which the run has a timer.
-_STALL_METRICS = frozenset(
-    {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
-)
-
-
+_LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
+_STALL_LIMIT = "ldlm_train_stall_limit_seconds"
 VALUE_SECONDS = 60.0
 """How old the value of a stalled run's alert may be: messages show it in minutes, and asking for a
 thousand stalled runs at every slot would cost a good part of a core."""
@@ -64,10 +62,34 @@ class _Question:
         by_time = uses_time(expr)
         # The store records changes by metric name: these expressions can change without one.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
-        self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
+        self.needs_every_slot = by_time and not _changes_at_limits(expr)
         # A run that reaches its limit changes its state, so that the rule is asked again.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
         self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
+
+
+def _changes_at_limits(expr: Expression) -> bool:
+    """Whether time alone changes the result only as a run reaches its limit: it has a timer then.
+
+    That is so if all uses of the time are `time() - LAST_STEP > STALL_LIMIT` of the same run.
+    """
+    times = compared = 0
+    for node in walk(expr.root):
+        match node:
+            case Call(function=function):
+                times += function in TIME_FUNCTIONS
+            case Binary(">", Binary("-", Call("time"), last), limit):
+                compared += (_metric(last), _metric(limit)) == (_LAST_STEP, _STALL_LIMIT)
+    return times == compared
+
+
+def _metric(node: Node) -> str:
+    """The metric of a selector of this moment, or of an aggregation of it by run; otherwise ""."""
+    if isinstance(node, Aggregation) and "run" in node.labels and not node.without:
+        node = node.operand
+    if not isinstance(node, Selector) or node.shift != Shift():
+        return ""
+    return next((each.value for each in node.matchers if each.name == NAME), "")
 
 
 class RuleEngine:
@@ -92,6 +114,7 @@ class RuleEngine:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
+        self._store.retention = max(self._store.retention, 2 * self.reach)
         for name in self._recorded_from:
             self._store.record(name, ())
         self._alerts, self._recorded_from = AlertStates(rules), {}
@@ -207,20 +230,20 @@ class RuleEngine:
         the series. Then it ends like any other: `resolved`, or `unknown` without a series.
         Returns the continued alerts as firing transitions.
         """
-        rules = {rule.name: rule for rule in reversed(self._rules.alerts)}
+        rules = {rule.name: rule for rule in self._rules.alerts}
         for alert in alerts:
             rule = rules.get(alert.name)
             if rule is None or alert.state != "firing":
                 continue
-            reach = self._asked[rule.expr.text].reach
-            self._carried[alert_key(alert.name, alert.labels)] = at + (
-                LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)
-            )
             active = ActiveAlert(
                 rule, dict(alert.labels), "firing", alert.active_at, alert.value,
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
-            self._alerts.adopt([active])
+            self._alerts.adopt([active])  # if several rules have its name, it selects one
+            reach = self._asked[active.rule.expr.text].reach
+            self._carried[alert_key(alert.name, alert.labels)] = at + (
+                LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)
+            )
         for known in self.active:
             start = starts.get(alert_key(known.rule.name, known.labels), known.active_at)
             self._alerts.restore_start(known, start)

@@ -34,7 +34,7 @@ class SelfCounts:
         counters.parse_errors = counts.parse_errors
         counters.records |= counts.records
         dropped.pop("label_limit", None)  # counted anew from the runs, whose logs are read again
-        self.dropped |= dropped
+        self.dropped.update(dropped)  # adds; `|=` would drop the counts of 0
         self.evaluations = counts.evaluations
 
     def view(self) -> MonitorView:

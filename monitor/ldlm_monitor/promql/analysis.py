@@ -19,7 +19,7 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
+TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
 _COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
 ROUNDING_SECONDS = 0.001
 """Seconds added to a range, because `ranges.exact` rounds times to milliseconds."""
@@ -102,7 +102,7 @@ def max_range(expr: Expression) -> float:
 
 def uses_time(expr: Expression) -> bool:
     """Whether the expression calls `time()` or a date function: it changes without a sample."""
-    return _calls(expr, _TIME_FUNCTIONS)
+    return _calls(expr, TIME_FUNCTIONS)
 
 
 def counts_samples(expr: Expression) -> bool:
