@@ -67,7 +67,9 @@ class Rows:
             extra, self.extra = self.extra, {}
             row.update(extra)
         new = [name for name in bad if name not in self._bad]
-        self._bad, self.latest = set(bad), row
+        # A row without a value does not show that it is finite again.
+        self._bad = {name for name in self._bad if name not in row}.union(bad)
+        self.latest = row
         if new:
             self._alarm()
         return [*(self._event(name, bad[name], row) for name in new), row]

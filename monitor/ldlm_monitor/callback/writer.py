@@ -56,6 +56,7 @@ class RowWriter:
         self._half = self.limit // 2  # so many rows are written at once, before any is dropped
         self._rows: deque[Row | Entry] = deque(maxlen=self.limit)
         self._tail = b""
+        self._encoding = False
         self._fd: int | None = None
         self._reported = 0
         self._retry_at = -math.inf
@@ -89,18 +90,22 @@ class RowWriter:
         """
         self.hurry()
         until = time.monotonic() + seconds
-        while (self._rows or self._tail) and self._thread.is_alive():
+        while not self._is_written() and self._thread.is_alive():
             if time.monotonic() >= until:
                 return False
             time.sleep(0.002)  # at the end of the training only
-        return not (self._rows or self._tail)
+        return self._is_written()
 
     def close(self, seconds: float) -> bool:
         """Write all rows and end the thread within `seconds`; returns whether all is written."""
         self._closing = True
         self.hurry()
         self._thread.join(seconds)
-        return not (self._rows or self._tail)
+        return self._is_written()
+
+    def _is_written(self) -> bool:
+        """Whether no row is in the queue, being encoded or being written, looked up in order."""
+        return not (self._rows or self._encoding or self._tail)
 
     def _run(self) -> None:
         self._guarded(self.prepare)
@@ -133,7 +138,9 @@ class RowWriter:
             if self._fd is None:
                 self._open()
             if not self._tail:
+                self._encoding = True  # set before rows leave the queue: see `_is_written`
                 self._tail = self._encoded()
+                self._encoding = False
             assert self._fd is not None
             self._tail = self._tail[os.write(self._fd, self._tail) :]
             if self._tail:

@@ -3,6 +3,7 @@
 import logging
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -147,32 +148,41 @@ def _follow(
     status_at = clock.now() + settings.interval
     dirty: set[Path] = set()
     while not (signals.stop or pump.ended):
-        now = clock.now()
-        pump.monitor.ahead = clock.ahead
-        if clock.skipped:
-            pump.monitor.runs.shift(clock.skipped)
+        now = _judging_time(clock, pump)
         if signals.reload:
-            signals.reloaded(_reload(pump, load))
+            signals.run_reload(partial(_reload, pump, load))
         _turn(pump, signals, dirty, now)
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
-                print(line, flush=True)
+                pump.dispatcher.print_line(line)
         for notice in journal.drain():
             log.warning("%s", notice)
         dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
-        pump.turn((), clock.now())
+        pump.turn((), _judging_time(clock, pump))
+
+
+def _judging_time(clock: JudgingClock, pump: Pump) -> float:
+    """The time of a turn; a jump of the wall clock is passed on to the monitor."""
+    now = clock.now()
+    pump.monitor.ahead = clock.ahead
+    if clock.skipped:
+        pump.monitor.runs.shift(clock.skipped)
+    return now
 
 
 def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
     """Take a turn; a signal cuts the first one short, because it reads all that the files hold.
 
-    A first turn that was cut short keeps no state, so that the next start judges it all.
+    A first turn that was cut short keeps no state, so that the next start judges it all. In another
+    thread than the main one, which a signal would interrupt, the pump polls `signals.stop`.
     """
+    is_main = threading.current_thread() is threading.main_thread()
     try:
-        signals.cuts_short = not (pump.caught_up or signals.has_screen)
+        signals.cuts_short = is_main and not pump.caught_up
         pump.turn(dirty, now)
+        signals.cuts_short = False  # not in `finally`, where a signal could still raise
     except CutShort:
         log.info("ended before all was read")
     finally:

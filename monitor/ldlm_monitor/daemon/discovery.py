@@ -113,8 +113,9 @@ class Inputs:
         if rung or now >= self._scan_at or self._folders_changed():
             started = time.perf_counter()
             self._scan_at = now + SCAN_SECONDS
-            fresh += self._matching(now, known)
+            # Before the match: a file that is made while it runs is then found at the next look.
             self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
+            fresh += self._matching(now, known)
             self._scan_at += SCAN_SHARE * (time.perf_counter() - started)
         if self._seeks_companions and (fresh or now >= self._seek_at):
             self._seek_at = now + COMPANION_SECONDS

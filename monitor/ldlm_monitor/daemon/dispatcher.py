@@ -68,7 +68,7 @@ class Dispatcher:
                 self.outbox.add(notification, self.receivers, now)
             silence = self.silences and self.silences.silenced(notification, now)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
-            self._print(transition_line(transition) + mark)
+            self.print_line(transition_line(transition) + mark)
         self._wake()
 
     def update_silences(
@@ -130,8 +130,8 @@ class Dispatcher:
         for courier in self.couriers:
             courier.wake()
 
-    def _print(self, line: str) -> None:
-        """Print a line; if stdout is closed or its disk full, stop printing, but send on."""
+    def print_line(self, line: str) -> None:
+        """Print a line; if stdout is closed or its disk full, print no more, but go on sending."""
         if self.prints:
             try:
                 print(line, flush=True)

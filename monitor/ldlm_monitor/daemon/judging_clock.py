@@ -43,7 +43,7 @@ class JudgingClock:
                 " counted from now",
                 duration(self.skipped),
             )
-        if behind > JUMP_SECONDS and abs(behind - self.ahead) > JUMP_SECONDS:
+        if behind - self.ahead > JUMP_SECONDS:
             log.warning(
                 "the clock was set back by %s: the monitor goes on from its last time until the"
                 " clock has caught up",

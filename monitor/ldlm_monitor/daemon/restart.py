@@ -164,6 +164,7 @@ def recall(store: StateStore, now: float) -> Restart | None:
             " estimated from the logs"
         )
         state.clock, found.arrivals, found.observed = now, [], []
+        store.read_log.forget_all()  # otherwise the next start would find these times again
     return found
 
 

@@ -53,11 +53,16 @@ class Signals:
         except queue.Empty:
             return "the monitor is busy; it will reload as soon as it can"
 
-    def reloaded(self, problem: str) -> None:
-        """Return the outcome to all waiting calls of `ask_reload`."""
+    def run_reload(self, load: Callable[[], str]) -> None:
+        """Call `load`, and return the problem that it returns to the calls of `ask_reload` so far.
+
+        A request that comes while `load` runs is for the next reload: it may have read the files.
+        """
         self.reload = False
-        while self._outcomes:
-            self._outcomes.pop().put(problem)
+        waiting, self._outcomes = self._outcomes, []
+        problem = load()
+        for outcome in waiting:
+            outcome.put(problem)
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP and not self._terminal_is_gone():
@@ -67,6 +72,7 @@ class Signals:
             self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
             self.end()
             if self.cuts_short:
+                self.cuts_short = False  # a second signal must not interrupt the end
                 raise CutShort
 
     def _terminal_is_gone(self) -> bool:
