@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
-"""Characters of a name, which is cut there: with `MAX_VALUES`, a row stays below 64 KiB."""
+"""Characters of a name; longer ones are cut. With `MAX_VALUES`, a row stays below 64 KiB."""
 MAX_VALUES = 256
-"""Values in a row, others are dropped: a model's blocks give about a hundred gradient norms."""
+"""Most values in a row; others are dropped. A model's blocks give some hundred gradient norms."""
 LARGEST = 2**63
 """Bound of whole numbers (signed, 64 bits): beyond, they count no steps, samples or tokens."""
 _PLAIN = frozenset({float, int, bool, str, type(None)})
@@ -24,8 +24,8 @@ Row: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[
     int, float, float | None, float, float | None, dict[str, Any], Any, Any, Any
 ]
-"""A step of the loop: its number; Unix time; monotonic time (None: further values of an earlier
-step); seconds spent so far in phases outside of steps, and in waiting for data (None: not
+"""A step of the loop: its number; Unix time; monotonic time (None: these are more values of an
+earlier step); seconds spent so far in phases outside of steps, and in waiting for data (None: not
 measured); values; samples; tokens; batch."""
 
 
@@ -75,7 +75,7 @@ class Rows:
         return [*(self._event(name, bad[name], row) for name in new), row]
 
     def _time(self, row: Row, at: float, paused: float, data: float | None) -> None:
-        """Add the seconds of a step, without evaluations and checkpoints, and of its data."""
+        """Add the seconds of a step, without phases outside of steps, and those of its data."""
         if self._last is not None and row["step"] > self._last[0]:
             steps = row["step"] - self._last[0]
             seconds = (at - self._last[1] - (paused - self._last[2])) / steps

@@ -25,11 +25,12 @@ from ldlm_monitor.callback.signals import (
 from ldlm_monitor.callback.steps import Steps
 from ldlm_monitor.callback.writer import MAX_TEXT, RowWriter
 
-SCHEMA = "ldlm.health/1"
+SCHEMA = "ldlm.health/1"  # of the rows, see docs/callback.md; the number counts layouts
 READY_SECONDS = 1.0
-"""How long the start waits for the first files on a slow disk; then training begins without."""
+"""Seconds that the start waits for the first files on a slow disk; then training begins without."""
 CLOSE_SECONDS = 2.0
-"""Limit of each wait at the end: a dead disk must not hold a job beyond its grace period."""
+"""Most seconds of each wait at the end: a dead disk must not hold a job beyond its grace period,
+30 s for Slurm (KillWait)."""
 
 T = TypeVar("T")
 

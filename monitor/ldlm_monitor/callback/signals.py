@@ -18,10 +18,10 @@ from typing import Any, TextIO
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
-"""How long Python may take to call its handler: then the thread ends the process, well within
+"""Seconds that Python may take to call its handler; then the thread ends the process, well within
 a job's grace period."""
 SECOND_CHOICE = 12
-"""The signal SIGRTMIN + 12 is used if the requested one has a handler; few programs use it."""
+"""SIGRTMIN + 12 is used if the requested signal has a handler. A choice: few programs use it."""
 
 _stack_files: dict[int, TextIO] = {}
 """By signal, where stacks go: faulthandler keeps the descriptor, so the file stays open."""

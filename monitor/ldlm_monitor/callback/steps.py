@@ -23,7 +23,7 @@ from ldlm_monitor.callback.rows import (
 )
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
-"""Parts of a step; time in any other phase is no part of `step_seconds`."""
+"""Phases that are parts of a step; time in any other phase is not in `step_seconds`."""
 _ANNOUNCED = {
     "eval": ("eval_started", "eval_finished", "eval_finished"),
     "checkpoint": ("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
@@ -32,7 +32,8 @@ _ANNOUNCED = {
 # Other names that loops give to these phases.
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
-"""Without a call for so long, the writer's thread settles copies: most steps are shorter."""
+"""Seconds without a call of the loop after which the writer's thread passes on values that have
+arrived. A choice: most steps are shorter, so the loop does that itself."""
 _Sent: TypeAlias = tuple[list[str], DeviceCopies, int]
 """Names of values that are under way, and the slot of their device where they arrive."""
 

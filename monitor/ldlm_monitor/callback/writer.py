@@ -20,12 +20,12 @@ from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
 """Rows that wait for the disk, some 2.5 MB; beyond, the oldest are dropped and counted."""
-MAX_TEXT = 16 * 1024  # characters of a text in a row; a traceback's end fits
+MAX_TEXT = 16 * 1024  # characters of a text in a row: a choice, a traceback's last frames fit
 POLL_SECONDS = 0.5
-"""How often waiting rows are written, so their age at most. Not at each row, because waking the
-thread costs more than writing a row."""
+"""Seconds between two writes, so the greatest age of a waiting row. Not at each row, because waking
+the thread costs more than writing a row."""
 RETRY_SECONDS = 1.0
-"""Time between tries on a full disk or a dead mount; a try at each row would cost more."""
+"""Seconds between tries on a full disk or a dead mount; a try at each row would cost more."""
 _BATCH = 256
 """Rows in one write: some 64 KiB, which is at most what is lost if the file breaks in between."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
@@ -196,7 +196,7 @@ class RowWriter:
 
 
 def encode(row: Mapping[str, Any]) -> bytes:
-    """The row as one strict JSON line; NaN and infinities are strings (contract section 6)."""
+    """The row as one strict JSON line; NaN and infinities, which JSON lacks, are strings."""
     try:
         text = json.dumps(row, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError):
@@ -205,9 +205,10 @@ def encode(row: Mapping[str, Any]) -> bytes:
 
 
 def plain(value: Any, depth: int = 6) -> Any:
-    """The value in JSON's types, cut at `depth` levels and, so that a row stays a row, 512 parts.
+    """The value in JSON's types, cut at `depth` levels and 512 parts.
 
-    Other objects become the name of their type: their `str` may run any code.
+    Both are choices that bound a row. Other objects become the name of their type: their `str` may
+    run any code.
     """
     if value is None or isinstance(value, bool):
         return value

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = App(name="notify", help="Tries the receivers of alerts.")
 
 _TEST_SECONDS = 60.0
-"""Seconds after which an Alertmanager ends the test alert: a person sees it in that time."""
+"""Seconds after which an Alertmanager ends the test alert. A choice: enough to see it arrive."""
 
 
 @app.command(name="test")

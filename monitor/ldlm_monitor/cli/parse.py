@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 SHOWN_FORMS = 10
-"""Forms of unparsed lines that look like metrics: text shows half a screen of them, JSON all."""
+"""Shown forms of lines that look like metrics but gave no record: half a screen; JSON has all."""
 _TEXT_WIDTH = 120
-"""Characters shown of such a line: people recognise it by its first words."""
+"""Characters shown of such a line. A choice: people recognise a line by its first words."""
 
 
 def parse(

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 SPEED = 10.0
-"""Seconds of the recording in one second: its 450 take 45, which one can follow to the end."""
+"""Seconds of the recording that are played in one second. A choice: its 450 s take 45, short enough
+to be watched to the end."""
 RECORDING = "demo.jsonl.gz"  # packaged in playback/
 _Speed = Annotated[float, Parameter(validator=Number(gt=0, lt=math.inf))]
 

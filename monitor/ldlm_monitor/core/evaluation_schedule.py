@@ -11,10 +11,11 @@ from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.run.fleet import Fleet
 
 REPEAT_SECONDS: Final = 1.0
-"""The same urgent fact (NaN at every step) is evaluated at once only this often: its alert fires
-at the first, and more evaluations change nothing that a person sees."""
+"""Seconds for which the same urgent fact (NaN at every step) causes no second evaluation: its alert
+fires at the first, and more evaluations change nothing that a person sees."""
 WINDOW_SECONDS: Final = 0.5
-"""Half of the second in which an alert must fire after its line; the rest is for delivery."""
+"""Seconds. Half of the second in which an alert must fire after its line; the rest is for
+delivery."""
 AT_ONCE: Final = 4
 """Urgent facts in a window that are each judged at once; the others wait for the window's end.
 
@@ -25,7 +26,7 @@ urgent facts. A choice: enough for a failure's first ranks, and at most eight ev
 
 @dataclass(slots=True)
 class EvaluationSchedule:
-    """Slots every `interval` seconds; `next` is the first one that is not evaluated yet.
+    """Slots every `interval` seconds; `next` is the first slot that is not evaluated yet.
 
     Until `busy_until`, the rules can still see an exported value that changed. Times are Unix
     seconds, -inf before the first one is known.

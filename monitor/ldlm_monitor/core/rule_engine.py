@@ -35,14 +35,15 @@ from ldlm_monitor.promql.nodes import NAME, Aggregation, Binary, Call, Node, Sel
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
+# Metrics: when the step last advanced (Unix seconds), and how long a pause is still normal.
 _LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
 _STALL_LIMIT = "ldlm_train_stall_limit_seconds"
 VALUE_SECONDS = 60.0
-"""How old the value of a stalled run's alert may be: messages show it in minutes, and asking for a
-thousand stalled runs at every slot would cost a good part of a core."""
+"""How old (seconds) the value of a stalled run's alert may be: messages show it in minutes, and
+evaluating it for a thousand stalled runs at every slot would cost a good part of a core."""
 RETENTION = 6 * 3600.0
-"""Seconds of samples that the store keeps at least, for `query_range` and views. A choice: they
-show the course of a night's failure; more costs memory, and a Prometheus keeps more."""
+"""Least seconds of samples in the store, for `query_range` and views. A choice: they show the
+course of a night's failure. More costs memory; for longer times there is Prometheus."""
 
 
 @cache
@@ -52,7 +53,7 @@ def packaged_set() -> RuleSet[Expression]:
 
 
 class _Question:
-    """When a rule's expression must be evaluated again."""
+    """What decides when a rule's expression must be evaluated again."""
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
@@ -63,7 +64,7 @@ class _Question:
         # The store records changes by metric name: these expressions can change without one.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
         self.needs_every_slot = by_time and not _changes_at_limits(expr)
-        # A run that reaches its limit changes its state, so that the rule is asked again.
+        # Then the run's timer evaluates the rule, and between two limits an older value will do.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
         self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
 
@@ -126,7 +127,7 @@ class RuleEngine:
         return self._alerts.alerts()
 
     def due(self) -> float:
-        """When the first `for`, `keep_firing_for` or `carry_over` expires (Unix seconds)."""
+        """When the first `for`, `keep_firing_for` or `carry_over` ends (Unix seconds or inf)."""
         return min((self._alerts.due(), *self._carried.values()))
 
     def evaluate(

@@ -96,7 +96,7 @@ class _TestRun:
         cases: list[AlertRuleTest | PromqlExprTest] = [*alerts, *test.promql_expr_test]
         last = max((parse_duration(case.eval_time) for case in cases), default=0.0)
         waiting = list(alerts)
-        # 1e-9: a quotient just below a whole number counts. 3 digits: Prometheus' milliseconds.
+        # 1e-9: a quotient rounded to just below a whole number is that number. 3: milliseconds.
         for slot in range(math.floor(last / self._interval + 1e-9) + 1):
             at = round(slot * self._interval, 3)
             errors = self._evaluate(at)
@@ -140,7 +140,6 @@ class _TestRun:
         ]
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Store the results of a rule, which later rules read in the same evaluation."""
         self._write(name, samples, at)
         if name == ALERTS_SERIES:
             starts = []

@@ -14,27 +14,28 @@ _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prome
 class SelfCounts:
     """Counters since the first start.
 
-    `dropped`: by reason, what the daemon dropped or could not read. `evaluations` of all rules, of
-    which the last took `evaluation_seconds`. `edge`: the daemon's own points, part of every scrape.
+    `dropped`: by reason, what the daemon dropped or could not read. `evaluations`: how often all
+    rules were evaluated, and `evaluation_seconds` how long that took last. `edge`: the daemon's own
+    points, part of every scrape.
     """
 
     def __init__(self, parser: Parser, runs: Fleet) -> None:
         self._parser = parser
         self._runs = runs
-        self.dropped = Counter({"internal_error": 0, "unreadable": 0})
+        self.dropped = Counter({"truncated": 0, "internal_error": 0, "unreadable": 0})
         self.evaluations = 0
         self.evaluation_seconds = 0.0
         self.edge: list[Point] = []
 
     def restore(self, counts: MonitorView) -> None:
         """Continue counting from the counters of before a restart."""
-        dropped = Counter(counts.dropped)
         counters = self._parser.counters
         counters.lines, counters.bytes = counts.lines, counts.bytes
         counters.parse_errors = counts.parse_errors
         counters.records |= counts.records
-        dropped.pop("label_limit", None)  # counted anew from the runs, whose logs are read again
-        self.dropped.update(dropped)  # adds; `|=` would drop the counts of 0
+        for reason, count in counts.dropped.items():
+            if reason != "label_limit":  # counted anew from the runs, whose logs are read again
+                self.dropped[reason] += count
         self.evaluations = counts.evaluations
 
     def view(self) -> MonitorView:
@@ -49,7 +50,6 @@ class SelfCounts:
             evaluation_seconds=self.evaluation_seconds,
             records=dict(counters.records),
             dropped={
-                "truncated": self.dropped["truncated"],
                 "label_limit": labels,
                 **self.dropped,
                 "internal_error": self.dropped["internal_error"] + counters.faults,

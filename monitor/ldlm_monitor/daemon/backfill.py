@@ -25,7 +25,8 @@ from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1
-"""How long one turn judges history while live files wait. A choice: an alert is due in a second."""
+"""Seconds that one turn judges history while live files wait. A choice: a tenth of the second in
+which their alerts are due; shorter slices cost more turns."""
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +38,8 @@ Feed: TypeAlias = Callable[[Chunk, float, bool], list[Transition]]
 class BackfillResult(NamedTuple):
     """The transitions in the order of their times, each with whether it is news.
 
-    News is what a restart missed; other transitions are history. `end`: when the last byte of all
-    files arrived (Unix seconds).
+    News are those of bytes that were written while nothing ran; others are history. `end`: when the
+    last byte of all files arrived (Unix seconds).
     """
 
     passed: list[tuple[Transition, bool]]
@@ -50,9 +51,9 @@ class Backfill:
     """Plays the bytes that files already hold in time order, then lets the follower follow them.
 
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
-    which a file was judged before a restart are news. `budget`: see `history.place`. `feed` judges
-    a chunk. `reading`: the share that was judged, 0 to 1; None if nothing is being played.
-    `behind`: bytes that are still to be judged.
+    which a file was judged before a restart are news. `budget`: bytes that are read of each log,
+    None for all. `feed` judges a chunk. `reading`: the share that was judged, 0 to 1; None if
+    nothing is being played. `behind`: bytes that are still to be judged.
     """
 
     monitor: Monitor
@@ -77,11 +78,11 @@ class Backfill:
         return self._playing is not None
 
     def is_partial(self, labels: Mapping[str, str]) -> bool:
-        """Whether an alert is of a run of which only a part was judged."""
+        """Whether an alert belongs to a run whose history is still being judged."""
         return labels.get("run") in self._runs
 
     def hold(self, transitions: list[Transition]) -> list[Transition]:
-        """Keep back the transitions of runs whose history is judged in part; return the others."""
+        """Keep back, until their history is judged, transitions of such runs; return the others."""
         self._held += [(each, False) for each in transitions if self.is_partial(each.labels)]
         return [each for each in transitions if not self.is_partial(each.labels)]
 
@@ -114,7 +115,7 @@ class Backfill:
         return [*self.follower.contents(), *self._known]
 
     def go_on(self, path: Path, found: Found) -> None:
-        """Follow a known file under its new name; a copy, from the offset already read."""
+        """Follow a known file under its new name; a copy, from the offset read of its original."""
         names = self.monitor.names
         names.tie(str(path), names.origin(found.name).run)
         if found.offset is None:
@@ -124,7 +125,7 @@ class Backfill:
         log.info("%s: has the content of %s; reading continues there", path, found.name)
 
     def pass_over(self, path: Path, offset: int | None = None) -> None:
-        """Follow a file from `offset` on; None: from its present end."""
+        """Follow a file from `offset` on (None: from its present end); nothing before is judged."""
         try:
             status = self.disk.stat(path)
         except TimeoutError:
@@ -175,7 +176,7 @@ class Backfill:
         yield
         for notice in history.notices:
             log.info("%s", notice)
-        # Of a run that is followed, live records may have led to it: that cannot wait.
+        # Transitions of a run with live records may come from these, so they are not kept back.
         runs = {file.run for file in history.files}
         self._runs = {run for run in runs if self.monitor.runs.get(run) is None}
         passed = self._held = []
@@ -233,7 +234,7 @@ class Backfill:
         self.reading, self.behind = None, 0
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
-        """Note for the next restart the ranges without an arrival time, as `backlog`."""
+        """Note the ranges of a file that have no arrival time, for the next restart."""
         if file.seen is None:
             if (reached := file.position()) is not None:
                 kept.setdefault(file.path, []).append(reached)
@@ -254,7 +255,7 @@ class Backfill:
         }
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
-        """The part that was not fed yet: a backfill that a dead mount ended is played again."""
+        """The part not judged yet, if any: a mount that was dead has its files played again."""
         played = self._played.get(chunk.path)
         rest = chunk.after(played[1]) if played and played[0] == chunk.file else chunk
         if rest is not None:

@@ -45,7 +45,8 @@ from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
-"""How long the end waits for each sender; after a later answer the message is sent twice."""
+"""Seconds that the end waits for each sender. A choice: a message whose answer comes later is sent
+again at the next start."""
 
 log = logging.getLogger(__name__)
 
@@ -175,8 +176,8 @@ def _judging_time(clock: JudgingClock, pump: Pump) -> float:
 def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
     """Take a turn; a signal cuts the first one short, because it reads all that the files hold.
 
-    A first turn that was cut short keeps no state, so that the next start judges it all. In another
-    thread than the main one, which a signal would interrupt, the pump polls `signals.stop`.
+    A first turn that was cut short keeps no state, so that the next start judges it all. Signals
+    interrupt the main thread alone: in another one, the pump ends by polling `signals.stop`.
     """
     is_main = threading.current_thread() is threading.main_thread()
     try:
@@ -184,7 +185,7 @@ def _turn(pump: Pump, signals: Signals, dirty: set[Path], now: float) -> None:
         pump.turn(dirty, now)
         signals.cuts_short = False  # not in `finally`, where a signal could still raise
     except CutShort:
-        log.info("ended before all was read")
+        log.info("ended before all was read: the next start reads the logs again")
     finally:
         signals.cuts_short = False
 

@@ -24,24 +24,26 @@ from ldlm_monitor.source.input_patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0
-"""Between two searches for a log's companions while it starts; each later pause is four times
-longer, because companions appear near a launch, and a search lists folders."""
+"""Seconds between two searches for a log's companions while its run starts; each later pause is
+four times longer, because companions appear near a launch, and a search lists folders."""
 SELDOM_SECONDS = 320.0  # the longest such pause, after three more: 5 * 4**3
-SCAN_SECONDS = 10.0
+SCAN_SECONDS = 10.0  # least pause between two such matches; a choice, for folders without times
 SCAN_SHARE = 100
-"""Times the duration of a match of all patterns that pass before the next one, if no folder's time
-changed: with ten thousand files, matching takes a hundredth of the time."""
+"""If no folder's time changed, the patterns are matched again after so many times the duration of
+the last match: with ten thousand files too, matching takes a hundredth of the time at most."""
 DOUBT_SECONDS = 3.0
-"""How long a doubtful file waits: by then copytruncate has copied a few GB and truncated them."""
+"""Seconds for which a file waits that may be a copy of a followed one, still being written: by then
+copytruncate has copied a few GB and truncated the original."""
 REMEMBERED_PATHS = 10_000
-"""Changed paths in memory (a few MB); forgetting them costs a needless match of the patterns."""
+"""Changed paths in memory: a choice, a few MB. Forgetting them costs a needless match of the
+patterns."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to follow; `stale`: its bytes are an earlier launch's; `found`: its known content."""
+    """A file to follow. `stale`: an earlier launch wrote its bytes. `found`: its known content."""
 
     path: Path
     stale: bool = False
@@ -123,7 +125,6 @@ class Inputs:
         return fresh
 
     def _matching(self, now: float, known: Callable[[], Iterable[Known]]) -> Iterator[NewFile]:
-        """New files that match the patterns, with the known content that each has."""
         paths = [path for path in self.patterns.files() if path not in self._names]
         contents = KnownContents(known() if paths else (), self._disk)
         for path in paths:
@@ -148,7 +149,7 @@ class Inputs:
         return any(self._changed(folder) != known for folder, known in self._folders.items())
 
     def _is_new(self, path: Path) -> bool:
-        """Mark a file as followed; return whether it was followed under no name before."""
+        """Mark a file as followed; return False if it was followed before, under any name."""
         if path in self._names:
             return False
         try:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_CHANNEL = "slack:"
-"""Prefix of the receiver of one more channel of the bot, such as `slack:C0123456789`."""
+"""Prefix of the receiver of one more channel of the bot, such as `slack:C0123456789`; no other
+receiver's name has a colon."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ldlm_monitor.text.format import duration
 
 JUMP_SECONDS = 1.0
-"""Smaller errors are slewed by NTP; larger ones step the clock (chrony: `makestep 1`)."""
+"""Seconds. Smaller errors are slewed by NTP; larger ones step the clock (chrony: `makestep 1`)."""
 
 log = logging.getLogger(__name__)
 

@@ -32,17 +32,19 @@ from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 
 POLL_SECONDS = 1.0
-"""Between two polls of all files (of thousands, a part at a time: `Rota`): network mounts send no
-events, and alerts are due in a second."""
+"""Seconds between two polls of all files (of thousands, a part at a time: `Rota`): network mounts
+send no events, and alerts are due in a second."""
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload changes; the others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
-"""Between two reads of the daemon's own metrics: as often as rules are evaluated by default."""
+"""Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
 COMMIT_SECONDS = 10.0
-"""Between two commits without a transition: a restart after a kill judges so much again."""
+"""Seconds between two commits if nothing fires or ends. A choice: after a kill, a restart judges so
+much again; shorter writes more often."""
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""An alert in history is sent only if its run was active within this time: others are known."""
+"""Alerts in history are sent only if its last byte came within so many seconds. A choice: people
+know of older ones."""
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +119,8 @@ class Pump:
                 return
         transitions: list[Transition] = []
         if self.probing is not None and self.caught_up:
-            log_of_reads = self.store.read_log
-            transitions += self.probing.judge(self.monitor, log_of_reads, self.recorder, now)
+            reads = self.store.read_log
+            transitions += self.probing.judge(self.monitor, reads, self.recorder, now)
         part = self._rota.turn(self.inputs.followed) if everything else set()
         transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
@@ -172,7 +174,7 @@ class Pump:
         self._calls.close()
 
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
-        """Read and judge new bytes of the files `dirty`; of all files if it is None."""
+        """Read and judge new bytes of the files `dirty`; None means all files."""
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
@@ -239,7 +241,7 @@ class Pump:
             if self.caught_up:
                 return True
             if self.stopping():
-                return False  # what half a history leads to was never so
+                return False  # half a history leads to alerts that never fired
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)

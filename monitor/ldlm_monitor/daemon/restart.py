@@ -19,7 +19,8 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""If the clock was set back by more, the read log's times are not used; NTP sets it by less."""
+"""Seconds. If the clock was set back by more, the read log's times are not used; NTP sets it by
+less."""
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,9 @@ log = logging.getLogger(__name__)
 class Restart:
     """The state of the daemon before; `open` finds the files of its positions.
 
-    `arrivals`, `observed`: the read log. `files`: those to read again. `waiting`: name to
-    positions whose files cannot be read now; `missing`: those of these names that do not exist.
-    `contents`: what was read before, to recognise it under other names.
+    `arrivals`, `observed`: the read log. `files`: the files to read again. `waiting`: by name, the
+    positions in files that cannot be read now; `missing`: the names among them that do not exist.
+    `contents`: what was read before, to recognise a renamed or copied file.
     """
 
     state: State
@@ -53,8 +54,8 @@ class Restart:
         """Continue the alerts of before the restart; return those that are carried over.
 
         `passed`: the transitions of the bytes read again, each with whether it is news. An alert
-        that none of them made fire is carried over. An alert that ended in the news, and is active
-        again, began anew.
+        that none of them made fire is carried over. An alert that ended in the news and is active
+        again keeps its new start.
         """
         fired = {each.key for each, _ in passed if each.state == "firing"}
         ended = {

@@ -12,7 +12,7 @@ from types import FrameType
 from ldlm_monitor.model.errors import INTERRUPTED
 
 RELOAD_SECONDS = 10.0
-"""How long an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
+"""Seconds that an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
 
 
 class CutShort(BaseException):
