@@ -18,15 +18,13 @@ from contextlib import suppress
 from typing import Any
 
 SLOTS = 32
-"""Steps whose values may be under way; those of further steps are lost. A choice: a device runs a
-few steps behind its loop."""
+"""Steps whose values may be under way, others are lost: a device runs few steps behind its loop."""
 WIDTH = 64  # most values of a step: a choice, a loss with many parts; pinned memory of 8 KiB
 _UNWRITTEN = 0x7FC0DEAD
 """Bits of a float32 NaN that no arithmetic makes: cells have it until the copy reaches them."""
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32
 SAMPLE_SECONDS = 5.0
-"""Seconds before each sample of the driver. A choice: shorter costs more, longer misses peaks of
-memory and temperature."""
+"""Seconds before each sample of the driver: shorter costs more, longer misses peaks of memory."""
 
 
 class DeviceCopies:
@@ -45,10 +43,7 @@ class DeviceCopies:
         self._views: dict[tuple[int, int], Any] = {}
 
     def start(self, tensors: Sequence[Any]) -> int | None:
-        """Copy the values of tensors with one element each; None if too many copies are under way.
-
-        Returns the slot to `read`.
-        """
+        """Copy the values of one-element tensors to a slot, for `read`; None if no slot is free."""
         if not self._free or len(tensors) > WIDTH:
             return None
         float32 = self._torch.float32

@@ -240,7 +240,6 @@ class Adapter:
         self._parts = 0
 
     def _add(self, values: Mapping[str, Any]) -> None:
-        """Add the one-element tensors of a part of a step to the sums, on their device."""
         self._parts += 1
         for name, value in values.items():
             if is_tensor(value) and value.numel() == 1:

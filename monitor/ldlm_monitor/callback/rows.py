@@ -96,7 +96,6 @@ class Rows:
                 row[f"{name}_per_second"] = number / self._span
 
     def _event(self, name: str, value: float, row: Row) -> Row:
-        """The event of a value that became non-finite; no other one until it is finite again."""
         text = spelled(value)
         fields: Row = {"quantity": name, "value": text, "family": "numerics", "role": "root"}
         where = f"step {row['step']}"

@@ -29,8 +29,7 @@ SCHEMA = "ldlm.health/1"  # of the rows, see docs/callback.md; the number counts
 READY_SECONDS = 1.0
 """Seconds that the start waits for the first files on a slow disk; then training begins without."""
 CLOSE_SECONDS = 2.0
-"""Most seconds of each wait at the end: a dead disk must not hold a job beyond its grace period,
-30 s for Slurm (KillWait)."""
+"""Most seconds of each wait at the end: a job's grace period may be 30 s (Slurm's KillWait)."""
 
 T = TypeVar("T")
 
@@ -137,7 +136,6 @@ class Session:
             self._termination.in_child()
 
     def _exited(self) -> None:
-        """Report success at the interpreter's exit; an exception has been reported before."""
         with suppress(Exception):
             self.end("finished")
             self.close()

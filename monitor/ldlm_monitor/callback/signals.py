@@ -18,8 +18,7 @@ from typing import Any, TextIO
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
-"""Seconds that Python may take to call its handler; then the thread ends the process, well within
-a job's grace period."""
+"""Seconds until the thread ends the process itself, well within a job's grace period (30 s)."""
 SECOND_CHOICE = 12
 """SIGRTMIN + 12 is used if the requested signal has a handler. A choice: few programs use it."""
 

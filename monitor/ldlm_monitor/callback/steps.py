@@ -183,7 +183,6 @@ class Steps:
             self.put(entry)
 
     def _file(self, entry: Entry, on_device: dict[str, Any] | None) -> None:
-        """Pass on the entry, or put it behind those that wait for values."""
         if self._waiting:
             self.settle()
         if on_device:
@@ -194,7 +193,6 @@ class Steps:
             self.put(entry)
 
     def _arrived(self) -> bool:
-        """Pass on the oldest step if all of its values are there."""
         entry, copies = self._waiting[0]
         while copies:
             names, device, slot = copies[-1]

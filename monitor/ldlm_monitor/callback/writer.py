@@ -172,7 +172,6 @@ class RowWriter:
         return b"".join(lines)
 
     def _drops(self) -> bytes:
-        """The event of the rows dropped since the last such event; empty if there are none."""
         if self.dropped == self._reported:
             return b""
         new, self._reported = self.dropped - self._reported, self.dropped

@@ -98,7 +98,6 @@ def _refuse_contradictions(
 
 
 def _require_packages() -> None:
-    """Raises `UsageError` if a package of the extra `doctor` is not installed."""
     for package in ("ldlm_doctor", "tree_sitter", "tree_sitter_bash"):
         if find_spec(package) is None:
             raise UsageError(

@@ -117,7 +117,6 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
 
 
 def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
-    """Run the daemon, and a server that shows its screen in browsers; log lines go to stderr."""
     import asyncio
 
     from ldlm_monitor.cli import logs, web

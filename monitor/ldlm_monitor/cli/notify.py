@@ -74,7 +74,6 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
 
 
 def _test_alert(now: float) -> tuple[Transition, AlertView]:
-    """The test alert as a transition for people, and as a state for an Alertmanager."""
     from ldlm_monitor.model.alert import Transition
     from ldlm_monitor.model.view import AlertView
 

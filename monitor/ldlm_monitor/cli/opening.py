@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.queries import Source
 
 SWITCH_SECONDS = 0.001
-"""Most seconds that a key waits for the GIL while the pump has it. A choice: Python's default, 5 ms,
-is felt; shorter slows the pump."""
+"""Most seconds that a key waits for the GIL while the pump has it; Python's 5 ms are felt."""
 NOTHING = Snapshot(  # the version differs from every daemon's, so its first snapshot is drawn
     version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()
 )

@@ -44,8 +44,7 @@ log = logging.getLogger(__name__)
 class _Screens(Server):
     """textual-serve's server, closed to the pages of other sites.
 
-    A request's `Origin` shows whose page opens a WebSocket, and its `Host` whether another site's
-    name was made to resolve to this machine.
+    A request's `Origin` names the page that opens a WebSocket, its `Host` the name that led here.
     """
 
     def __init__(self, command: str, title: str, names: HostNames | None) -> None:

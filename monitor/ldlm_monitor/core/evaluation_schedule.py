@@ -14,8 +14,7 @@ REPEAT_SECONDS: Final = 1.0
 """Seconds for which the same urgent fact (NaN at every step) causes no second evaluation: its alert
 fires at the first, and more evaluations change nothing that a person sees."""
 WINDOW_SECONDS: Final = 0.5
-"""Seconds. Half of the second in which an alert must fire after its line; the rest is for
-delivery."""
+"""Half of the second in which an alert must fire after its line; delivery needs the rest."""
 AT_ONCE: Final = 4
 """Urgent facts in a window that are each judged at once; the others wait for the window's end.
 

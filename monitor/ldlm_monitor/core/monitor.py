@@ -35,8 +35,7 @@ class Monitor:
     thread, reads no clock, opens no file but the packaged rules and patterns.
     `runs`: the runs that have records. `own`: the counters of its own work. `clock`: the time up
     to which everything was judged, Unix seconds; -inf before the first call. `ahead`: seconds
-    added to records' own times, while the wall clock is behind. `version` changes with anything
-    that a snapshot shows.
+    added to records' own times, while the wall clock is behind. `version` changes with a snapshot.
     """
 
     def __init__(
@@ -157,10 +156,7 @@ class Monitor:
     def carry_over(
         self, alerts: Iterable[AlertView], starts: Mapping[str, float]
     ) -> list[Transition]:
-        """Continue alerts of before a restart; returns those that `RuleEngine.carry_over` does.
-
-        `starts`: by alert key, since when an alert was active before (Unix seconds).
-        """
+        """Continue alerts of before a restart; arguments and result: `RuleEngine.carry_over`."""
         found = self._rules.carry_over(alerts, starts, self.clock)
         self._changed()
         attached = (self._evidence.attach(each, self._rules.asks) for each in found)
@@ -238,7 +234,6 @@ class Monitor:
         return self._evaluate(self.clock) if at_once else []
 
     def _complete_blocks(self, now: float) -> list[Transition]:
-        """Take in the multi-line records whose next line has not come in time by `now`."""
         transitions: list[Transition] = []
         while (silent := self._parser.open_until()) <= now:
             transitions += self.observe(self._parser.tick(silent), silent)

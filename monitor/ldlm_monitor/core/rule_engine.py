@@ -96,8 +96,7 @@ def _metric(node: Node) -> str:
 class RuleEngine:
     """Stores the scrapes, evaluates the rules over them, and keeps the state of their alerts.
 
-    `reach`: how far (seconds) the rules look back. `asks_the_time`: whether time alone can change
-    the result of a rule.
+    `reach`: how far (seconds) rules look back. `asks_the_time`: whether time alone changes results.
     """
 
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
@@ -281,7 +280,6 @@ class RuleEngine:
         )
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Store a recording rule's result, for the rules after it and for the next scrapes."""
         del at
         if self._recorded_from.get(name) is not samples:
             self._recorded_from[name] = samples

@@ -126,7 +126,6 @@ class _TestRun:
                 raise ValueError(f"input_series {given.series}: {problem}") from None
 
     def _evaluate(self, at: float) -> list[str]:
-        """One evaluation of every rule; a line for each rule that could not be evaluated."""
         self._storage.pass_time(at)
         self._states.evaluate(
             self._evaluator, at, ending=lambda *_: "resolved", record=self._record

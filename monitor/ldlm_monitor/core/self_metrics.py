@@ -14,9 +14,8 @@ _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prome
 class SelfCounts:
     """Counters since the first start.
 
-    `dropped`: by reason, what the daemon dropped or could not read. `evaluations`: how often all
-    rules were evaluated, and `evaluation_seconds` how long that took last. `edge`: the daemon's own
-    points, part of every scrape.
+    `dropped`: by reason, what the daemon dropped or could not read. `evaluations` counts those of
+    all rules; the last took `evaluation_seconds`. `edge`: the daemon's points for every scrape.
     """
 
     def __init__(self, parser: Parser, runs: Fleet) -> None:

@@ -25,8 +25,7 @@ from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1
-"""Seconds that one turn judges history while live files wait. A choice: a tenth of the second in
-which their alerts are due; shorter slices cost more turns."""
+"""Seconds of a turn for history while live files wait: a choice, as alerts are due in a second."""
 
 log = logging.getLogger(__name__)
 
@@ -95,14 +94,8 @@ class Backfill:
         """Adopt the files of a restart; return the names that lead to other files now."""
         if restart.state.counts is not None:
             self.monitor.own.restore(restart.state.counts)
-        restart.open(
-            store,
-            self.monitor.names,
-            self.follower.journal,
-            now,
-            budget=self.budget,
-            disk=self.disk,
-        )
+        names, journal = self.monitor.names, self.follower.journal
+        restart.open(store, names, journal, now, budget=self.budget, disk=self.disk)
         self.inputs.adopt(restart.paths, restart.state.runs.values())
         self._known = restart.contents
         self._replaced = {

@@ -45,8 +45,7 @@ from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
-"""Seconds that the end waits for each sender. A choice: a message whose answer comes later is sent
-again at the next start."""
+"""Seconds that the end waits for each sender: if an answer comes later, its message is repeated."""
 
 log = logging.getLogger(__name__)
 
@@ -201,8 +200,7 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files to the hard one: the soft one protects programs that call
-    select(2), which nothing here does."""
+    """Raise the soft limit of open files: it protects programs that call select(2), unlike this."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

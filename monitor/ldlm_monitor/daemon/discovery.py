@@ -35,8 +35,7 @@ DOUBT_SECONDS = 3.0
 """Seconds for which a file waits that may be a copy of a followed one, still being written: by then
 copytruncate has copied a few GB and truncated the original."""
 REMEMBERED_PATHS = 10_000
-"""Changed paths in memory: a choice, a few MB. Forgetting them costs a needless match of the
-patterns."""
+"""Changed paths in memory: a choice, a few MB. Forgetting them costs one match of the patterns."""
 
 log = logging.getLogger(__name__)
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_CHANNEL = "slack:"
-"""Prefix of the receiver of one more channel of the bot, such as `slack:C0123456789`; no other
-receiver's name has a colon."""
+"""Prefix of the receiver of one more channel of the bot: only such names have a colon."""
 
 
 @dataclass(slots=True)

@@ -18,8 +18,7 @@ class JudgingClock:
     The continuation lasts until the wall clock has caught up: alerts keep their `for`, and none
     fires twice. A clock that was set forward is taken as right, as after a sleep of the machine,
     which the monotonic clock of Linux does not count. `ahead`: seconds by which the result exceeds
-    the wall clock. `skipped`: seconds of such a step forward in the last call of `now`, to be left
-    out of every run's silence.
+    the wall clock. `skipped`: seconds that the last call of `now` found to be such a step forward.
     """
 
     def __init__(

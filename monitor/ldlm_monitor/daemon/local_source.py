@@ -144,8 +144,7 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
 _ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
 _WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
 _LOOKED_AT = 400
-"""First bytes of a record in which its time is searched. A choice: longer than loggers' prefixes;
-a later time is part of the message."""
+"""First bytes of a record in which its time is searched: beyond a prefix it is part of the text."""
 
 
 def _leading_time(text: bytes) -> float | None:

@@ -39,12 +39,10 @@ RELOADED = ("rules", "files", "companions", "stall")
 EDGE_SECONDS = 5.0
 """Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
 COMMIT_SECONDS = 10.0
-"""Seconds between two commits if nothing fires or ends. A choice: after a kill, a restart judges so
-much again; shorter writes more often."""
+"""Seconds between two commits if nothing fires or ends: after a kill so much is judged again."""
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""Alerts in history are sent only if its last byte came within so many seconds. A choice: people
-know of older ones."""
+"""Seconds since a history's last byte for which its alerts are sent: people know of older ones."""
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +201,6 @@ class Pump:
             return []
 
     def _note_edge(self, now: float, *, everything: bool) -> None:
-        """Give the rules the daemon's own metrics: whether it can read and deliver."""
         if everything:
             hindered = len(self._unreadable) + len(self.follower.journal.silent)
             self.monitor.count_dropped("unreadable", hindered)

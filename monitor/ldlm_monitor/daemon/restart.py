@@ -19,8 +19,7 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""Seconds. If the clock was set back by more, the read log's times are not used; NTP sets it by
-less."""
+"""If the clock was set back by more seconds, the read log's times are not used: NTP needs less."""
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +141,6 @@ class Restart:
         return found
 
     def _present(self) -> set[str]:
-        """The keys of the files that exist, or may be readable later."""
         waiting = {
             file_key(each.path, each.file)
             for path, positions in self.waiting.items()

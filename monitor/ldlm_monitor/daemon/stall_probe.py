@@ -33,22 +33,18 @@ process that dies before its first note is not known."""
 BEAT_SECONDS = 10.0
 """Seconds between two reads of active runs' heartbeats: a third of the least default limit."""
 AGAIN_SECONDS = 300.0
-"""Seconds after which a stalled run is looked at again, doubled each time. A choice: its alert was
-sent, so later findings are less urgent."""
+"""Seconds until a stalled run is looked at again, doubled each time, as its alert was sent."""
 EARLY_SECONDS = 60.0
-"""Least seconds between two looks before the limit: some runs' pauses come near it at every step.
-A choice: one look in a minute takes little from the training."""
+"""Least seconds between two looks before the limit, which some runs nearly reach at every step."""
 FRESH_SECONDS = 20.0
-"""Seconds after which findings are too old to use, as processes change: more than a look and
-`LEAD_SECONDS`."""
+"""Seconds after which findings are too old, as processes change; more than a look and its lead."""
 OLD_SECONDS = 3600.0
 """Runs without a step for more seconds are looked at last, as most were given up: a choice."""
 OLD_PAUSE_SECONDS = 60.0  # between two looks at such runs, of which a folder may have a thousand
 MAX_CASES = 32
 """Runs in one look: a choice, more than one host trains, and few enough for `LOOK_SECONDS`."""
 _TURN_SECONDS = 0.5
-"""Least seconds between two turns that go through all runs, half of what `LEAD_SECONDS` leaves for
-turns; the pump may turn more often, on file events."""
+"""Least seconds between two turns through all runs: half of the second in `LEAD_SECONDS`."""
 
 T = TypeVar("T")
 
@@ -192,7 +188,6 @@ class Probing:
         return True
 
     def _ask(self, monitor: Monitor, suspects: Sequence[ProbeCandidate], now: float) -> None:
-        """Start one inspection, if none is under way; looks at stalled runs come first."""
         if self._asked is not None or self._watching is not None:
             return
         if wanted := self._wanted(suspects, now):
@@ -245,7 +240,6 @@ class Probing:
         return known is None or (known.step, known.phase) != (beat.step, beat.phase)
 
     def _wanted(self, suspects: Sequence[ProbeCandidate], now: float) -> list[ProbeCandidate]:
-        """The runs to look at now; runs that stopped less than `OLD_SECONDS` ago come first."""
         wanted = [each for each in suspects if self._wants_look(each, now)]
         late = [each for each in wanted if now - each.last_progress_at < OLD_SECONDS]
         if late:
