@@ -205,7 +205,7 @@ class HealthCallback:
 
 @dataclass(slots=True)
 class Phase:
-    """What `HealthCallback.phase` returns."""
+    """A phase of the training, entered and left by `with`; see `HealthCallback.phase`."""
 
     _health: HealthCallback
     _name: str

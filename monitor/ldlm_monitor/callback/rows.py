@@ -75,7 +75,7 @@ class Rows:
         return [*(self._event(name, bad[name], row) for name in new), row]
 
     def _time(self, row: Row, at: float, paused: float, data: float | None) -> None:
-        """Add the seconds of a step, without phases outside of steps, and those of its data."""
+        """Add the seconds of a step (less phases outside of steps), and of waiting for its data."""
         if self._last is not None and row["step"] > self._last[0]:
             steps = row["step"] - self._last[0]
             seconds = (at - self._last[1] - (paused - self._last[2])) / steps
@@ -124,7 +124,7 @@ def spelled(number: float) -> float | str:
 
 
 def snapshot(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace tensors in host memory by their present values; remove and return those on a device.
+    """Replace tensors in host memory by their values; remove and return tensors on a device.
 
     Reading host memory does not wait. A value that cannot be read stays, and `gather` drops it.
     One level of mappings is flattened: `losses={"text": x}` becomes `losses_text`.

@@ -88,7 +88,7 @@ class Session:
         self._ready.wait(READY_SECONDS)
 
     def failed(self, error: BaseException) -> None:
-        """Report that the training ends with this exception."""
+        """Report that the training ends with the exception `error`."""
         lines = traceback.format_exception(error)
         text = "".join(traceback.format_exception_only(error)).strip()
         fields = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-MAX_TEXT:]}
@@ -130,7 +130,7 @@ class Session:
         self.steps.is_live = False
 
     def in_child(self) -> None:
-        """Disable this in a forked child, such as a DataLoader's worker: it is no rank."""
+        """Stop in a forked child, such as a DataLoader's worker, which is no rank."""
         was_live, self.steps.is_live = self.steps.is_live, False
         if was_live and self._termination is not None:
             self._termination.in_child()

@@ -169,7 +169,7 @@ class Termination:
                 continue
             until = time.monotonic() + GRACE_SECONDS
             while not self._handled and time.monotonic() < until:
-                time.sleep(0.02)  # a fiftieth of the grace
+                time.sleep(0.02)  # a choice: looks 50 times in GRACE_SECONDS
             if not self._handled and not self._stopped:
                 with suppress(Exception):
                     self._on_term(True)
@@ -179,7 +179,7 @@ class Termination:
 
 
 def register_stacks(path: Path, wanted: int) -> int:
-    """Append all threads' stacks to the file at each signal; returns which one, 0 if none is free.
+    """Append all threads' stacks to the file at each signal; returns the signal, 0 if none is free.
 
     faulthandler's handler is written in C and walks the interpreter's frames from within the
     signal: it needs neither the GIL nor the main thread. A Python thread could not do this, since

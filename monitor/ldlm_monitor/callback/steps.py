@@ -29,7 +29,7 @@ _ANNOUNCED = {
     "checkpoint": ("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 }
 """By phase: the events at its begin, at its end, and at its end by an exception."""
-# Other names that loops give to these phases.
+# Other names that training loops give to the phases of `_ANNOUNCED`.
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
 """Seconds without a call of the loop after which the writer's thread passes on values that have
@@ -143,7 +143,7 @@ class Steps:
         self._be_in(outer, since)
 
     def event(self, kind: str, message: str, severity: str, fields: Mapping[str, Any]) -> None:
-        """Pass on an event of this moment."""
+        """Pass on an event, with the present time and step."""
         at = {"time": time.time(), "step": self.beat.step}
         self.put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
@@ -202,7 +202,7 @@ class Steps:
             entry[5].update(zip(names, values, strict=True))
             copies.pop()
         self.put(entry)
-        # In this order: a thread that finds `_waiting` empty may put the next entry at once.
+        # After `put`: a thread that finds `_waiting` empty may put the next entry at once.
         self._waiting.popleft()
         return True
 

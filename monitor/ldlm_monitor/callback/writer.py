@@ -19,13 +19,13 @@ from typing import Any
 from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
-"""Rows that wait for the disk, some 2.5 MB; beyond, the oldest are dropped and counted."""
+"""Most rows that wait for the disk, some 2.5 MB: a choice. Then the oldest are dropped."""
 MAX_TEXT = 16 * 1024  # characters of a text in a row: a choice, a traceback's last frames fit
 POLL_SECONDS = 0.5
 """Seconds between two writes, so the greatest age of a waiting row. Not at each row, because waking
 the thread costs more than writing a row."""
 RETRY_SECONDS = 1.0
-"""Seconds between tries on a full disk or a dead mount; a try at each row would cost more."""
+"""Seconds between tries on a full disk or a dead mount: a choice, a try at each row costs more."""
 _BATCH = 256
 """Rows in one write: some 64 KiB, which is at most what is lost if the file breaks in between."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
@@ -53,7 +53,9 @@ class RowWriter:
     problem: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._half = self.limit // 2  # so many rows are written at once, before any is dropped
+        self._half = (
+            self.limit // 2
+        )  # waiting rows at which the thread is woken, before any is dropped
         self._rows: deque[Row | Entry] = deque(maxlen=self.limit)
         self._tail = b""
         self._encoding = False
@@ -104,7 +106,7 @@ class RowWriter:
         return self._is_written()
 
     def _is_written(self) -> bool:
-        """Whether no row is in the queue, being encoded or being written, looked up in order."""
+        """Whether no row is queued, being encoded or being written; looked up in a row's order."""
         return not (self._rows or self._encoding or self._tail)
 
     def _run(self) -> None:

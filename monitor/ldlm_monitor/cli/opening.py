@@ -29,7 +29,7 @@ _UNTIL_OPEN: dict[str, Callable[[], object]] = {
     "reading": lambda: 0.0,
     "held_back": dict,
 }
-"""Until the daemon has started: what those methods return that a screen calls without a key."""
+"""Results, until the daemon has started, of the methods that a screen calls without a key."""
 
 
 class Opening:

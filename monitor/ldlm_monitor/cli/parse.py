@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHOWN_FORMS = 10
 """Shown forms of lines that look like metrics but gave no record: half a screen; JSON has all."""
 _TEXT_WIDTH = 120
-"""Characters shown of such a line. A choice: people recognise a line by its first words."""
+"""Characters shown of an unparsed line: a choice, people recognise it by its first words."""
 
 
 def parse(
@@ -116,7 +116,7 @@ def _chunks(place: str) -> Iterator[Chunk]:
                     yield chunk
             return
         with nullcontext(sys.stdin.buffer) if place == "-" else Path(place).open("rb") as stream:
-            # A stream needs no `FileId`: it is read once.
+            # A stream is read once, so that it needs no identity (`FileId`).
             yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
         raise InputError(

@@ -32,7 +32,7 @@ class EvidenceFinder:
         self._found: dict[str, SourceLine] = {}
 
     def store_progress_line(self, run_name: str) -> None:
-        """Store the line of the run's last progress, if it is in this chunk."""
+        """Store the log line of the run's last step, if `chunk` contains it."""
         run = self._fleet.get(run_name)
         if run is not None:
             run.progress_line = self._text(run.life.progress_position) or run.progress_line
@@ -43,7 +43,7 @@ class EvidenceFinder:
         return None if evidence is None else evidence.position
 
     def attach(self, transition: Transition, asks: Callable[[str], SeriesFilter]) -> Transition:
-        """Add its log line, if found; `asks` returns the `SeriesFilter` of an alert's name."""
+        """Add the alert's log line, if found; `asks` maps an alert's name to its `SeriesFilter`."""
         reads = asks(transition.alert)
         key = transition.key
         if transition.previous == "inactive":  # a pending alert ends without a transition

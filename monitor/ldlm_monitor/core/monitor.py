@@ -51,8 +51,9 @@ class Monitor:
     ) -> None:
         """Durations are seconds; their defaults are those of `config.Settings`.
 
-        `evaluation_interval`: the grid of scrapes and evaluations. `end_series_after`: how long
-        a run's series stay after its end. `stopwatch` times evaluations for a metric only.
+        `evaluation_interval`: between two scrapes, each followed by an evaluation.
+        `end_series_after`: how long a run's series stay after its end. `stopwatch` times
+        evaluations for a metric only.
         """
         self.names = names or RunNames()
         self._parser = parser or Parser()
@@ -106,7 +107,8 @@ class Monitor:
     def tick(self, now: float) -> list[Transition]:
         """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.
 
-        Each runs at its own time, so that the result does not depend on how often this is called.
+        Each timer runs at its own time, so that the result does not depend on how often `tick` is
+        called.
         """
         return self._complete_blocks(now) + self._advance(now)
 
@@ -198,7 +200,7 @@ class Monitor:
         return self.observe(block.samples(), now)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
-        """Take in lines at their own times; those between two timers together, as a speed-up."""
+        """Take in lines at their own times; as a speed-up, lines between two timers together."""
         transitions: list[Transition] = []
         start = 0
         while start < len(block):

@@ -53,7 +53,7 @@ def packaged_set() -> RuleSet[Expression]:
 
 
 class _Question:
-    """What decides when a rule's expression must be evaluated again."""
+    """A rule's expression, and its properties that decide when to evaluate it again."""
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
@@ -70,9 +70,9 @@ class _Question:
 
 
 def _changes_at_limits(expr: Expression) -> bool:
-    """Whether time alone changes the result only as a run reaches its limit: it has a timer then.
+    """Whether time changes the result only when a run reaches its stall limit, and its timer runs.
 
-    That is so if all uses of the time are `time() - LAST_STEP > STALL_LIMIT` of the same run.
+    That is so if every use of the time is `time() - LAST_STEP > STALL_LIMIT` of the same run.
     """
     times = compared = 0
     for node in walk(expr.root):
@@ -85,7 +85,7 @@ def _changes_at_limits(expr: Expression) -> bool:
 
 
 def _metric(node: Node) -> str:
-    """The metric of a selector of this moment, or of an aggregation of it by run; otherwise ""."""
+    """The metric of a selector without offset, or of its aggregation by run; "" for other nodes."""
     if isinstance(node, Aggregation) and "run" in node.labels and not node.without:
         node = node.operand
     if not isinstance(node, Selector) or node.shift != Shift():
@@ -208,7 +208,7 @@ class RuleEngine:
             )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
-        """A function of a series' name and labels: whether the alert's rules read the series."""
+        """A function that says whether the rules of an alert read the series of a name and labels."""
         read = [
             selector.matchers
             for rule in self._rules.alerts

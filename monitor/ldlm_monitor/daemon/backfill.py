@@ -37,8 +37,8 @@ Feed: TypeAlias = Callable[[Chunk, float, bool], list[Transition]]
 class BackfillResult(NamedTuple):
     """The transitions in the order of their times, each with whether it is news.
 
-    News are those of bytes that were written while nothing ran; others are history. `end`: when the
-    last byte of all files arrived (Unix seconds).
+    News come from bytes that were written while no daemon ran; other transitions are history.
+    `end`: when the last byte of all files arrived (Unix seconds).
     """
 
     passed: list[tuple[Transition, bool]]
@@ -81,7 +81,7 @@ class Backfill:
         return labels.get("run") in self._runs
 
     def hold(self, transitions: list[Transition]) -> list[Transition]:
-        """Keep back, until their history is judged, transitions of such runs; return the others."""
+        """Keep back transitions of runs that are `is_partial`; return the others."""
         self._held += [(each, False) for each in transitions if self.is_partial(each.labels)]
         return [each for each in transitions if not self.is_partial(each.labels)]
 
@@ -180,7 +180,7 @@ class Backfill:
             self._keep(file, kept)
         for name, positions in kept.items():
             self.follower.add(Path(name), resume=positions)
-        # First to the time at which the multi-line blocks left open by the last byte are complete.
+        # Multi-line blocks are complete `BLOCK_SECONDS` after the last byte: first to that time.
         for at in (min(history.end + BLOCK_SECONDS, now), now):
             while self.monitor.clock < (due := self.monitor.due() or at) < at:
                 passed += [(each, restart is not None) for each in self.monitor.tick(due)]
@@ -256,7 +256,7 @@ class Backfill:
         return rest
 
     def _put_off(self, history: History, kept: dict[str, list[FilePosition]]) -> None:
-        """Follow unreadable files, to try again; those of silent mounts are discovered again."""
+        """Follow unreadable files, to try again; files of silent mounts are discovered again."""
         for path, error in history.unreadable.items():
             if str(path) in kept:
                 continue

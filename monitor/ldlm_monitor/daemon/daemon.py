@@ -200,7 +200,7 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files: it protects programs that call select(2), unlike this."""
+    """Raise the soft limit of open files, which only protects programs that call select(2)."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

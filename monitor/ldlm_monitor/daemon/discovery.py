@@ -26,8 +26,8 @@ from ldlm_monitor.text.sanitize import plain
 COMPANION_SECONDS = 5.0
 """Seconds between two searches for a log's companions while its run starts; each later pause is
 four times longer, because companions appear near a launch, and a search lists folders."""
-SELDOM_SECONDS = 320.0  # the longest such pause, after three more: 5 * 4**3
-SCAN_SECONDS = 10.0  # least pause between two such matches; a choice, for folders without times
+SELDOM_SECONDS = 320.0  # the longest pause between two searches: 5 * 4**3, the third quadrupling
+SCAN_SECONDS = 10.0  # between two matches of all patterns, if no folder's time changed: a choice
 SCAN_SHARE = 100
 """If no folder's time changed, the patterns are matched again after so many times the duration of
 the last match: with ten thousand files too, matching takes a hundredth of the time at most."""
@@ -162,7 +162,7 @@ class Inputs:
         return True
 
     def _companions(self, now: float) -> Iterator[NewFile]:
-        """Ties files to the log that they belong to; yields those not followed yet."""
+        """Tie companions to their logs; yield the companions that are not followed yet."""
         names = self._monitor.names
         for real, (companion, log_path) in self._claims(now).items():
             name = str(self.followed.get(real, companion.path))
@@ -241,10 +241,10 @@ class Inputs:
         return known[1]
 
     def _is_due(self, path: Path, now: float) -> bool:
-        """Whether to search a log's companions now: see `COMPANION_SECONDS`."""
+        """Whether to search a log's companions now; sets the time of the next search."""
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
         run = self._run_of(path)
-        if run is not None and run.life.ended:  # once more: a short run ends before the next search
+        if run is not None and run.life.ended:  # search once more, for companions of short runs
             self._seek[path] = (math.inf, COMPANION_SECONDS)
             return at < math.inf and path.suffix != ".jsonl"
         if (now < at < math.inf) or path.suffix == ".jsonl":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_CHANNEL = "slack:"
-"""Prefix of the receiver of one more channel of the bot: only such names have a colon."""
+"""Prefix of the receiver's name of one more channel of the bot; the rest is the channel."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ class JoinQueue:
         return bool(self._sizes)
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Let the files wait for their turn."""
+        """Add files that wait to be judged."""
         self._sizes |= {path: self._size(path) for path in paths}
         self.behind = sum(self._sizes.values())
 

@@ -1,4 +1,4 @@
-"""The clock of judging: it never falls, also where the wall clock is set back."""
+"""The clock of judging: it never goes back, even if the wall clock is set back."""
 
 import logging
 import time

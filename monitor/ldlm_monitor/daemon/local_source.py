@@ -42,7 +42,7 @@ class LocalSource:
     """`queries.Source` within the daemon's process.
 
     `snapshot` returns the last snapshot, `clock` Unix seconds, `opened` a log's reader; `reading`
-    as in `queries.Source`. `name`: the inputs, as a screen shows them.
+    the share of the first content that was judged, or None. `name`: the inputs, for a screen.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -144,7 +144,7 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
 _ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
 _WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
 _LOOKED_AT = 400
-"""First bytes of a record in which its time is searched: beyond a prefix it is part of the text."""
+"""Bytes in which a record's time is searched: a choice, no logger's prefix is longer."""
 
 
 def _leading_time(text: bytes) -> float | None:

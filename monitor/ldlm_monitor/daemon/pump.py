@@ -35,7 +35,7 @@ POLL_SECONDS = 1.0
 """Seconds between two polls of all files (of thousands, a part at a time: `Rota`): network mounts
 send no events, and alerts are due in a second."""
 RELOADED = ("rules", "files", "companions", "stall")
-"""Settings that a reload changes; the others are bound to threads, sockets or open files."""
+"""Settings that a reload changes; others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
 """Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
 COMMIT_SECONDS = 10.0
@@ -195,7 +195,7 @@ class Pump:
             self.recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
             return self.monitor.feed(chunk, now, counted=counted)
-        except Exception:  # a bug of ours must not end the watching of the other files
+        except Exception:  # a bug of ours: the other files are still read
             self.monitor.count_dropped("internal_error")
             log.exception("%s, line %d: a bug of ours; dropped", chunk.path, chunk.line)
             return []

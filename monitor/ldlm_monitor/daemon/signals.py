@@ -56,7 +56,8 @@ class Signals:
     def run_reload(self, load: Callable[[], str]) -> None:
         """Call `load`, and return the problem that it returns to the calls of `ask_reload` so far.
 
-        A request that comes while `load` runs is for the next reload: it may have read the files.
+        A request that comes while `load` runs is left for the next call: `load` may have read the
+        files before they were changed.
         """
         self.reload = False
         waiting, self._outcomes = self._outcomes, []

@@ -40,7 +40,7 @@ FRESH_SECONDS = 20.0
 """Seconds after which findings are too old, as processes change; more than a look and its lead."""
 OLD_SECONDS = 3600.0
 """Runs without a step for more seconds are looked at last, as most were given up: a choice."""
-OLD_PAUSE_SECONDS = 60.0  # between two looks at such runs, of which a folder may have a thousand
+OLD_PAUSE_SECONDS = 60.0  # between two looks at runs so old: a folder may have logs of a thousand
 MAX_CASES = 32
 """Runs in one look: a choice, more than one host trains, and few enough for `LOOK_SECONDS`."""
 _TURN_SECONDS = 0.5
@@ -121,7 +121,7 @@ class Probing:
     def judge(
         self, monitor: Monitor, reads: ReadLog, recorder: Recorder | None, now: float
     ) -> list[Transition]:
-        """Judge this host's records of runs that stall; like bytes, they are stored before."""
+        """Judge this host's records of runs that stall; they are stored first, as read bytes are."""
         transitions: list[Transition] = []
         try:
             for found in self.turn(monitor, now):
