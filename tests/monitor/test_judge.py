@@ -129,13 +129,15 @@ def test_the_slot_after_an_evaluation_is_later_whatever_the_interval(
         assert schedule.next == (slot + 1) * interval
 
 
+@pytest.mark.parametrize(
+    "condition", ["{since} > 40 * {limit}", "({since} > {limit}) > 40 * {limit}"]
+)
 def test_a_rule_at_a_multiple_of_the_stall_limit_fires_although_nothing_else_changes(
-    tmp_path: Path,
+    tmp_path: Path, condition: str
 ) -> None:
-    late = (
-        "{alert: Late, expr: 'time() - ldlm_train_last_progress_timestamp_seconds"
-        " > 40 * ldlm_train_stall_limit_seconds'}"
-    )
+    since = "time() - ldlm_train_last_progress_timestamp_seconds"
+    expr = condition.format(since=since, limit="ldlm_train_stall_limit_seconds")
+    late = f"{{alert: Late, expr: '{expr}'}}"
     monitor = Monitor(rules=rules_of(tmp_path, late))
     for chunk, at in steps([2.5] * 50, seconds=1.0):
         monitor.feed(chunk, at)

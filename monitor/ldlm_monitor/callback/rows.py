@@ -181,7 +181,7 @@ def whole(value: Any, otherwise: int) -> int:
 
 
 def nonfinite(row: Mapping[str, Any]) -> dict[str, float]:
-    """Losses and gradient norms that are NaN or infinite; an accuracy of no samples may be NaN."""
+    """Losses and gradient norms that are NaN or infinite; other values, as accuracies, may be."""
     return {
         name: value
         for name, value in row.items()

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
-"""Seconds until the thread ends the process itself, well within a job's grace period (30 s)."""
+"""Seconds for Python's handler of SIGTERM; then a thread ends the process, as a job has 30 s."""
 SECOND_CHOICE = 12
 """SIGRTMIN + 12 is used if the requested signal has a handler. A choice: few programs use it."""
 

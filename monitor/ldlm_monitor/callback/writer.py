@@ -92,9 +92,7 @@ class RowWriter:
         """
         self.hurry()
         until = time.monotonic() + seconds
-        while not self._is_written() and self._thread.is_alive():
-            if time.monotonic() >= until:
-                return False
+        while not self._is_written() and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.002)  # at the end of the training only
         return self._is_written()
 

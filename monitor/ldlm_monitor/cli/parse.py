@@ -88,7 +88,7 @@ def inputs(found: Settings) -> list[tuple[str, Origin]]:
 
 
 def _shown(place: str) -> str:
-    """The file's name for JSON, which has no bytes that are not UTF-8: they are replaced."""
+    """The file's name for JSON: bytes that are not UTF-8 are replaced."""
     return os.fsencode(place).decode("utf-8", "replace")
 
 

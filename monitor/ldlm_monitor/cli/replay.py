@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 SPEED = 10.0
-"""Seconds of the recording played in one second. A choice: its 450 s take 45, which one watches."""
+"""Seconds of the recording played in one second. A choice: its 450 s are watched in 45."""
 RECORDING = "demo.jsonl.gz"  # packaged in playback/
 _Speed = Annotated[float, Parameter(validator=Number(gt=0, lt=math.inf))]
 

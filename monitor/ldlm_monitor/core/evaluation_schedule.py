@@ -59,7 +59,7 @@ class EvaluationSchedule:
         return self.next if asked or self.next <= self.busy_until else math.inf
 
     def due_until(self, to: float) -> float:
-        """As `due`, after skipping the slots before `to` whose results cannot differ."""
+        """Skip the slots before `to` whose results cannot differ; then as `due`."""
         if math.isinf(self.due()):
             self.next = max(self.next, math.ceil(to / self.interval) * self.interval)
         return self.due()

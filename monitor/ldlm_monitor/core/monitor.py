@@ -35,7 +35,7 @@ class Monitor:
     thread, reads no clock, opens no file but the packaged rules and patterns.
     `runs`: the runs that have records. `own`: the counters of its own work. `clock`: the time up
     to which everything was judged, Unix seconds; -inf before the first call. `ahead`: seconds
-    added to records' own times, while the wall clock is behind. `version` changes with a snapshot.
+    added to records' own times, while the wall clock is behind. `version` changes as snapshots do.
     """
 
     def __init__(

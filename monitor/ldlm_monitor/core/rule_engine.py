@@ -63,25 +63,22 @@ class _Question:
         by_time = uses_time(expr)
         # The store records changes by metric name: these expressions can change without one.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
-        self.needs_every_slot = by_time and not _changes_at_limits(expr)
+        self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
         # Then the run's timer evaluates the rule, and between two limits an older value will do.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
         self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
 
 
-def _changes_at_limits(expr: Expression) -> bool:
-    """Whether time changes the result only when a run reaches its stall limit, and its timer runs.
-
-    That is so if every use of the time is `time() - LAST_STEP > STALL_LIMIT` of the same run.
-    """
-    times = compared = 0
-    for node in walk(expr.root):
-        match node:
-            case Call(function=function):
-                times += function in TIME_FUNCTIONS
-            case Binary(">", Binary("-", Call("time"), last), limit):
-                compared += (_metric(last), _metric(limit)) == (_LAST_STEP, _STALL_LIMIT)
-    return times == compared
+def _changes_at_limits(node: Node) -> bool:
+    """Whether time alone changes the result only at stall limits, for which runs have timers."""
+    match node:
+        case Binary("and" | "or" | "unless", left, right):
+            return _changes_at_limits(left) and _changes_at_limits(right)
+        case Binary(">", Binary("-", Call("time"), last), limit):
+            return (_metric(last), _metric(limit)) == (_LAST_STEP, _STALL_LIMIT)
+    return not any(
+        isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node)
+    )
 
 
 def _metric(node: Node) -> str:
@@ -208,7 +205,7 @@ class RuleEngine:
             )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
-        """A function that says whether the rules of an alert read the series of a name and labels."""
+        """A function of a series' name and labels: True if the alert's rules read that series."""
         read = [
             selector.matchers
             for rule in self._rules.alerts

@@ -240,7 +240,7 @@ class Backfill:
                 )
 
     def _late(self, history: History, floor: float) -> set[str]:
-        """The files that were not followed before and were written while nothing ran."""
+        """The files that were not followed before, and were written while no daemon ran."""
         fresh = (file for file in history.files if file.seen is None)
         replaced = {str(path) for path in self._replaced}
         return {

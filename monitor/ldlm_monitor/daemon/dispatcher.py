@@ -122,7 +122,7 @@ class Dispatcher:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
-        """Update messages that were sent to the present state of their incident."""
+        """Update the sent messages of incidents that have changed since."""
         if self.receivers and self.outbox.update_incidents(incidents, now):
             self._wake()
 

@@ -42,7 +42,7 @@ COMMIT_SECONDS = 10.0
 """Seconds between two commits if nothing fires or ends: after a kill so much is judged again."""
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""Seconds since a history's last byte for which its alerts are sent: people know of older ones."""
+"""Alerts of a history are sent until so many seconds after its last byte: older ones are known."""
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ log = logging.getLogger(__name__)
 class Pump:
     """Reads new bytes, judges them, and queues alerts; one call of `turn` is one round.
 
-    `snapshot` is replaced whole, so that other threads may read it. `caught_up`: the files' first
-    content was judged. `ended`: standard input was the only input, and it is closed. `turns`: how
-    many turns have ended. `probing` inspects this host if a run stalls; `folder`: the state
-    folder, for its free space; `recorder` records the input; each may be None. `stopping`:
+    `snapshot` is replaced whole, so that other threads may read it. `caught_up`: all that the files
+    held at the start was judged. `ended`: standard input was the only input, and it is closed.
+    `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
+    state folder, for its free space; `recorder` records the input; each may be None. `stopping`:
     whether the daemon has to end. `disk`, `mounts`: the file systems of the inputs.
     """
 

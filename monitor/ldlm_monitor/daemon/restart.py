@@ -101,7 +101,7 @@ class Restart:
                 if isinstance(error, FileNotFoundError | NotADirectoryError):
                     self.missing.add(position.path)
         _count_lost(store, self._present(), journal)
-        # Rotated files, which have no name any more, come first: they are older than the named files.
+        # Rotated files, which lost their names, come first: they are older than the named ones.
         self.files.sort(key=_age)
 
     def _seen(

@@ -54,12 +54,8 @@ class Signals:
             return "the monitor is busy; it will reload as soon as it can"
 
     def run_reload(self, load: Callable[[], str]) -> None:
-        """Call `load`, and return the problem that it returns to the calls of `ask_reload` so far.
-
-        A request that comes while `load` runs is left for the next call: `load` may have read the
-        files before they were changed.
-        """
-        self.reload = False
+        """Call `load`, and pass its problem, if any, on to the calls of `ask_reload` so far."""
+        self.reload = False  # before: what changes while `load` reads is for the next reload
         waiting, self._outcomes = self._outcomes, []
         problem = load()
         for outcome in waiting:

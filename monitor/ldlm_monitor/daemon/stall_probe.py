@@ -121,7 +121,7 @@ class Probing:
     def judge(
         self, monitor: Monitor, reads: ReadLog, recorder: Recorder | None, now: float
     ) -> list[Transition]:
-        """Judge this host's records of runs that stall; they are stored first, as read bytes are."""
+        """Judge this host's records of runs that stall; as with bytes, they are stored first."""
         transitions: list[Transition] = []
         try:
             for found in self.turn(monitor, now):
@@ -217,7 +217,6 @@ class Probing:
             self._watching = self._post(lambda: self._host.watch(cases, note=note))
 
     def _new_heartbeats(self, now: float) -> Iterator[Found]:
-        """The heartbeats with a new step or phase; each file is logged once."""
         if self._watching is None or not self._watching.done():
             return
         answer, self._watching = self._watching, None
