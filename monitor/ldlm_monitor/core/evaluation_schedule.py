@@ -16,11 +16,9 @@ fires at the first, and more evaluations change nothing that a person sees."""
 WINDOW_SECONDS: Final = 0.5
 """Half of the second in which an alert must fire after its line; delivery needs the rest."""
 AT_ONCE: Final = 4
-"""Urgent facts in a window that are each judged at once; the others wait for the window's end.
-
-Every evaluation computes all rules, and a thousand ranks that fail together produce thousands of
-urgent facts. A choice: enough for a failure's first ranks, and at most eight evaluations a second.
-"""
+"""Urgent facts in a window that are each judged at once; the others wait for the window's end. A
+choice: enough for a failure's first ranks, and at most eight evaluations of all rules a second if a
+thousand ranks fail together."""
 
 
 @dataclass(slots=True)

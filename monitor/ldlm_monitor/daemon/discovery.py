@@ -111,7 +111,8 @@ class Inputs:
     ) -> list[NewFile]:
         """Files to follow from now on; `rung`: `has_new` found a path; `known`: contents read."""
         fresh: list[NewFile] = []
-        if rung or now >= self._scan_at or self._folders_changed():
+        changed = (self._changed(folder) != known for folder, known in self._folders.items())
+        if rung or now >= self._scan_at or any(changed):
             started = time.perf_counter()
             self._scan_at = now + SCAN_SECONDS
             # Before the match: a file that is made while it runs is then found at the next look.
@@ -143,9 +144,6 @@ class Inputs:
         self._seek.clear()
         self._seek_at = -math.inf
         self._scan_at = -math.inf
-
-    def _folders_changed(self) -> bool:
-        return any(self._changed(folder) != known for folder, known in self._folders.items())
 
     def _is_new(self, path: Path) -> bool:
         """Mark a file as followed; return False if it was followed before, under any name."""

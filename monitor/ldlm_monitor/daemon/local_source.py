@@ -29,12 +29,8 @@ from ldlm_monitor.text.sanitize import redact, sanitized
 
 SHOWN = 4000
 """Bytes of a record that a view gets. A choice: a line of more than 20 screen rows is cut."""
-_WORSE: dict[Level, tuple[Level, ...]] = {
-    "error": ("error",),
-    "warning": ("error", "warning"),
-    "info": ("error", "warning", "info"),
-}
-"""By the level that a filter names: the levels of the lines that it lets through."""
+_LEVELS: tuple[Level, ...] = ("error", "warning", "info")
+"""Worst first: a filter by a level lets through the lines of this level and of those before it."""
 
 
 @dataclass
@@ -126,7 +122,7 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
 
 
 def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
-    levels = _WORSE[query.level] if query.level else None
+    levels = _LEVELS[: _LEVELS.index(query.level) + 1] if query.level else None
     looked_at = at if query.before and query.after else None
 
     def wanted(raw: RawLine) -> bool:
