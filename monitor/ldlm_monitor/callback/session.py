@@ -95,7 +95,7 @@ class Session:
         self.end("failed", text, fields)
 
     def end(self, status: str, error: str | None = None, fields: Mapping[str, Any] = {}) -> None:
-        """Write all rows that wait, and once the last row; each flush may take `CLOSE_SECONDS`."""
+        """Write all rows and an `end` row, once; waits at most three times `CLOSE_SECONDS`."""
         steps = self.steps
         if not steps.is_live or self._ended:
             return

@@ -46,7 +46,7 @@ class Steps:
     for steps that `every` divides. `is_live`: False after the end and in a forked child.
     `suspicious`: a value was not finite. `store_beat` gets a beat, once there is a heartbeat.
     `hurry` is called where rows should be written now: at the first loss that is not finite,
-    and at steps that no other step follows.
+    and when values of the last step arrive while the loop makes no call.
     """
 
     put: Callable[[Entry | Row], None]
@@ -125,7 +125,7 @@ class Steps:
             self.event(_ANNOUNCED[phase][0], phase, "info", {"family": "progress"})
 
     def leave(self, error: BaseException | None) -> None:
-        """End the phase that began last, by the `error` if it is not None."""
+        """End the phase that began last; `error`: the exception that ended it, if any."""
         if not self._phases:
             return
         phase, outer, since, began = self._phases.pop()

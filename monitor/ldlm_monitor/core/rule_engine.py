@@ -151,7 +151,7 @@ class RuleEngine:
     def _is_carried(
         self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float, *, has_data: bool
     ) -> bool:
-        """Whether an alert of before a restart continues, because its rule has too little data."""
+        """Whether a carried-over alert continues, because its rule has too little data."""
         until = self._carried.get(alert_key(rule.name, labels), at)
         looks_back = self._asked[rule.expr.text].reach > LOOKBACK
         return at < until and (looks_back or not has_data)

@@ -72,8 +72,8 @@ def core_points(monitor: MonitorView) -> Iterator[Point]:
 def edge_points(
     notifications: Mapping[tuple[str, str], int], behind: int, free: int | None
 ) -> Iterator[Point]:
-    """Points of the daemon: `notifications` is `Outbox.counts()`, `behind` the bytes not read yet,
-    `free` the free bytes of the state folder's disk (None if unknown)."""
+    """Points of the daemon. `notifications`: counts by (receiver, outcome). `behind`: unread bytes.
+    `free`: free bytes of the state folder's disk, None if unknown."""
     yield Point("ldlm_monitor_behind_bytes", (), behind)
     if free is not None:
         yield Point("ldlm_monitor_state_free_bytes", (), free)
