@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.callback.rows import Entry, Row
 from ldlm_monitor.callback.writer import RowWriter
 
 
@@ -284,3 +285,23 @@ def test_two_callbacks_in_a_process_do_not_disturb_each_other(train) -> None:
     assert training.end() == (0, "")
     assert [row["type"] for row in training.rows(0)] == ["run", "step", "end"]
     assert [row["type"] for row in training.rows(1)] == ["run", "step", "step", "end"]
+
+
+def test_a_flush_waits_for_rows_that_are_being_made(tmp_path) -> None:
+    may_go_on, began = threading.Event(), threading.Event()
+
+    def make(entry: Entry) -> list[Row]:
+        began.set()
+        may_go_on.wait()
+        return [{"type": "step", "step": entry[0]}]
+
+    writer = RowWriter(tmp_path / "rows.jsonl", lambda: {"type": "run"}, make=make)
+    writer.start()
+    writer.put((1, 0.0, 0.0, 0.0, None, {}, None, None, None))
+    writer.hurry()
+    began.wait()
+    assert not writer.flush(0.0)
+    may_go_on.set()
+    assert writer.flush(10.0)
+    assert '"step":1' in (tmp_path / "rows.jsonl").read_text()
+    writer.close(10.0)

@@ -234,3 +234,17 @@ def test_any_row_is_one_line_of_strict_json(row) -> None:
 
     assert line.count(b"\n") == 1
     assert isinstance(json.loads(line, parse_constant=refuse), dict)
+
+
+def test_rows_without_a_loss_between_two_nans_do_not_make_the_second_one_news(
+    health, reported
+) -> None:
+    callback = health()
+    for step in range(3):
+        callback.on_step(step, loss=math.nan)
+        callback.log(grad_norm=1.0)
+    callback.on_step(3, loss=2.5)
+    callback.on_step(4, loss=math.nan)
+    callback.close()
+    events = [row for row in reported() if row["type"] == "event"]
+    assert [event["step"] for event in events] == [0, 4]

@@ -270,7 +270,7 @@ def test_on_a_terminal_it_asks(repository: Path, said: str, changed: bool) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "doctor: nothing to look at; name a folder or a file"),
+        ((), "doctor: no path is named; name a folder or a file"),
         (("gone",), "gone: cannot be read (No such file or directory); name a folder"),
         (("repo", "--fix", "--check"), "--check, --fix and --rollback exclude each other"),
         (("repo", "--yes"), "--yes is for --fix"),

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +22,11 @@ def follow(folder: Path) -> Iterator[Follow]:
     started: list[subprocess.Popen[str]] = []
     guards: list[threading.Timer] = []
 
-    def start(*words: str) -> subprocess.Popen[str]:
+    def start(*words: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[str]:
         fixed = ("--listen", "127.0.0.1:0", "--state-dir", str(folder / "state"))
         process = subprocess.Popen(
             [sys.executable, "-m", "ldlm_monitor", *fixed, *words],
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
@@ -92,3 +93,14 @@ def test_a_second_one_on_the_same_inputs_is_refused(follow: Follow, folder: Path
     _, err = second.communicate()
     assert second.returncode == 2
     assert err.splitlines()[-1].startswith("ldlm-monitor: ")
+
+
+def test_a_full_disk_under_its_status_lines_does_not_end_it(follow: Follow, folder: Path) -> None:
+    (folder / "training_log.jsonl").write_text('{"step": 1, "loss": 2.5}\n', encoding="utf-8")
+    with Path("/dev/full").open("w") as full:
+        process = follow("--interval", "0.1", "training_log.jsonl", stdout=full)
+        line_with("alerts go on without it", process, "stderr")
+        (folder / "training_log.jsonl").unlink()
+        line_with("training_log.jsonl", process, "stderr")
+        process.send_signal(signal.SIGTERM)
+        process.wait()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from test_restart import NOW, Watched
 
-from ldlm_monitor.daemon.daemon import JudgingClock
+from ldlm_monitor.daemon.daemon import _judging_time
+from ldlm_monitor.daemon.judging_clock import JudgingClock
 
 HOUR = 3600.0
 
@@ -39,7 +40,11 @@ def test_a_clock_that_is_set_back_goes_on_until_it_is_right_again(clocks: Clocks
     assert found == pytest.approx([65 + 5 * n for n in range(10)])
     assert clocks.judging.ahead == pytest.approx(HOUR)
     assert len(caplog.records) == 1
-    clocks.wall += HOUR
+    clocks.wall += HOUR / 2
+    clocks.judging.now()
+    assert clocks.judging.ahead == pytest.approx(HOUR / 2)
+    assert len(caplog.records) == 1
+    clocks.wall += HOUR / 2
     assert clocks.judging.now() == pytest.approx(clocks.wall)
     assert (clocks.judging.ahead, clocks.judging.skipped) == (0.0, 0.0)
 
@@ -90,11 +95,7 @@ class Timed:
         self.watched.write(text, self.clocks.wall - NOW)
 
     def turn(self) -> None:
-        now = self.clocks.judging.now()
-        monitor = self.watched.pump.monitor
-        monitor.ahead = self.clocks.judging.ahead
-        if self.clocks.judging.skipped:
-            monitor.runs.shift(self.clocks.judging.skipped)
+        now = _judging_time(self.clocks.judging, self.watched.pump)
         self.watched.pump.turn(None, now)
 
     def idle(self, seconds: int) -> None:

@@ -1,5 +1,6 @@
 """Companions are found as they come, and as the log comes to tell whose they are."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ldlm_monitor.daemon.discovery import COMPANION_SECONDS, Inputs
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.source.file_identity import Known
 from ldlm_monitor.source.file_system import DIRECT
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.text.lines import status_lines
@@ -131,3 +133,21 @@ def test_a_replay_calls_a_run_as_its_callback_does_unless_the_user_says_otherwis
 
     assert runs() == {"qwen-7b"}
     assert runs(run="mine") == {"mine"}
+
+
+def test_a_log_that_appears_while_the_folder_is_listed_is_found_at_the_next_look(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "a.log", "* World size: 2\n")
+    os.utime(tmp_path, (NOW, NOW))
+    inputs = Inputs(
+        resolve([str(tmp_path / "*.log")], base=tmp_path), Monitor(), companions=False, disk=DIRECT
+    )
+
+    def known() -> list[Known]:
+        write(tmp_path / "b.log", "* World size: 2\n")  # the folder has been listed
+        return []
+
+    (first,) = inputs.joining(NOW, rung=False, known=known)
+    assert first.path.name == "a.log"
+    assert names(inputs, NOW + 1) == ["b.log"]

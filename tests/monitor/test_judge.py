@@ -1,13 +1,21 @@
 """Rules are asked again whenever their answer can differ."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.alerts import load_rules
+from ldlm_monitor.alerts import RuleSet, load_rules
+from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
+from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.rule_engine import RuleEngine
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point, make_labels
-from ldlm_monitor.promql import parse
+from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.pace import StallSettings
+
+NOW = 1_769_681_700.0
 
 
 @pytest.mark.parametrize(
@@ -91,3 +99,119 @@ def test_what_a_rule_records_is_there_for_the_rules_that_follow(tmp_path: Path) 
     assert scrape(4.0, 25.0) == [("Seen", "firing")]
     assert scrape(0.0, 30.0) == [("High", "unknown"), ("Seen", "unknown")]
     assert scrape(4.0, 35.0) == [("High", "firing"), ("Seen", "firing")]
+
+
+def rules_of(folder: Path, *rules: str) -> RuleSet[Expression]:
+    path = folder / "rules.yml"
+    path.write_text(f"groups: [{{name: g, rules: [{', '.join(rules)}]}}]")
+    return load_rules([path], parse)
+
+
+def steps(losses: Iterable[float], seconds: float = 10.0) -> Iterator[tuple[Chunk, float]]:
+    """The lines of a log, a step each, and when each is read."""
+    offset = 0
+    for step, loss in enumerate(losses):
+        line = f"step {step} loss {loss}\n".encode()
+        yield Chunk("a.log", (1, 1, 0), offset, step + 1, line), NOW + step * seconds
+        offset += len(line)
+
+
+@pytest.mark.parametrize("interval", [0.94, 5.0, 0.1])
+def test_the_slot_after_an_evaluation_is_later_whatever_the_interval(
+    tmp_path: Path, interval: float
+) -> None:
+    engine = RuleEngine(rules_of(tmp_path), interval)
+    schedule = EvaluationSchedule(interval, engine, Fleet(StallSettings(), 900.0))
+    first = round(1_768_099_924.98 / interval)  # of 0.94 s: a slot whose quotient is rounded down
+    for slot in range(first, first + 2000):
+        schedule.next = slot * interval
+        schedule.evaluated(slot * interval)
+        assert schedule.next == (slot + 1) * interval
+
+
+@pytest.mark.parametrize(
+    "condition", ["{since} > 40 * {limit}", "({since} > {limit}) > 40 * {limit}"]
+)
+def test_a_rule_at_a_multiple_of_the_stall_limit_fires_although_nothing_else_changes(
+    tmp_path: Path, condition: str
+) -> None:
+    since = "time() - ldlm_train_last_progress_timestamp_seconds"
+    expr = condition.format(since=since, limit="ldlm_train_stall_limit_seconds")
+    late = f"{{alert: Late, expr: '{expr}'}}"
+    monitor = Monitor(rules=rules_of(tmp_path, late))
+    for chunk, at in steps([2.5] * 50, seconds=1.0):
+        monitor.feed(chunk, at)
+    found = [each for second in range(50, 3000, 10) for each in monitor.tick(NOW + second)]
+    (limit,) = (
+        point.value
+        for point in monitor.snapshot().points
+        if point.name == "ldlm_train_stall_limit_seconds"
+    )
+    assert [(each.alert, each.state) for each in found] == [("Late", "firing")]
+    assert found[0].time == pytest.approx(NOW + 49 + 40 * limit, abs=5.0)
+
+
+def test_a_rule_loaded_later_looks_back_as_far_as_it_says(tmp_path: Path) -> None:
+    day = "{alert: Day, expr: 'max_over_time(ldlm_train_loss[12h]) > 50'}"
+    high = rules_of(tmp_path, "{alert: High, expr: 'ldlm_train_loss > 99'}")
+    monitor = Monitor(rules=high, evaluation_interval=60.0)
+    monitor.reconfigure(rules_of(tmp_path, day), StallSettings())
+    found = []
+    for chunk, at in steps([60.0 if step == 5 else 2.5 for step in range(13 * 12)], 300.0):
+        found += monitor.feed(chunk, at) + monitor.tick(at + 299)
+    assert [each.state for each in found] == ["firing", "resolved"]
+    assert found[1].time == pytest.approx(NOW + 6 * 300 + 12 * 3600, abs=60.0)
+
+
+TWO_OF_A_NAME = (
+    "{alert: High, expr: 'ldlm_train_loss > 50', labels: {severity: critical}}",
+    "{alert: High, expr: 'ldlm_train_step > 3', labels: {severity: critical, by: step}}",
+)
+
+
+@pytest.mark.parametrize("losses", [[2.5] * 9, [60.0] * 3])
+def test_an_alert_goes_on_through_a_reload_if_another_rule_has_its_name(
+    tmp_path: Path, losses: list[float]
+) -> None:
+    monitor = Monitor(rules=rules_of(tmp_path, *TWO_OF_A_NAME))
+    for chunk, at in steps(losses):
+        monitor.feed(chunk, at)
+        monitor.tick(at + 9)
+    before = monitor.active()
+    assert len(before) == 1
+    monitor.reconfigure(rules_of(tmp_path, *TWO_OF_A_NAME), StallSettings())
+    assert monitor.tick(NOW + 200) == []
+    assert monitor.active() == before
+
+
+def test_an_alert_of_before_a_restart_goes_on_by_its_own_rule(tmp_path: Path) -> None:
+    before = Monitor(rules=rules_of(tmp_path, *TWO_OF_A_NAME))
+    after = Monitor(rules=rules_of(tmp_path, *TWO_OF_A_NAME))
+    for chunk, at in steps([2.5] * 9):
+        before.feed(chunk, at)
+        before.tick(at + 9)
+    after.tick(NOW + 100)
+    assert len(after.carry_over(before.alerts(), {})) == 1
+    for chunk, at in list(steps([2.5] * 60))[20:]:
+        assert after.feed(chunk, at) == []
+    assert after.tick(NOW + 1000) == []
+    assert after.active() == before.active()
+
+
+def test_an_alert_that_begins_again_has_the_line_of_its_new_beginning(tmp_path: Path) -> None:
+    high = "{alert: High, expr: 'ldlm_train_loss > 50', for: 30s}"
+    monitor = Monitor(rules=rules_of(tmp_path, high))
+    found = []
+    for chunk, at in steps([60.0 if step == 5 or step > 20 else 2.5 for step in range(40)]):
+        found += monitor.feed(chunk, at)
+    assert [(each.state, each.step) for each in found] == [
+        ("pending", 5),
+        ("pending", 21),
+        ("firing", 21),
+    ]
+
+
+def test_counts_that_are_zero_are_exported_after_a_restart_too() -> None:
+    before, after = Monitor(), Monitor()
+    after.own.restore(before.own.view())
+    assert after.own.view() == before.own.view()

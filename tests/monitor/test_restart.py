@@ -337,10 +337,29 @@ def test_a_clock_that_was_set_back_is_no_clock_to_go_on_with(watched: Watched, c
     later = time.time() + 1e6 - NOW
     watched.write(bars(0, 40), 40)
     watched.begin(later)
+    watched.write(bars(40, 41), 40)
+    watched.look(later + 1)
     watched.kill()
     watched.begin(41)
     assert watched.pump.monitor.clock == NOW + 41
-    assert "clock was set back" in caplog.text
+    assert caplog.text.count("clock was set back") == 1
+    watched.write(bars(40, 50), 50)
+    watched.look(50)
+    watched.kill()
+    watched.begin(51)
+    assert caplog.text.count("clock was set back") == 1
+
+
+def test_a_cut_record_that_is_read_again_is_counted_once(watched: Watched) -> None:
+    watched.write(bars(0, 40) + "x" * 2_000_000 + "\n" + bars(40, 50), 50)
+    watched.begin(51)
+    watched.look(52)
+    counted = watched.pump.monitor.own.dropped["truncated"]
+    assert counted > 0
+    watched.kill()
+    watched.begin(53)
+    watched.look(54)
+    assert watched.pump.monitor.own.dropped["truncated"] == counted
 
 
 def test_what_a_reload_took_up_goes_on_and_what_it_did_not_does_not(watched: Watched) -> None:

@@ -73,13 +73,19 @@ class AlertStates(Generic[E]):
         ]
 
     def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
-        """Continue the alerts of an earlier rule set if this set has a rule of the same name."""
+        """Continue the alerts of an earlier rule set whose rule's name is in this one too.
+
+        Of several rules with the name, it is the one with most of its own labels in the alert.
+        """
         for alert in alerts:
-            for index, rule in enumerate(self._rules.rules):
-                if isinstance(rule, AlertRule) and rule.name == alert.rule.name:
-                    alert.rule = rule
-                    self._by_rule.setdefault(index, {})[_sorted_labels(alert.labels)] = alert
-                    break
+            named = [
+                (sum(_agreement(alert, rule)), -index, rule)
+                for index, rule in enumerate(self._rules.rules)
+                if isinstance(rule, AlertRule) and rule.name == alert.rule.name
+            ]
+            if named:
+                _, index, alert.rule = max(named, key=lambda each: each[:2])
+                self._by_rule.setdefault(-index, {})[_sorted_labels(alert.labels)] = alert
         self._series = self._due = None
 
     def restore_start(self, alert: ActiveAlert[E], at: float) -> None:
@@ -179,6 +185,12 @@ class AlertStates(Generic[E]):
             )
             self._series = [VectorSample(_sorted_labels(each), 1.0) for each in labels]
         return self._series
+
+
+def _agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> Iterator[int]:
+    """For each of the rule's own labels, 1 if the alert has it with this value, otherwise -1."""
+    for name, template in rule.labels.items():
+        yield 1 if alert.labels.get(name) == template.source else -1
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:

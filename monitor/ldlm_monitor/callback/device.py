@@ -18,14 +18,13 @@ from contextlib import suppress
 from typing import Any
 
 SLOTS = 32
-"""Steps whose values may be under way: a device runs few steps behind its loop. Others are lost."""
-WIDTH = 64  # values of one step at most: a loss with many parts; the pinned memory is 8 KiB
+"""Steps whose values may be under way, others are lost: a device runs few steps behind its loop."""
+WIDTH = 64  # most values of a step: a choice, a loss with many parts; pinned memory of 8 KiB
 _UNWRITTEN = 0x7FC0DEAD
 """Bits of a float32 NaN that no arithmetic makes: cells have it until the copy reaches them."""
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32
 SAMPLE_SECONDS = 5.0
-"""Between two samples of the driver, and before the first: shorter costs more, longer misses
-peaks of memory and temperature."""
+"""Seconds before each sample of the driver: shorter costs more, longer misses peaks of memory."""
 
 
 class DeviceCopies:
@@ -44,10 +43,7 @@ class DeviceCopies:
         self._views: dict[tuple[int, int], Any] = {}
 
     def start(self, tensors: Sequence[Any]) -> int | None:
-        """Copy the values of tensors with one element each; None if too many copies are under way.
-
-        Returns the slot to `read`.
-        """
+        """Copy the values of one-element tensors to a slot, for `read`; None if no slot is free."""
         if not self._free or len(tensors) > WIDTH:
             return None
         float32 = self._torch.float32
@@ -88,7 +84,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def local_value(tensor: Any) -> Any | None:
-    """A tensor of one element that is whole on this rank, detached; None for any other tensor.
+    """The tensor, detached, if it has one element and is whole on this rank; otherwise None.
 
     Gathering a sharded tensor is a collective, which a callback must not start.
     """
@@ -117,11 +113,11 @@ def is_capturing() -> bool:
 
 
 def leave_uncompiled(hooks: Iterable[Any]) -> None:
-    """Have `torch.compile` skip the frames of these functions, and those that they call.
+    """Make `torch.compile` skip the frames of these functions, and of those that they call.
 
-    It compiles every frame below a compiled one, even that of a function marked as disabled.
-    The switch for whole frames is private (torch 2.13). Without it the functions still work, but
-    more slowly in a loop that is compiled as a whole.
+    Otherwise it compiles every frame below a compiled one, even that of a function marked as
+    disabled. The switch for whole frames is private (torch 2.13); if it is missing, the functions
+    still work, but more slowly in a loop that is compiled as a whole.
     """
     if "torch" not in sys.modules:
         return
@@ -154,8 +150,7 @@ class GpuSampler:
         self._thread.join(0.5)
 
     def _run(self) -> None:
-        """Without package or driver, end silently: the values are optional."""
-        with suppress(Exception):
+        with suppress(Exception):  # no package or driver: the values are optional
             nvml = importlib.import_module("pynvml")
             nvml.nvmlInit()
             with suppress(Exception):
@@ -170,7 +165,7 @@ class GpuSampler:
             if handle is None and not was_there:
                 return
             was_there = True
-            # A GPU that fell off the bus has no handle, and the sample no values of the driver.
+            # A GPU that fell off the bus has no handle: then only PyTorch's own value is left.
             self._take(sample(nvml, handle, self._local_rank))
 
 
@@ -201,10 +196,10 @@ def sample(nvml: Any, handle: Any, local_rank: int = 0) -> dict[str, float]:
 
 
 def find(nvml: Any, local_rank: int) -> Any | None:
-    """The driver's handle of the GPU that this rank trains on.
+    """The driver's handle of the GPU that this rank trains on; None if there is none.
 
-    Its UUID comes from PyTorch, or before CUDA is initialised from CUDA_VISIBLE_DEVICES. Numbers
-    in that are taken as the driver's, which holds if all GPUs are of one kind.
+    Its UUID comes from PyTorch, or from CUDA_VISIBLE_DEVICES before CUDA is initialised. Numbers
+    in that variable are read as the driver's, which is right if all GPUs are of one kind.
     """
     try:
         if (uuid := _torch_uuid(local_rank)) is not None:

@@ -15,7 +15,7 @@ from ldlm_monitor.callback.session import Options, Session
 from ldlm_monitor.callback.steps import Steps
 
 MAX_ERRORS = 10
-"""After this many errors of its own the callback stops: a tenth rarely has a new cause."""
+"""Errors of its own after which the callback stops. A choice: a tenth rarely has a new cause."""
 Given = ParamSpec("Given")
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 _hooks: list[Callable[..., Any]] = []  # methods that `torch.compile` leaves alone
@@ -164,7 +164,7 @@ class HealthCallback:
 
     @_harmless_hook
     def close(self, error: BaseException | str | None = None) -> None:
-        """Report how the training ended and write all rows, within seconds; `error` None: well."""
+        """Report how the training ended (`error` None: well); write all rows, within seconds."""
         session = self._session
         if session is None or self._live() is None:
             return
@@ -205,7 +205,7 @@ class HealthCallback:
 
 @dataclass(slots=True)
 class Phase:
-    """What `HealthCallback.phase` returns."""
+    """A phase of the training, entered and left by `with`; see `HealthCallback.phase`."""
 
     _health: HealthCallback
     _name: str
@@ -240,7 +240,6 @@ class Adapter:
         self._parts = 0
 
     def _add(self, values: Mapping[str, Any]) -> None:
-        """Add the one-element tensors of a part of a step to the sums, on their device."""
         self._parts += 1
         for name, value in values.items():
             if is_tensor(value) and value.numel() == 1:
@@ -248,7 +247,6 @@ class Adapter:
                 self._sums[name] = part if name not in self._sums else self._sums[name] + part
 
     def _summed(self, scale: float) -> dict[str, Any]:
-        """The sums since the last step, scaled."""
         sums, self._sums, self._parts = self._sums, {}, 0
         return {name: total * scale for name, total in sums.items()}
 

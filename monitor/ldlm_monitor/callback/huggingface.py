@@ -98,7 +98,6 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
         self._end()
 
     def _take_loss(self, module: Any, given: Any, named: dict[str, Any], output: Any) -> None:
-        """Add the losses of the model's output, on their device."""
         if not module.training:
             return
         try:

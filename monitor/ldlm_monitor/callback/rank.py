@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-SIZE = 4096  # a page of memory: the smallest unit that is mapped
+SIZE = 4096  # bytes, a page of memory: the smallest unit that is mapped
 MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
 BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
 IDENTITY = struct.Struct("<8sIIQQi64s64s108s")  # magic, then the fields of `Identity`
@@ -32,8 +32,10 @@ _WORDS = struct.Struct("<32s16s")  # `phase` and `status` in `BEAT`
 _WORDS_AT = 32  # bytes of the four fields before them
 _LAST = BEAT.size // 8 - 1  # the second sequence, as the index of a cell of 8 bytes
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
-"""File systems where an allocated page stays allocated, so that no store ends in SIGBUS."""
-# Variables of torchrun, Slurm, Open MPI and MPICH; the first that is set counts.
+"""File systems where an allocated page stays allocated, so that no store to it ends in SIGBUS on a
+full disk; those that copy on write (btrfs, zfs) and those of a network are left out."""
+# Variables of torchrun, Slurm, Open MPI and MPICH for a rank, the number of ranks, the rank on its
+# host, and the run; the first that is set counts.
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
-"""Characters of a name, which is cut there: with `MAX_VALUES`, a row stays below 64 KiB."""
+"""Characters of a name; longer ones are cut. With `MAX_VALUES`, a row stays below 64 KiB."""
 MAX_VALUES = 256
-"""Values in a row, others are dropped: a model's blocks give about a hundred gradient norms."""
+"""Most values in a row; others are dropped. A model's blocks give some hundred gradient norms."""
 LARGEST = 2**63
 """Bound of whole numbers (signed, 64 bits): beyond, they count no steps, samples or tokens."""
 _PLAIN = frozenset({float, int, bool, str, type(None)})
@@ -24,8 +24,8 @@ Row: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[
     int, float, float | None, float, float | None, dict[str, Any], Any, Any, Any
 ]
-"""A step of the loop: its number; Unix time; monotonic time (None: further values of an earlier
-step); seconds spent so far in phases outside of steps, and in waiting for data (None: not
+"""A step of the loop: its number; Unix time; monotonic time (None: these are more values of an
+earlier step); seconds spent so far in phases outside of steps, and in waiting for data (None: not
 measured); values; samples; tokens; batch."""
 
 
@@ -67,13 +67,15 @@ class Rows:
             extra, self.extra = self.extra, {}
             row.update(extra)
         new = [name for name in bad if name not in self._bad]
-        self._bad, self.latest = set(bad), row
+        # A row without a value does not show that it is finite again.
+        self._bad = {name for name in self._bad if name not in row}.union(bad)
+        self.latest = row
         if new:
             self._alarm()
         return [*(self._event(name, bad[name], row) for name in new), row]
 
     def _time(self, row: Row, at: float, paused: float, data: float | None) -> None:
-        """Add the seconds of a step, without evaluations and checkpoints, and of its data."""
+        """Add the seconds of a step (less phases outside of steps), and of waiting for its data."""
         if self._last is not None and row["step"] > self._last[0]:
             steps = row["step"] - self._last[0]
             seconds = (at - self._last[1] - (paused - self._last[2])) / steps
@@ -94,7 +96,6 @@ class Rows:
                 row[f"{name}_per_second"] = number / self._span
 
     def _event(self, name: str, value: float, row: Row) -> Row:
-        """The event of a value that became non-finite; no other one until it is finite again."""
         text = spelled(value)
         fields: Row = {"quantity": name, "value": text, "family": "numerics", "role": "root"}
         where = f"step {row['step']}"
@@ -123,7 +124,7 @@ def spelled(number: float) -> float | str:
 
 
 def snapshot(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace tensors in host memory by their present values; remove and return those on a device.
+    """Replace tensors in host memory by their values; remove and return tensors on a device.
 
     Reading host memory does not wait. A value that cannot be read stays, and `gather` drops it.
     One level of mappings is flattened: `losses={"text": x}` becomes `losses_text`.
@@ -180,7 +181,7 @@ def whole(value: Any, otherwise: int) -> int:
 
 
 def nonfinite(row: Mapping[str, Any]) -> dict[str, float]:
-    """Losses and gradient norms that are NaN or infinite; an accuracy of no samples may be NaN."""
+    """Losses and gradient norms that are NaN or infinite; other values, as accuracies, may be."""
     return {
         name: value
         for name, value in row.items()

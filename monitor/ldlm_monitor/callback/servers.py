@@ -13,9 +13,9 @@ _TRAIN = (
     *("loss", "grad_norm", "learning_rate", "step", "step_seconds", "samples_per_second"),
     *("tokens_per_second", "memory_allocated_bytes"),
 )
-"""Values that have a metric of their own, `ldlm_train_` and their name."""
-_HELP = "The last value that this rank reported."
-_OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")
+"""Values that have a metric of their own in `model/names.py`: `ldlm_train_` and their name."""
+_HELP = "The last value that this rank reported."  # of each metric
+_OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")  # name and help, as there
 _OWN = frozenset({"type", "time", "batch", "epoch"})  # keys of a row that are no metrics
 
 
@@ -68,8 +68,8 @@ class Exporter:
 class FlightRecorder:
     """PyTorch's flight recorder on a Unix socket, at `path`.
 
-    Its server runs in C++ and answers while the GIL is held. What it serves includes a
-    profiler, so the socket lies in a folder that is its owner's alone. Raises `ImportError`
+    Its server runs in C++ and answers while the GIL is held. It also serves a profiler, so the
+    socket lies in a folder that is its owner's alone. Raises `ImportError`
     or `AttributeError` where PyTorch has no such server (the interface is private).
     """
 

@@ -25,11 +25,11 @@ from ldlm_monitor.callback.signals import (
 from ldlm_monitor.callback.steps import Steps
 from ldlm_monitor.callback.writer import MAX_TEXT, RowWriter
 
-SCHEMA = "ldlm.health/1"
+SCHEMA = "ldlm.health/1"  # of the rows, see docs/callback.md; the number counts layouts
 READY_SECONDS = 1.0
-"""How long the start waits for the first files on a slow disk; then training begins without."""
+"""Seconds that the start waits for the first files on a slow disk; then training begins without."""
 CLOSE_SECONDS = 2.0
-"""Limit of each wait at the end: a dead disk must not hold a job beyond its grace period."""
+"""Most seconds of each wait at the end: a job's grace period may be 30 s (Slurm's KillWait)."""
 
 T = TypeVar("T")
 
@@ -88,14 +88,14 @@ class Session:
         self._ready.wait(READY_SECONDS)
 
     def failed(self, error: BaseException) -> None:
-        """Report that the training ends with this exception."""
+        """Report that the training ends with the exception `error`."""
         lines = traceback.format_exception(error)
         text = "".join(traceback.format_exception_only(error)).strip()
         fields = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-MAX_TEXT:]}
         self.end("failed", text, fields)
 
     def end(self, status: str, error: str | None = None, fields: Mapping[str, Any] = {}) -> None:
-        """Write all rows that wait, and once the last row; each flush may take `CLOSE_SECONDS`."""
+        """Write all rows and an `end` row, once; waits at most three times `CLOSE_SECONDS`."""
         steps = self.steps
         if not steps.is_live or self._ended:
             return
@@ -130,13 +130,12 @@ class Session:
         self.steps.is_live = False
 
     def in_child(self) -> None:
-        """Disable this in a forked child, such as a DataLoader's worker: it is no rank."""
+        """Stop in a forked child, such as a DataLoader's worker, which is no rank."""
         was_live, self.steps.is_live = self.steps.is_live, False
         if was_live and self._termination is not None:
             self._termination.in_child()
 
     def _exited(self) -> None:
-        """Report success at the interpreter's exit; an exception has been reported before."""
         with suppress(Exception):
             self.end("finished")
             self.close()

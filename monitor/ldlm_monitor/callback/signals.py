@@ -18,10 +18,9 @@ from typing import Any, TextIO
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
-"""How long Python may take to call its handler: then the thread ends the process, well within
-a job's grace period."""
+"""Seconds for Python's handler of SIGTERM; then a thread ends the process, as a job has 30 s."""
 SECOND_CHOICE = 12
-"""The signal SIGRTMIN + 12 is used if the requested one has a handler; few programs use it."""
+"""SIGRTMIN + 12 is used if the requested signal has a handler. A choice: few programs use it."""
 
 _stack_files: dict[int, TextIO] = {}
 """By signal, where stacks go: faulthandler keeps the descriptor, so the file stays open."""
@@ -170,7 +169,7 @@ class Termination:
                 continue
             until = time.monotonic() + GRACE_SECONDS
             while not self._handled and time.monotonic() < until:
-                time.sleep(0.02)  # a fiftieth of the grace
+                time.sleep(0.02)  # a choice: looks 50 times in GRACE_SECONDS
             if not self._handled and not self._stopped:
                 with suppress(Exception):
                     self._on_term(True)
@@ -180,7 +179,7 @@ class Termination:
 
 
 def register_stacks(path: Path, wanted: int) -> int:
-    """Append all threads' stacks to the file at each signal; returns which one, 0 if none is free.
+    """Append all threads' stacks to the file at each signal; returns the signal, 0 if none is free.
 
     faulthandler's handler is written in C and walks the interpreter's frames from within the
     signal: it needs neither the GIL nor the main thread. A Python thread could not do this, since

@@ -23,16 +23,17 @@ from ldlm_monitor.callback.rows import (
 )
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
-"""Parts of a step; time in any other phase is no part of `step_seconds`."""
+"""Phases that are parts of a step; time in any other phase is not in `step_seconds`."""
 _ANNOUNCED = {
     "eval": ("eval_started", "eval_finished", "eval_finished"),
     "checkpoint": ("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 }
 """By phase: the events at its begin, at its end, and at its end by an exception."""
-# Other names that loops give to these phases.
+# Other names that training loops give to the phases of `_ANNOUNCED`.
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
-"""Without a call for so long, the writer's thread settles copies: most steps are shorter."""
+"""Seconds without a call of the loop after which the writer's thread passes on values that have
+arrived. A choice: most steps are shorter, so the loop does that itself."""
 _Sent: TypeAlias = tuple[list[str], DeviceCopies, int]
 """Names of values that are under way, and the slot of their device where they arrive."""
 
@@ -45,7 +46,7 @@ class Steps:
     for steps that `every` divides. `is_live`: False after the end and in a forked child.
     `suspicious`: a value was not finite. `store_beat` gets a beat, once there is a heartbeat.
     `hurry` is called where rows should be written now: at the first loss that is not finite,
-    and at steps that no other step follows.
+    and when values of the last step arrive while the loop makes no call.
     """
 
     put: Callable[[Entry | Row], None]
@@ -124,7 +125,7 @@ class Steps:
             self.event(_ANNOUNCED[phase][0], phase, "info", {"family": "progress"})
 
     def leave(self, error: BaseException | None) -> None:
-        """End the phase that began last, by the `error` if it is not None."""
+        """End the phase that began last; `error`: the exception that ended it, if any."""
         if not self._phases:
             return
         phase, outer, since, began = self._phases.pop()
@@ -142,7 +143,7 @@ class Steps:
         self._be_in(outer, since)
 
     def event(self, kind: str, message: str, severity: str, fields: Mapping[str, Any]) -> None:
-        """Pass on an event of this moment."""
+        """Pass on an event, with the present time and step."""
         at = {"time": time.time(), "step": self.beat.step}
         self.put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
@@ -182,7 +183,6 @@ class Steps:
             self.put(entry)
 
     def _file(self, entry: Entry, on_device: dict[str, Any] | None) -> None:
-        """Pass on the entry, or put it behind those that wait for values."""
         if self._waiting:
             self.settle()
         if on_device:
@@ -193,7 +193,6 @@ class Steps:
             self.put(entry)
 
     def _arrived(self) -> bool:
-        """Pass on the oldest step if all of its values are there."""
         entry, copies = self._waiting[0]
         while copies:
             names, device, slot = copies[-1]
@@ -203,7 +202,7 @@ class Steps:
             entry[5].update(zip(names, values, strict=True))
             copies.pop()
         self.put(entry)
-        # In this order: a thread that finds `_waiting` empty may put the next entry at once.
+        # After `put`: a thread that finds `_waiting` empty may put the next entry at once.
         self._waiting.popleft()
         return True
 

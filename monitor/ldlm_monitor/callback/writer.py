@@ -19,13 +19,13 @@ from typing import Any
 from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
-"""Rows that wait for the disk, some 2.5 MB; beyond, the oldest are dropped and counted."""
-MAX_TEXT = 16 * 1024  # characters of a text in a row; a traceback's end fits
+"""Most rows that wait for the disk, some 2.5 MB: a choice. Then the oldest are dropped."""
+MAX_TEXT = 16 * 1024  # characters of a text in a row: a choice, a traceback's last frames fit
 POLL_SECONDS = 0.5
-"""How often waiting rows are written, so their age at most. Not at each row, because waking the
-thread costs more than writing a row."""
+"""Seconds between two writes, so the greatest age of a waiting row. Not at each row, because waking
+the thread costs more than writing a row."""
 RETRY_SECONDS = 1.0
-"""Time between tries on a full disk or a dead mount; a try at each row would cost more."""
+"""Seconds between tries on a full disk or a dead mount: a choice, a try at each row costs more."""
 _BATCH = 256
 """Rows in one write: some 64 KiB, which is at most what is lost if the file breaks in between."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
@@ -53,9 +53,12 @@ class RowWriter:
     problem: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._half = self.limit // 2  # so many rows are written at once, before any is dropped
+        self._half = (
+            self.limit // 2
+        )  # waiting rows at which the thread is woken, before any is dropped
         self._rows: deque[Row | Entry] = deque(maxlen=self.limit)
         self._tail = b""
+        self._encoding = False
         self._fd: int | None = None
         self._reported = 0
         self._retry_at = -math.inf
@@ -89,18 +92,20 @@ class RowWriter:
         """
         self.hurry()
         until = time.monotonic() + seconds
-        while (self._rows or self._tail) and self._thread.is_alive():
-            if time.monotonic() >= until:
-                return False
+        while not self._is_written() and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.002)  # at the end of the training only
-        return not (self._rows or self._tail)
+        return self._is_written()
 
     def close(self, seconds: float) -> bool:
         """Write all rows and end the thread within `seconds`; returns whether all is written."""
         self._closing = True
         self.hurry()
         self._thread.join(seconds)
-        return not (self._rows or self._tail)
+        return self._is_written()
+
+    def _is_written(self) -> bool:
+        """Whether no row is queued, being encoded or being written; looked up in a row's order."""
+        return not (self._rows or self._encoding or self._tail)
 
     def _run(self) -> None:
         self._guarded(self.prepare)
@@ -133,7 +138,9 @@ class RowWriter:
             if self._fd is None:
                 self._open()
             if not self._tail:
+                self._encoding = True  # set before rows leave the queue: see `_is_written`
                 self._tail = self._encoded()
+                self._encoding = False
             assert self._fd is not None
             self._tail = self._tail[os.write(self._fd, self._tail) :]
             if self._tail:
@@ -165,7 +172,6 @@ class RowWriter:
         return b"".join(lines)
 
     def _drops(self) -> bytes:
-        """The event of the rows dropped since the last such event; empty if there are none."""
         if self.dropped == self._reported:
             return b""
         new, self._reported = self.dropped - self._reported, self.dropped
@@ -189,7 +195,7 @@ class RowWriter:
 
 
 def encode(row: Mapping[str, Any]) -> bytes:
-    """The row as one strict JSON line; NaN and infinities are strings (contract section 6)."""
+    """The row as one strict JSON line; NaN and infinities, which JSON lacks, are strings."""
     try:
         text = json.dumps(row, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError):
@@ -198,9 +204,10 @@ def encode(row: Mapping[str, Any]) -> bytes:
 
 
 def plain(value: Any, depth: int = 6) -> Any:
-    """The value in JSON's types, cut at `depth` levels and, so that a row stays a row, 512 parts.
+    """The value in JSON's types, cut at `depth` levels and 512 parts.
 
-    Other objects become the name of their type: their `str` may run any code.
+    Both are choices that bound a row. Other objects become the name of their type: their `str` may
+    run any code.
     """
     if value is None or isinstance(value, bool):
         return value

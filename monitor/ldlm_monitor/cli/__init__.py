@@ -30,9 +30,9 @@ from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
 from ldlm_monitor.text.format import printable
 
+# Errors that a user can mend: of a file that was named, and of stdout if the error names no file.
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Errors that a user can mend: of a file that was named, and of the output if no file is named."""
 _PACKAGE = Path(__file__).resolve().parent.parent  # our own frames, for `_bug`
 
 app = App(
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Replace closed streams (`>&-`) by /dev/null; the others escape what they cannot encode."""
+    """Replace closed streams (`>&-`) by /dev/null; let others escape unencodable characters."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -87,7 +87,7 @@ def _prepare_streams() -> None:
 
 
 def _outcome(error: Exception) -> tuple[str, int]:
-    """The line for stderr ("": none), and the exit code."""
+    """The line for stderr ("" for none), and the exit code."""
     match error:
         case CycloptsError():
             return f"{_one_line(error)}; see ldlm-monitor --help", UsageError.exit_code
@@ -103,7 +103,7 @@ def _outcome(error: Exception) -> tuple[str, int]:
 
 
 def _refusal(error: OSError) -> UsageError | None:
-    """An error of a user's file or of the output in the user's terms; None: any other is a bug."""
+    """A user's message for an error of a named file or of stdout; None for other errors: bugs."""
     if isinstance(error, _FILE_ERRORS) and error.filename is not None:
         return InputError(
             f"cannot be read ({error.strerror})",

@@ -36,7 +36,9 @@ def attach(
         password_file: A file with the user's password.
         ca_file: Certificates (PEM) to trust instead of the system's.
     """
-    is_served = "TEXTUAL_DRIVER" in os.environ  # as textual-serve sets it, see `web`
+    is_served = (
+        "TEXTUAL_DRIVER" in os.environ
+    )  # set by textual-serve, with which `web` runs this command
     if not is_served:
         require_terminal("attach", f"try {url.rpartition('@')[2]}/api/v1/runs in scripts")
     names = {"token_file": token_file, "password_file": password_file, "ca_file": ca_file}

@@ -16,7 +16,7 @@ from ldlm_monitor.model.errors import INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
-GRACE_SECONDS = 10.0  # as `docker stop` waits after SIGTERM by default
+GRACE_SECONDS = 10.0  # default of --grace: `docker stop` waits as long after SIGTERM
 _Positive = Parameter(validator=Number(gt=0))
 
 

@@ -88,7 +88,7 @@ def _refuse_contradictions(
 ) -> None:
     several = "--check, --fix and --rollback exclude each other"
     for wrong, what, remedy in (
-        (not paths and live is None, "nothing to look at", "name a folder or a file"),
+        (not paths and live is None, "no path is named", "name a folder or a file"),
         (fix + check + rollback > 1, several, "choose one"),
         (yes and not fix, "--yes is for --fix", "add --fix, or leave it out"),
         ((fix or rollback) and not paths, "a process has no files to change", "name a folder"),
@@ -98,7 +98,6 @@ def _refuse_contradictions(
 
 
 def _require_packages() -> None:
-    """Raises `UsageError` if a package of the extra `doctor` is not installed."""
     for package in ("ldlm_doctor", "tree_sitter", "tree_sitter_bash"):
         if find_spec(package) is None:
             raise UsageError(
@@ -109,7 +108,7 @@ def _require_packages() -> None:
 
 
 def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) -> Collected:
-    """Shows the changes, asks, makes them, reads again. `aside`: stderr, as stdout has JSON."""
+    """Shows the changes, asks, makes them, reads again. `aside`: print to stderr, beside JSON."""
     from ldlm_doctor.audit import audit
     from ldlm_doctor.collect import collect
     from ldlm_doctor.journal import Change, apply_below

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.view import Snapshot
 
 UNHEALTHY = 3
-"""Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
+"""Exit code if a health or finding is as bad as --fail-on, or worse: 1 is a bug, 2 wrong usage."""
 _FAIL_ON: tuple[FailOn, ...] = ("warning", "error", "critical", "never")
-"""By the index in HEALTH of the worst health that exits with 0."""
+"""Values of --fail-on, each at the index in `fleet.HEALTH` of the worst health that passes."""
 DASH = "\0-"
 """Replaces the argument `-`, which cyclopts would parse as a flag; no argument contains a NUL."""
 Companions: TypeAlias = Annotated[bool | None, Parameter(negative="--no-companions")]

@@ -71,7 +71,7 @@ def show_screen(
 ) -> int:
     """Shows a source until the screen is closed, `ended` returns True, or SIGTERM arrives.
 
-    Returns the exit code. `more` are arguments of `MonitorApp`.
+    Returns the exit code. `ascii_only`: None for the locale's choice. `more`: for `MonitorApp`.
     """
     from ldlm_monitor.tui.app import MonitorApp
 
@@ -82,7 +82,7 @@ def show_screen(
 
 
 def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
-    """The daemon behind the screen; its log lines are shown there, and printed here at the end."""
+    """Run the daemon behind the screen, which shows its log lines; stderr gets them at the end."""
     gc.disable()  # garbage collection would take a seventh of the time until the screen opens
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
@@ -117,7 +117,6 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
 
 
 def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
-    """The daemon, and a server that shows its screen in browsers; log lines go to stderr."""
     import asyncio
 
     from ldlm_monitor.cli import logs, web

@@ -47,7 +47,6 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 
 
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
-    """Prints the examples that fail on stderr, then a summary; True if none fails."""
     from ldlm_monitor.parse.coverage import try_examples
     from ldlm_monitor.text.sanitize import plain
 

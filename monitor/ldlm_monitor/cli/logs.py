@@ -33,8 +33,8 @@ class KeptMessages(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: deque[str] = deque(maxlen=200)  # a choice: some screens
-        self._news: deque[str] = deque(maxlen=20)  # more than one can read at once
+        self._lines: deque[str] = deque(maxlen=200)  # for stderr at the end, a choice: some screens
+        self._news: deque[str] = deque(maxlen=20)  # for the screen: more than it shows at once
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a message; from WARNING on the screen shows it at once."""
@@ -53,7 +53,7 @@ class KeptMessages(logging.Handler):
 
 
 def _redacted(text: str) -> str:
-    """`text` without secrets: an error's text may contain the value that caused it."""
+    """The text without secrets: that of an error may contain the value that caused it."""
     from ldlm_monitor.text.sanitize import redact  # late: opening the screen does not need it
 
     return redact(text)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = App(name="notify", help="Tries the receivers of alerts.")
 
 _TEST_SECONDS = 60.0
-"""Seconds after which an Alertmanager ends the test alert: a person sees it in that time."""
+"""Seconds after which an Alertmanager ends the test alert. A choice: enough to see it arrive."""
 
 
 @app.command(name="test")
@@ -74,7 +74,6 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
 
 
 def _test_alert(now: float) -> tuple[Transition, AlertView]:
-    """The test alert as a transition for people, and as a state for an Alertmanager."""
     from ldlm_monitor.model.alert import Transition
     from ldlm_monitor.model.view import AlertView
 

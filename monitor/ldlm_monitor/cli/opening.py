@@ -19,18 +19,17 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.queries import Source
 
 SWITCH_SECONDS = 0.001
-"""Seconds that a key waits at most while the pump's thread has the GIL (Python's default: 5 ms)."""
+"""Most seconds that a key waits for the GIL while the pump has it; Python's 5 ms are felt."""
 NOTHING = Snapshot(  # the version differs from every daemon's, so its first snapshot is drawn
     version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()
 )
-
 
 _UNTIL_OPEN: dict[str, Callable[[], object]] = {
     "snapshot": lambda: NOTHING,
     "reading": lambda: 0.0,
     "held_back": dict,
 }
-"""What the methods that a screen calls by itself return until the daemon has started."""
+"""Results, until the daemon has started, of the methods that a screen calls without a key."""
 
 
 class Opening:

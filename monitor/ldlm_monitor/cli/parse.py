@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 SHOWN_FORMS = 10
-"""Forms of unparsed lines that look like metrics: text shows half a screen of them, JSON all."""
+"""Shown forms of lines that look like metrics but gave no record: half a screen; JSON has all."""
 _TEXT_WIDTH = 120
-"""Characters shown of such a line: people recognise it by its first words."""
+"""Characters shown of an unparsed line: a choice, people recognise it by its first words."""
 
 
 def parse(
@@ -88,7 +88,7 @@ def inputs(found: Settings) -> list[tuple[str, Origin]]:
 
 
 def _shown(place: str) -> str:
-    """The file's name for JSON, which has no bytes that are not UTF-8: they are replaced."""
+    """The file's name for JSON: bytes that are not UTF-8 are replaced."""
     return os.fsencode(place).decode("utf-8", "replace")
 
 
@@ -116,7 +116,7 @@ def _chunks(place: str) -> Iterator[Chunk]:
                     yield chunk
             return
         with nullcontext(sys.stdin.buffer) if place == "-" else Path(place).open("rb") as stream:
-            # A stream needs no `FileId`: it is read once.
+            # A stream is read once, so that it needs no identity (`FileId`).
             yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
         raise InputError(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 SPEED = 10.0
-"""Seconds of the recording in one second: its 450 take 45, which one can follow to the end."""
+"""Seconds of the recording played in one second. A choice: its 450 s are watched in 45."""
 RECORDING = "demo.jsonl.gz"  # packaged in playback/
 _Speed = Annotated[float, Parameter(validator=Number(gt=0, lt=math.inf))]
 
@@ -106,7 +106,6 @@ def _on_screen(
 
 
 def _score(found: Settings, truth: Path, form: str) -> int:
-    """Prints the scores of the alerts against the truth; the worst log sets the exit code."""
     from ldlm_monitor.analysis.backtest.play import backtest, score_text
     from ldlm_monitor.analysis.backtest.score import overall
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
     from ldlm_monitor.model.view import Snapshot
 
-_FORMS = (".html", ".md", ".json", ".txt")  # suffixes of --output
+_FORMS = (".html", ".md", ".json", ".txt")  # suffixes of --output, each a form of the report
 
 
 def report(

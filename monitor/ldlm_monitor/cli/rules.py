@@ -59,7 +59,7 @@ def test(*files: Path) -> int:
 
 
 def _try_out(path: Path) -> str:
-    """Runs a file's tests and prints the outcome; returns one line about a failure, or ""."""
+    """Prints the outcome of a file's tests; returns a line for stderr, or "" if all is well."""
     from ldlm_monitor.core.rule_tests import run_rule_tests
 
     try:

@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 LOOK_SECONDS = 0.2
-"""Seconds between two checks whether the daemon has ended: below what a person notices."""
+"""Seconds between two checks whether the daemon has ended. A choice: a person hardly notices it."""
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
 )
 """Content-Security-Policy: nothing is loaded from other hosts, not even textual-serve's font."""
-_CLOSE_SECONDS = 1.0  # for windows to close: they end with the daemon, and nobody waits longer
+_CLOSE_SECONDS = 1.0  # for windows to close, a choice: they end with the daemon by themselves
 
 log = logging.getLogger(__name__)
 
 
 class _Screens(Server):
-    """textual-serve's server, which other sites' pages cannot use.
+    """textual-serve's server, closed to the pages of other sites.
 
-    `Origin` shows that a page of theirs opens a WebSocket, `Host` that their name resolves here.
+    A request's `Origin` names the page that opens a WebSocket, its `Host` the name that led here.
     """
 
     def __init__(self, command: str, title: str, names: HostNames | None) -> None:

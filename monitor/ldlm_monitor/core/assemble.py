@@ -17,8 +17,8 @@ def assemble(
 ) -> Monitor:
     """A new monitor with the settings' rules, formats and limits.
 
-    `stopwatch`: a clock (seconds) that times evaluations. `parser`: one made earlier of the same
-    formats. Raises `RuleError` and `FormatError`.
+    `stopwatch`: a clock (seconds) that times evaluations. `parser`: used instead of a new one of
+    the settings' formats. Raises `RuleError` or `FormatError` for a file that cannot be used.
     """
     return Monitor(
         rules=rules_of(settings),

@@ -11,21 +11,19 @@ from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.run.fleet import Fleet
 
 REPEAT_SECONDS: Final = 1.0
-"""The same urgent fact (NaN at every step) is evaluated at once only this often: its alert fires
-at the first, and more evaluations change nothing that a person sees."""
+"""Seconds for which the same urgent fact (NaN at every step) causes no second evaluation: its alert
+fires at the first, and more evaluations change nothing that a person sees."""
 WINDOW_SECONDS: Final = 0.5
-"""Half of the second in which an alert must fire after its line; the rest is for delivery."""
+"""Half of the second in which an alert must fire after its line; delivery needs the rest."""
 AT_ONCE: Final = 4
-"""Urgent facts in a window that are each judged at once; the others wait for the window's end.
-
-Every evaluation computes all rules, and a thousand ranks that fail together produce thousands of
-urgent facts. A choice: enough for a failure's first ranks, and at most eight evaluations a second.
-"""
+"""Urgent facts in a window that are each judged at once; the others wait for the window's end. A
+choice: enough for a failure's first ranks, and at most eight evaluations of all rules a second if a
+thousand ranks fail together."""
 
 
 @dataclass(slots=True)
 class EvaluationSchedule:
-    """Slots every `interval` seconds; `next` is the first one that is not evaluated yet.
+    """Slots every `interval` seconds; `next` is the first slot that is not evaluated yet.
 
     Until `busy_until`, the rules can still see an exported value that changed. Times are Unix
     seconds, -inf before the first one is known.
@@ -44,7 +42,9 @@ class EvaluationSchedule:
     def evaluated(self, at: float) -> None:
         """Mark the slots up to `at` as done."""
         if at >= self.next:
-            self.next = (math.floor(at / self.interval) + 1) * self.interval
+            slot = math.floor(at / self.interval) + 1
+            # The quotient may be rounded down (0.94 s in 2026): then `slot` is that of `at` itself.
+            self.next = (slot if slot * self.interval > at else slot + 1) * self.interval
 
     def begin(self, at: float) -> None:
         """Set the first slot, at or after `at` (Unix seconds), unless there is one."""
@@ -57,7 +57,7 @@ class EvaluationSchedule:
         return self.next if asked or self.next <= self.busy_until else math.inf
 
     def due_until(self, to: float) -> float:
-        """As `due`, after skipping the slots before `to` whose results cannot differ."""
+        """Skip the slots before `to` whose results cannot differ; then as `due`."""
         if math.isinf(self.due()):
             self.next = max(self.next, math.ceil(to / self.interval) * self.interval)
         return self.due()

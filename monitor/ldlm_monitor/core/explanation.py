@@ -16,14 +16,14 @@ from ldlm_monitor.run.quantity import SourceLine
 SeriesFilter: TypeAlias = Callable[[str, Labels], bool]
 """Whether a rule reads the series of a name and labels."""
 MAX_LINE = 2000
-"""Characters of a log line in an alert: Slack's 3000 for a section also hold the other texts."""
+"""Characters of a log line in an alert: Slack allows 3,000 in a section, with its other texts."""
 
 
 class EvidenceFinder:
     """Finds the log line that made an alert begin, and stores it until the alert ends.
 
-    `chunk`: the one that is being fed, from which the line's text is copied; None if the records
-    that come next are from no file.
+    `chunk`: the chunk being judged, from which the line's text is copied; None while records are
+    judged that come from no file.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -32,7 +32,7 @@ class EvidenceFinder:
         self._found: dict[str, SourceLine] = {}
 
     def store_progress_line(self, run_name: str) -> None:
-        """Store the line of the run's last progress, if it is in this chunk."""
+        """Store the log line of the run's last step, if `chunk` contains it."""
         run = self._fleet.get(run_name)
         if run is not None:
             run.progress_line = self._text(run.life.progress_position) or run.progress_line
@@ -43,9 +43,11 @@ class EvidenceFinder:
         return None if evidence is None else evidence.position
 
     def attach(self, transition: Transition, asks: Callable[[str], SeriesFilter]) -> Transition:
-        """The transition with its log line; `asks` maps an alert's name to its `SeriesFilter`."""
+        """Add the alert's log line, if found; `asks` maps an alert's name to its `SeriesFilter`."""
         reads = asks(transition.alert)
         key = transition.key
+        if transition.previous == "inactive":  # a pending alert ends without a transition
+            self._found.pop(key, None)
         evidence = self._found.get(key)
         if transition.state not in ("pending", "firing"):
             self._found.pop(key, None)
@@ -62,7 +64,7 @@ class EvidenceFinder:
         )
 
     def _with_verdict(self, transition: Transition, reads: SeriesFilter) -> Transition:
-        """The transition; if its rule reads the time of the last step, with the run's verdict."""
+        """Add the run's verdict if the transition's rule reads the time of the last step."""
         run = self._fleet.get(transition.labels.get("run", ""))
         if run is None or not reads("ldlm_train_last_progress_timestamp_seconds", run.labels):
             return transition
@@ -97,7 +99,7 @@ def _line(data: bytes, start: int) -> str:
 
 
 def explained(transition: Transition, incidents: Incidents, at: float) -> Transition:
-    """The transition; if it fires, with its run's incident and root cause as far as known."""
+    """Add its run's incident and root cause, as far as known, to a transition that fires."""
     run = transition.labels.get("run")
     if run is None or transition.state != "firing":
         return transition

@@ -1,4 +1,4 @@
-"""Bytes and time in, alert transitions out. It wires the rooms that judge."""
+"""Turns bytes and time into alert transitions, by the packages that parse and judge."""
 
 import math
 from bisect import bisect_left
@@ -25,7 +25,7 @@ from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
-RECENT = 500  # events, and transitions, in a snapshot: more than a screen shows, and cheap to copy
+RECENT = 500  # last events, and transitions, in a snapshot: a choice, some screens, cheap to copy
 
 
 class Monitor:
@@ -35,8 +35,7 @@ class Monitor:
     thread, reads no clock, opens no file but the packaged rules and patterns.
     `runs`: the runs that have records. `own`: the counters of its own work. `clock`: the time up
     to which everything was judged, Unix seconds; -inf before the first call. `ahead`: seconds
-    added to records' own times, while the wall clock is behind. `version` changes with anything
-    that a snapshot shows.
+    added to records' own times, while the wall clock is behind. `version` changes as snapshots do.
     """
 
     def __init__(
@@ -52,8 +51,9 @@ class Monitor:
     ) -> None:
         """Durations are seconds; their defaults are those of `config.Settings`.
 
-        `evaluation_interval`: the grid of scrapes and evaluations. `end_series_after`: how long
-        a run's series stay after its end. `stopwatch` times evaluations for a metric only.
+        `evaluation_interval`: between two scrapes, each followed by an evaluation.
+        `end_series_after`: how long a run's series stay after its end. `stopwatch` times
+        evaluations for a metric only.
         """
         self.names = names or RunNames()
         self._parser = parser or Parser()
@@ -73,7 +73,10 @@ class Monitor:
         self.version = 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
-        """Take in bytes read at `now` (Unix seconds); a restart reads some again, not `counted`."""
+        """Parse and judge bytes read at `now` (Unix seconds).
+
+        `counted` is False for bytes of before a restart: the restored counters include them.
+        """
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.chunk = chunk
@@ -97,14 +100,15 @@ class Monitor:
             try:
                 transitions += self._advance(at)
                 transitions += self._take(record, at)
-            except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one record
+            except Exception as fault:  # noqa: BLE001 # a bug of ours costs one record
                 self._parser.note_fault(record.position, fault)
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
         """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.
 
-        Each runs at its own time, so that the result does not depend on how often this is called.
+        Each timer runs at its own time, so that the result does not depend on how often `tick` is
+        called.
         """
         return self._complete_blocks(now) + self._advance(now)
 
@@ -144,17 +148,17 @@ class Monitor:
         self._changed()
 
     def alerts(self) -> list[AlertView]:
-        """The active alerts."""
+        """The pending and firing alerts."""
         return list(self._rules.views(self._evidence.position))
 
     def active(self) -> Collection[str]:
-        """The keys of the active alerts."""
+        """The keys (`alert_key`) of the pending and firing alerts."""
         return {alert_key(alert.rule.name, alert.labels) for alert in self._rules.active}
 
     def carry_over(
         self, alerts: Iterable[AlertView], starts: Mapping[str, float]
     ) -> list[Transition]:
-        """Continue alerts of before a restart: see `RuleEngine.carry_over`."""
+        """Continue alerts of before a restart; arguments and result: `RuleEngine.carry_over`."""
         found = self._rules.carry_over(alerts, starts, self.clock)
         self._changed()
         attached = (self._evidence.attach(each, self._rules.asks) for each in found)
@@ -186,17 +190,17 @@ class Monitor:
         run = self.runs.of(block.sample(0), now)
         try:
             urgent = run.observe_block(block, now, timed=self._timed)
-        except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+        except Exception as fault:  # noqa: BLE001 # a bug of ours: without the speed-up
             return transitions + self._take_singly(block, now, fault)
         return transitions + self._judge_at_once(run, urgent)
 
     def _take_singly(self, block: SampleBlock, now: float, fault: Exception) -> list[Transition]:
-        """Take in the rows of a block that raised: a statistic may count some of them twice."""
+        """Take in the rows of a block that raised; accepted: some of them may count twice."""
         self._parser.note_fault(block.sample(0).position, fault)
         return self.observe(block.samples(), now)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
-        """Take in lines at their own times; those between two timers together, as a speed-up."""
+        """Take in lines at their own times; as a speed-up, lines between two timers together."""
         transitions: list[Transition] = []
         start = 0
         while start < len(block):
@@ -209,7 +213,7 @@ class Monitor:
                 part = block.part(start, stop)
                 try:
                     run.observe_steps(part, times[start:stop])
-                except Exception as fault:  # noqa: BLE001 # whatever is wrong with us: one by one
+                except Exception as fault:  # noqa: BLE001 # a bug of ours: without the speed-up
                     transitions += self._take_singly(part, times[stop - 1], fault)
                 start = stop
                 self.clock = max(self.clock, times[stop - 1])
@@ -232,7 +236,6 @@ class Monitor:
         return self._evaluate(self.clock) if at_once else []
 
     def _complete_blocks(self, now: float) -> list[Transition]:
-        """Take in multi-line records that silence completed by `now`."""
         transitions: list[Transition] = []
         while (silent := self._parser.open_until()) <= now:
             transitions += self.observe(self._parser.tick(silent), silent)

@@ -20,6 +20,7 @@ from ldlm_monitor.model.view import AlertView, Health
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import (
     ROUNDING_SECONDS,
+    TIME_FUNCTIONS,
     counts_samples,
     max_range,
     metric_names,
@@ -30,21 +31,19 @@ from ldlm_monitor.promql.analysis import (
     settles_after,
     uses_time,
 )
+from ldlm_monitor.promql.nodes import NAME, Aggregation, Binary, Call, Node, Selector, Shift, walk
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
-# A rule of time and these can change at a run's stall limit only, for which the run has a timer.
-_STALL_METRICS = frozenset(
-    {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
-)
-
-
+# Metrics: when the step last advanced (Unix seconds), and how long a pause is still normal.
+_LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
+_STALL_LIMIT = "ldlm_train_stall_limit_seconds"
 VALUE_SECONDS = 60.0
-"""How old the value of a stalled run's alert may be: messages show it in minutes, and asking for a
-thousand stalled runs at every slot would cost a good part of a core."""
+"""How old (seconds) the value of a stalled run's alert may be: messages show it in minutes, and
+evaluating it for a thousand stalled runs at every slot would cost a good part of a core."""
 RETENTION = 6 * 3600.0
-"""Seconds of samples that the store keeps at least, for `query_range` and views. A choice: they
-show the course of a night's failure; more costs memory, and a Prometheus keeps more."""
+"""Least seconds of samples in the store, for `query_range` and views. A choice: they show the
+course of a night's failure. More costs memory; for longer times there is Prometheus."""
 
 
 @cache
@@ -54,7 +53,7 @@ def packaged_set() -> RuleSet[Expression]:
 
 
 class _Question:
-    """When a rule's expression must be evaluated again."""
+    """A rule's expression, and its properties that decide when to evaluate it again."""
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
@@ -64,17 +63,37 @@ class _Question:
         by_time = uses_time(expr)
         # The store records changes by metric name: these expressions can change without one.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
-        self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
-        # A run that reaches its limit changes its state, so that the rule is asked again.
+        self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
+        # Then the run's timer evaluates the rule, and between two limits an older value will do.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
         self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
+
+
+def _changes_at_limits(node: Node) -> bool:
+    """Whether time alone changes the result only at stall limits, for which runs have timers."""
+    match node:
+        case Binary("and" | "or" | "unless", left, right):
+            return _changes_at_limits(left) and _changes_at_limits(right)
+        case Binary(">", Binary("-", Call("time"), last), limit):
+            return (_metric(last), _metric(limit)) == (_LAST_STEP, _STALL_LIMIT)
+    return not any(
+        isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node)
+    )
+
+
+def _metric(node: Node) -> str:
+    """The metric of a selector without offset, or of its aggregation by run; "" for other nodes."""
+    if isinstance(node, Aggregation) and "run" in node.labels and not node.without:
+        node = node.operand
+    if not isinstance(node, Selector) or node.shift != Shift():
+        return ""
+    return next((each.value for each in node.matchers if each.name == NAME), "")
 
 
 class RuleEngine:
     """Stores the scrapes, evaluates the rules over them, and keeps the state of their alerts.
 
-    `reach`: how far (seconds) the rules look back. `asks_the_time`: whether time alone can change
-    the result of a rule.
+    `reach`: how far (seconds) rules look back. `asks_the_time`: whether time alone changes results.
     """
 
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
@@ -92,6 +111,7 @@ class RuleEngine:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
+        self._store.retention = max(self._store.retention, 2 * self.reach)
         for name in self._recorded_from:
             self._store.record(name, ())
         self._alerts, self._recorded_from = AlertStates(rules), {}
@@ -103,7 +123,7 @@ class RuleEngine:
         return self._alerts.alerts()
 
     def due(self) -> float:
-        """When the first `for`, `keep_firing_for` or `carry_over` expires (Unix seconds)."""
+        """When the first `for`, `keep_firing_for` or `carry_over` ends (Unix seconds or inf)."""
         return min((self._alerts.due(), *self._carried.values()))
 
     def evaluate(
@@ -131,7 +151,7 @@ class RuleEngine:
     def _is_carried(
         self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float, *, has_data: bool
     ) -> bool:
-        """Whether an alert of before a restart continues, because its rule has too little data."""
+        """Whether a carried-over alert continues, because its rule has too little data."""
         until = self._carried.get(alert_key(rule.name, labels), at)
         looks_back = self._asked[rule.expr.text].reach > LOOKBACK
         return at < until and (looks_back or not has_data)
@@ -185,7 +205,7 @@ class RuleEngine:
             )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
-        """A function of a series' name and labels: whether the alert's rules read the series."""
+        """A function of a series' name and labels: True if the alert's rules read that series."""
         read = [
             selector.matchers
             for rule in self._rules.alerts
@@ -207,20 +227,20 @@ class RuleEngine:
         the series. Then it ends like any other: `resolved`, or `unknown` without a series.
         Returns the continued alerts as firing transitions.
         """
-        rules = {rule.name: rule for rule in reversed(self._rules.alerts)}
+        rules = {rule.name: rule for rule in self._rules.alerts}
         for alert in alerts:
             rule = rules.get(alert.name)
             if rule is None or alert.state != "firing":
                 continue
-            reach = self._asked[rule.expr.text].reach
-            self._carried[alert_key(alert.name, alert.labels)] = at + (
-                LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)
-            )
             active = ActiveAlert(
                 rule, dict(alert.labels), "firing", alert.active_at, alert.value,
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
-            self._alerts.adopt([active])
+            self._alerts.adopt([active])  # if several rules have its name, it selects one
+            reach = self._asked[active.rule.expr.text].reach
+            self._carried[alert_key(alert.name, alert.labels)] = at + (
+                LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)
+            )
         for known in self.active:
             start = starts.get(alert_key(known.rule.name, known.labels), known.active_at)
             self._alerts.restore_start(known, start)
@@ -257,7 +277,6 @@ class RuleEngine:
         )
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Store a recording rule's result, for the rules after it and for the next scrapes."""
         del at
         if self._recorded_from.get(name) is not samples:
             self._recorded_from[name] = samples

@@ -6,9 +6,11 @@ Prometheus 3, as everywhere here.
 
 import glob
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ldlm_monitor.alerts import AlertRule, AlertStates, RuleSet, load_rules
 from ldlm_monitor.alerts.humanize import go_float
@@ -23,13 +25,15 @@ from ldlm_monitor.alerts.unit_tests import (
 )
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels
+from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.series_description import HISTOGRAM, STALE, parse_series, parse_values
-from ldlm_monitor.series.listed import ENDED, ListedSeries
+from ldlm_monitor.series.store import is_matched
 
 FOR_STATE_SERIES = "ALERTS_FOR_STATE"  # as in Prometheus: its value is the alert's start
 _NAME = "__name__"  # the label of Prometheus' data model that contains the metric's name
+ENDED: Final = None
+"""In the place of a value: the series ends at this time, as by Prometheus' stale marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class _TestRun:
         cases: list[AlertRuleTest | PromqlExprTest] = [*alerts, *test.promql_expr_test]
         last = max((parse_duration(case.eval_time) for case in cases), default=0.0)
         waiting = list(alerts)
-        # 1e-9: a quotient just below a whole number counts. 3 digits: Prometheus' milliseconds.
+        # 1e-9: a quotient rounded to just below a whole number is that number. 3: milliseconds.
         for slot in range(math.floor(last / self._interval + 1e-9) + 1):
             at = round(slot * self._interval, 3)
             errors = self._evaluate(at)
@@ -126,7 +130,6 @@ class _TestRun:
                 raise ValueError(f"input_series {given.series}: {problem}") from None
 
     def _evaluate(self, at: float) -> list[str]:
-        """One evaluation of every rule; a line for each rule that could not be evaluated."""
         self._storage.pass_time(at)
         self._states.evaluate(
             self._evaluator, at, ending=lambda *_: "resolved", record=self._record
@@ -140,7 +143,6 @@ class _TestRun:
         ]
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Store the results of a rule, which later rules read in the same evaluation."""
         self._write(name, samples, at)
         if name == ALERTS_SERIES:
             starts = []
@@ -251,3 +253,42 @@ def _shown_samples(samples: Sequence[tuple[Labels, float]]) -> str:
         for labels, value in sorted(samples, key=_sorting)
     )
     return ", ".join(shown) or "nil"
+
+
+class ListedSeries(Storage):
+    """Series listed in advance; queries return samples up to the time that `pass_time` set."""
+
+    def __init__(self) -> None:
+        self._series: dict[Labels, tuple[list[float], list[float | None]]] = {}
+        self._now = 0.0
+
+    def pass_time(self, now: float) -> None:
+        """Make the samples up to `now` (Unix seconds) visible to queries."""
+        self._now = now
+
+    def add(self, labels: Labels, samples: Iterable[tuple[float, float | None]]) -> None:
+        """Append pairs of a time (Unix seconds) and a value or ENDED.
+
+        Of two pairs with the same time, the later one counts. Raises `ValueError` if a time lies
+        before the last one of the series.
+        """
+        times, values = self._series.setdefault(labels, ([], []))
+        for time, value in samples:
+            if times and time < times[-1]:
+                raise ValueError("samples go back in time")
+            if times and time == times[-1]:
+                values[-1] = value
+            else:
+                times.append(time)
+                values.append(value)
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterator[Series]:
+        """The series that satisfy every matcher, with their samples in [start, end]."""
+        for labels, (times, values) in self._series.items():
+            low, high = bisect_left(times, start), bisect_right(times, min(end, self._now))
+            if low >= high or not is_matched(labels, matchers):
+                continue
+            window = zip(times[low:high], values[low:high], strict=True)
+            kept = [(time, value) for time, value in window if value is not None]
+            ended = times[high - 1] if values[high - 1] is ENDED else None
+            yield Series(labels, [time for time, _ in kept], [value for _, value in kept], ended)

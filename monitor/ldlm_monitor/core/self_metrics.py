@@ -14,27 +14,27 @@ _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prome
 class SelfCounts:
     """Counters since the first start.
 
-    `dropped`: by reason, what the daemon dropped or could not read. `evaluations` of all rules, of
-    which the last took `evaluation_seconds`. `edge`: the daemon's own points, part of every scrape.
+    `dropped`: by reason, what the daemon dropped or could not read. `evaluations` counts those of
+    all rules; the last took `evaluation_seconds`. `edge`: the daemon's points for every scrape.
     """
 
     def __init__(self, parser: Parser, runs: Fleet) -> None:
         self._parser = parser
         self._runs = runs
-        self.dropped = Counter({"internal_error": 0, "unreadable": 0})
+        self.dropped = Counter({"truncated": 0, "internal_error": 0, "unreadable": 0})
         self.evaluations = 0
         self.evaluation_seconds = 0.0
         self.edge: list[Point] = []
 
     def restore(self, counts: MonitorView) -> None:
         """Continue counting from the counters of before a restart."""
-        dropped = Counter(counts.dropped)
         counters = self._parser.counters
         counters.lines, counters.bytes = counts.lines, counts.bytes
         counters.parse_errors = counts.parse_errors
         counters.records |= counts.records
-        dropped.pop("label_limit", None)  # counted anew from the runs, whose logs are read again
-        self.dropped |= dropped
+        for reason, count in counts.dropped.items():
+            if reason != "label_limit":  # counted anew from the runs, whose logs are read again
+                self.dropped[reason] += count
         self.evaluations = counts.evaluations
 
     def view(self) -> MonitorView:
@@ -49,7 +49,6 @@ class SelfCounts:
             evaluation_seconds=self.evaluation_seconds,
             records=dict(counters.records),
             dropped={
-                "truncated": self.dropped["truncated"],
                 "label_limit": labels,
                 **self.dropped,
                 "internal_error": self.dropped["internal_error"] + counters.faults,
@@ -73,8 +72,8 @@ def core_points(monitor: MonitorView) -> Iterator[Point]:
 def edge_points(
     notifications: Mapping[tuple[str, str], int], behind: int, free: int | None
 ) -> Iterator[Point]:
-    """Points of the daemon: `notifications` is `Outbox.counts()`, `behind` the bytes not read yet,
-    `free` the free bytes of the state folder's disk (None if unknown)."""
+    """Points of the daemon. `notifications`: counts by (receiver, outcome). `behind`: unread bytes.
+    `free`: free bytes of the state folder's disk, None if unknown."""
     yield Point("ldlm_monitor_behind_bytes", (), behind)
     if free is not None:
         yield Point("ldlm_monitor_state_free_bytes", (), free)

@@ -25,7 +25,7 @@ from ldlm_monitor.state.read_log import Arrival, arrival_of
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1
-"""How long one turn judges history while live files wait. A choice: an alert is due in a second."""
+"""Seconds of a turn for history while live files wait: a choice, as alerts are due in a second."""
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ Feed: TypeAlias = Callable[[Chunk, float, bool], list[Transition]]
 class BackfillResult(NamedTuple):
     """The transitions in the order of their times, each with whether it is news.
 
-    News is what a restart missed; other transitions are history. `end`: when the last byte of all
-    files arrived (Unix seconds).
+    News come from bytes that were written while no daemon ran; other transitions are history.
+    `end`: when the last byte of all files arrived (Unix seconds).
     """
 
     passed: list[tuple[Transition, bool]]
@@ -50,9 +50,9 @@ class Backfill:
     """Plays the bytes that files already hold in time order, then lets the follower follow them.
 
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
-    which a file was judged before a restart are news. `budget`: see `history.place`. `feed` judges
-    a chunk. `reading`: the share that was judged, 0 to 1; None if nothing is being played.
-    `behind`: bytes that are still to be judged.
+    which a file was judged before a restart are news. `budget`: bytes that are read of each log,
+    None for all. `feed` judges a chunk. `reading`: the share that was judged, 0 to 1; None if
+    nothing is being played. `behind`: bytes that are still to be judged.
     """
 
     monitor: Monitor
@@ -77,11 +77,11 @@ class Backfill:
         return self._playing is not None
 
     def is_partial(self, labels: Mapping[str, str]) -> bool:
-        """Whether an alert is of a run of which only a part was judged."""
+        """Whether an alert belongs to a run whose history is still being judged."""
         return labels.get("run") in self._runs
 
     def hold(self, transitions: list[Transition]) -> list[Transition]:
-        """Keep back the transitions of runs whose history is judged in part; return the others."""
+        """Keep back transitions of runs that are `is_partial`; return the others."""
         self._held += [(each, False) for each in transitions if self.is_partial(each.labels)]
         return [each for each in transitions if not self.is_partial(each.labels)]
 
@@ -94,14 +94,8 @@ class Backfill:
         """Adopt the files of a restart; return the names that lead to other files now."""
         if restart.state.counts is not None:
             self.monitor.own.restore(restart.state.counts)
-        restart.open(
-            store,
-            self.monitor.names,
-            self.follower.journal,
-            now,
-            budget=self.budget,
-            disk=self.disk,
-        )
+        names, journal = self.monitor.names, self.follower.journal
+        restart.open(store, names, journal, now, budget=self.budget, disk=self.disk)
         self.inputs.adopt(restart.paths, restart.state.runs.values())
         self._known = restart.contents
         self._replaced = {
@@ -114,7 +108,7 @@ class Backfill:
         return [*self.follower.contents(), *self._known]
 
     def go_on(self, path: Path, found: Found) -> None:
-        """Follow a known file under its new name; a copy, from the offset already read."""
+        """Follow a known file under its new name; a copy, from the offset read of its original."""
         names = self.monitor.names
         names.tie(str(path), names.origin(found.name).run)
         if found.offset is None:
@@ -124,7 +118,7 @@ class Backfill:
         log.info("%s: has the content of %s; reading continues there", path, found.name)
 
     def pass_over(self, path: Path, offset: int | None = None) -> None:
-        """Follow a file from `offset` on; None: from its present end."""
+        """Follow a file from `offset` on (None: from its present end); nothing before is judged."""
         try:
             status = self.disk.stat(path)
         except TimeoutError:
@@ -175,7 +169,7 @@ class Backfill:
         yield
         for notice in history.notices:
             log.info("%s", notice)
-        # Of a run that is followed, live records may have led to it: that cannot wait.
+        # Transitions of a run with live records may come from these, so they are not kept back.
         runs = {file.run for file in history.files}
         self._runs = {run for run in runs if self.monitor.runs.get(run) is None}
         passed = self._held = []
@@ -186,7 +180,7 @@ class Backfill:
             self._keep(file, kept)
         for name, positions in kept.items():
             self.follower.add(Path(name), resume=positions)
-        # First to the time at which the multi-line blocks left open by the last byte are complete.
+        # Multi-line blocks are complete `BLOCK_SECONDS` after the last byte: first to that time.
         for at in (min(history.end + BLOCK_SECONDS, now), now):
             while self.monitor.clock < (due := self.monitor.due() or at) < at:
                 passed += [(each, restart is not None) for each in self.monitor.tick(due)]
@@ -235,7 +229,7 @@ class Backfill:
         self.reading, self.behind = None, 0
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
-        """Note for the next restart the ranges without an arrival time, as `backlog`."""
+        """Note the ranges of a file that have no arrival time, for the next restart."""
         if file.seen is None:
             if (reached := file.position()) is not None:
                 kept.setdefault(file.path, []).append(reached)
@@ -248,7 +242,7 @@ class Backfill:
                 )
 
     def _late(self, history: History, floor: float) -> set[str]:
-        """The files that were not followed before and were written while nothing ran."""
+        """The files that were not followed before, and were written while no daemon ran."""
         fresh = (file for file in history.files if file.seen is None)
         replaced = {str(path) for path in self._replaced}
         return {
@@ -256,7 +250,7 @@ class Backfill:
         }
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
-        """The part that was not fed yet: a backfill that a dead mount ended is played again."""
+        """The part not judged yet, if any: a mount that was dead has its files played again."""
         played = self._played.get(chunk.path)
         rest = chunk.after(played[1]) if played and played[0] == chunk.file else chunk
         if rest is not None:
@@ -264,7 +258,7 @@ class Backfill:
         return rest
 
     def _put_off(self, history: History, kept: dict[str, list[FilePosition]]) -> None:
-        """Follow unreadable files, to try again; those of silent mounts are discovered again."""
+        """Follow unreadable files, to try again; files of silent mounts are discovered again."""
         for path, error in history.unreadable.items():
             if str(path) in kept:
                 continue

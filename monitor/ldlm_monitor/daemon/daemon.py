@@ -3,6 +3,7 @@
 import logging
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -19,6 +20,7 @@ from ldlm_monitor.daemon.dispatcher import (
     receivers_of,
     senders,
 )
+from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
@@ -39,15 +41,11 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
-from ldlm_monitor.text.format import duration
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
-"""How long the end waits for each sender; after a later answer the message is sent twice."""
-JUMP_SECONDS = 1.0
-"""Smaller errors are slewed by NTP; larger ones step the clock (chrony: `makestep 1`)."""
-
+"""Seconds that the end waits for each sender: if an answer comes later, its message is repeated."""
 
 log = logging.getLogger(__name__)
 
@@ -150,34 +148,43 @@ def _follow(
     status_at = clock.now() + settings.interval
     dirty: set[Path] | None = None
     while not (signals.stop or pump.ended):
-        now = clock.now()
-        pump.monitor.ahead = clock.ahead
-        if clock.skipped:
-            pump.monitor.runs.shift(clock.skipped)
+        now = _judging_time(clock, pump)
         if signals.reload:
-            signals.reloaded(_reload(pump, load))
+            signals.run_reload(partial(_reload, pump, load))
         _turn(pump, signals, dirty, now)
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
-                print(line, flush=True)
+                pump.dispatcher.print_line(line)
         for notice in journal.drain():
             log.warning("%s", notice)
         dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
-        pump.turn(None, clock.now())
+        pump.turn(None, _judging_time(clock, pump))
+
+
+def _judging_time(clock: JudgingClock, pump: Pump) -> float:
+    """The time of a turn; a jump of the wall clock is passed on to the monitor."""
+    now = clock.now()
+    pump.monitor.ahead = clock.ahead
+    if clock.skipped:
+        pump.monitor.runs.shift(clock.skipped)
+    return now
 
 
 def _turn(pump: Pump, signals: Signals, dirty: set[Path] | None, now: float) -> None:
     """Take a turn; a signal cuts the first one short, because it reads all that the files hold.
 
-    A first turn that was cut short keeps no state, so that the next start judges it all.
+    A first turn that was cut short keeps no state, so that the next start judges it all. Signals
+    interrupt the main thread alone: in another one, the pump ends by polling `signals.stop`.
     """
+    is_main = threading.current_thread() is threading.main_thread()
     try:
-        signals.cuts_short = not (pump.caught_up or signals.has_screen)
+        signals.cuts_short = is_main and not pump.caught_up
         pump.turn(dirty, now)
+        signals.cuts_short = False  # not in `finally`, where a signal could still raise
     except CutShort:
-        log.info("ended before all was read")
+        log.info("ended before all was read: the next start reads the logs again")
     finally:
         signals.cuts_short = False
 
@@ -193,8 +200,7 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files to the hard one: the soft one protects programs that call
-    select(2), which nothing here does."""
+    """Raise the soft limit of open files, which only protects programs that call select(2)."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -236,46 +242,3 @@ def _greet(
     if not receivers and not settings.alertmanager.urls:
         log.info(HOW_TO_CONFIGURE)
     sys.stdout.flush()
-
-
-class JudgingClock:
-    """The wall clock's Unix seconds; after it was set back, the monotonic clock's continuation.
-
-    The continuation lasts until the wall clock has caught up: alerts keep their `for`, and none
-    fires twice. A clock that was set forward is taken as right, as after a sleep of the machine,
-    which the monotonic clock of Linux does not count. `ahead`: seconds by which the result exceeds
-    the wall clock. `skipped`: seconds of such a step forward in the last call of `now`, to be left
-    out of every run's silence.
-    """
-
-    def __init__(
-        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._wall = wall
-        self._steady = steady
-        self.ahead = self.skipped = 0.0
-        self._last = wall()
-        self._read_at = steady()
-
-    def now(self) -> float:
-        """The time to judge by; it never falls."""
-        wall, steady = self._wall(), self._steady()
-        expected = self._last + steady - self._read_at
-        behind = expected - wall
-        self.skipped = -behind if behind < -JUMP_SECONDS else 0.0
-        if self.skipped:
-            log.warning(
-                "the clock went forward by %s, or this machine slept: time without steps is"
-                " counted from now",
-                duration(self.skipped),
-            )
-        if behind > JUMP_SECONDS and abs(behind - self.ahead) > JUMP_SECONDS:
-            log.warning(
-                "the clock was set back by %s: the monitor goes on from its last time until the"
-                " clock has caught up",
-                duration(behind - self.ahead),
-            )
-        self.ahead = behind if behind > JUMP_SECONDS else 0.0
-        self._last = expected if self.ahead else max(wall, self._last)
-        self._read_at = steady
-        return self._last

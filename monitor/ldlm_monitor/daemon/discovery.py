@@ -24,24 +24,25 @@ from ldlm_monitor.source.input_patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0
-"""Between two searches for a log's companions while it starts; each later pause is four times
-longer, because companions appear near a launch, and a search lists folders."""
-SELDOM_SECONDS = 320.0  # the longest such pause, after three more: 5 * 4**3
-SCAN_SECONDS = 10.0
+"""Seconds between two searches for a log's companions while its run starts; each later pause is
+four times longer, because companions appear near a launch, and a search lists folders."""
+SELDOM_SECONDS = 320.0  # the longest pause between two searches: 5 * 4**3, the third quadrupling
+SCAN_SECONDS = 10.0  # between two matches of all patterns, if no folder's time changed: a choice
 SCAN_SHARE = 100
-"""Times the duration of a match of all patterns that pass before the next one, if no folder's time
-changed: with ten thousand files, matching takes a hundredth of the time."""
+"""If no folder's time changed, the patterns are matched again after so many times the duration of
+the last match: with ten thousand files too, matching takes a hundredth of the time at most."""
 DOUBT_SECONDS = 3.0
-"""How long a doubtful file waits: by then copytruncate has copied a few GB and truncated them."""
+"""Seconds for which a file waits that may be a copy of a followed one, still being written: by then
+copytruncate has copied a few GB and truncated the original."""
 REMEMBERED_PATHS = 10_000
-"""Changed paths in memory (a few MB); forgetting them costs a needless match of the patterns."""
+"""Changed paths in memory: a choice, a few MB. Forgetting them costs one match of the patterns."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to follow; `stale`: its bytes are an earlier launch's; `found`: its known content."""
+    """A file to follow. `stale`: an earlier launch wrote its bytes. `found`: its known content."""
 
     path: Path
     stale: bool = False
@@ -110,11 +111,13 @@ class Inputs:
     ) -> list[NewFile]:
         """Files to follow from now on; `rung`: `has_new` found a path; `known`: contents read."""
         fresh: list[NewFile] = []
-        if rung or now >= self._scan_at or self._folders_changed():
+        changed = (self._changed(folder) != known for folder, known in self._folders.items())
+        if rung or now >= self._scan_at or any(changed):
             started = time.perf_counter()
             self._scan_at = now + SCAN_SECONDS
-            fresh += self._matching(now, known)
+            # Before the match: a file that is made while it runs is then found at the next look.
             self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
+            fresh += self._matching(now, known)
             self._scan_at += SCAN_SHARE * (time.perf_counter() - started)
         if self._seeks_companions and (fresh or now >= self._seek_at):
             self._seek_at = now + COMPANION_SECONDS
@@ -122,7 +125,6 @@ class Inputs:
         return fresh
 
     def _matching(self, now: float, known: Callable[[], Iterable[Known]]) -> Iterator[NewFile]:
-        """New files that match the patterns, with the known content that each has."""
         paths = [path for path in self.patterns.files() if path not in self._names]
         contents = KnownContents(known() if paths else (), self._disk)
         for path in paths:
@@ -143,11 +145,8 @@ class Inputs:
         self._seek_at = -math.inf
         self._scan_at = -math.inf
 
-    def _folders_changed(self) -> bool:
-        return any(self._changed(folder) != known for folder, known in self._folders.items())
-
     def _is_new(self, path: Path) -> bool:
-        """Mark a file as followed; return whether it was followed under no name before."""
+        """Mark a file as followed; return False if it was followed before, under any name."""
         if path in self._names:
             return False
         try:
@@ -161,7 +160,7 @@ class Inputs:
         return True
 
     def _companions(self, now: float) -> Iterator[NewFile]:
-        """Ties files to the log that they belong to; yields those not followed yet."""
+        """Tie companions to their logs; yield the companions that are not followed yet."""
         names = self._monitor.names
         for real, (companion, log_path) in self._claims(now).items():
             name = str(self.followed.get(real, companion.path))
@@ -240,10 +239,10 @@ class Inputs:
         return known[1]
 
     def _is_due(self, path: Path, now: float) -> bool:
-        """Whether to search a log's companions now: see `COMPANION_SECONDS`."""
+        """Whether to search a log's companions now; sets the time of the next search."""
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
         run = self._run_of(path)
-        if run is not None and run.life.ended:  # once more: a short run ends before the next search
+        if run is not None and run.life.ended:  # search once more, for companions of short runs
             self._seek[path] = (math.inf, COMPANION_SECONDS)
             return at < math.inf and path.suffix != ".jsonl"
         if (now < at < math.inf) or path.suffix == ".jsonl":

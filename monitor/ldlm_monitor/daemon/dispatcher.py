@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_CHANNEL = "slack:"
-"""Prefix of the receiver of one more channel of the bot, such as `slack:C0123456789`."""
+"""Prefix of the receiver's name of one more channel of the bot; the rest is the channel."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Dispatcher:
                 self.outbox.add(notification, self.receivers, now)
             silence = self.silences and self.silences.silenced(notification, now)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
-            self._print(transition_line(transition) + mark)
+            self.print_line(transition_line(transition) + mark)
         self._wake()
 
     def update_silences(
@@ -122,7 +122,7 @@ class Dispatcher:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
-        """Update messages that were sent to the present state of their incident."""
+        """Update the sent messages of incidents that have changed since."""
         if self.receivers and self.outbox.update_incidents(incidents, now):
             self._wake()
 
@@ -130,8 +130,8 @@ class Dispatcher:
         for courier in self.couriers:
             courier.wake()
 
-    def _print(self, line: str) -> None:
-        """Print a line; if stdout is closed or its disk full, stop printing, but send on."""
+    def print_line(self, line: str) -> None:
+        """Print a line; if stdout is closed or its disk full, print no more, but go on sending."""
         if self.prints:
             try:
                 print(line, flush=True)

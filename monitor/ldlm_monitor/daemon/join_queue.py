@@ -8,13 +8,13 @@ from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.file_system import Disk
 
 JOIN_BYTES = 8 * 1024 * 1024
-"""Files that join later are judged together, whole runs, until they have so many bytes. A choice:
-more saves passes over the files, less is sooner judged to its end."""
+"""Files that join a running daemon are judged together, by whole runs, up to about so many bytes.
+A choice: more means fewer histories to place, less that the first is judged sooner."""
 
 
 @dataclass(slots=True)
 class JoinQueue:
-    """The waiting files; `behind`: their bytes, which another thread may ask for."""
+    """The waiting files. `behind`: how many bytes they have; another thread may read it."""
 
     names: RunNames
     disk: Disk
@@ -25,7 +25,7 @@ class JoinQueue:
         return bool(self._sizes)
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Let the files wait for their turn."""
+        """Add files that wait to be judged."""
         self._sizes |= {path: self._size(path) for path in paths}
         self.behind = sum(self._sizes.values())
 

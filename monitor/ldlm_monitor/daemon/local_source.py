@@ -29,12 +29,8 @@ from ldlm_monitor.text.sanitize import redact, sanitized
 
 SHOWN = 4000
 """Bytes of a record that a view gets. A choice: a line of more than 20 screen rows is cut."""
-_WORSE: dict[Level, tuple[Level, ...]] = {
-    "error": ("error",),
-    "warning": ("error", "warning"),
-    "info": ("error", "warning", "info"),
-}
-"""The levels of the lines that a filter by a level lets through."""
+_LEVELS: tuple[Level, ...] = ("error", "warning", "info")
+"""Worst first: a filter by a level lets through the lines of this level and of those before it."""
 
 
 @dataclass
@@ -42,7 +38,7 @@ class LocalSource:
     """`queries.Source` within the daemon's process.
 
     `snapshot` returns the last snapshot, `clock` Unix seconds, `opened` a log's reader; `reading`
-    as in `queries.Source`. `name`: the inputs, as a screen shows them.
+    the share of the first content that was judged, or None. `name`: the inputs, for a screen.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -126,7 +122,7 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
 
 
 def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
-    levels = _WORSE[query.level] if query.level else None
+    levels = _LEVELS[: _LEVELS.index(query.level) + 1] if query.level else None
     looked_at = at if query.before and query.after else None
 
     def wanted(raw: RawLine) -> bool:
@@ -144,7 +140,7 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
 _ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
 _WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
 _LOOKED_AT = 400
-"""Bytes of a record in which its time is searched: beyond a prefix, a time is part of the text."""
+"""Bytes in which a record's time is searched: a choice, no logger's prefix is longer."""
 
 
 def _leading_time(text: bytes) -> float | None:

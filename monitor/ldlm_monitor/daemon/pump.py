@@ -32,17 +32,17 @@ from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 
 POLL_SECONDS = 1.0
-"""Between two polls of all files (of thousands, a part at a time: `Rota`): network mounts send no
-events, and alerts are due in a second."""
+"""Seconds between two polls of all files (of thousands, a part at a time: `Rota`): network mounts
+send no events, and alerts are due in a second."""
 RELOADED = ("rules", "files", "companions", "stall")
-"""Settings that a reload changes; the others are bound to threads, sockets or open files."""
+"""Settings that a reload changes; others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
-"""Between two reads of the daemon's own metrics: as often as rules are evaluated by default."""
+"""Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
 COMMIT_SECONDS = 10.0
-"""Between two commits without a transition: a restart after a kill judges so much again."""
+"""Seconds between two commits if nothing fires or ends: after a kill so much is judged again."""
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""An alert in history is sent only if its run was active within this time: others are known."""
+"""Alerts of a history are sent until so many seconds after its last byte: older ones are known."""
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ log = logging.getLogger(__name__)
 class Pump:
     """Reads new bytes, judges them, and queues alerts; one call of `turn` is one round.
 
-    `snapshot` is replaced whole, so that other threads may read it. `caught_up`: the files' first
-    content was judged. `ended`: standard input was the only input, and it is closed. `turns`: how
-    many turns have ended. `probing` inspects this host if a run stalls; `folder`: the state
-    folder, for its free space; `recorder` records the input; each may be None. `stopping`:
+    `snapshot` is replaced whole, so that other threads may read it. `caught_up`: all that the files
+    held at the start was judged. `ended`: standard input was the only input, and it is closed.
+    `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
+    state folder, for its free space; `recorder` records the input; each may be None. `stopping`:
     whether the daemon has to end. `disk`, `mounts`: the file systems of the inputs.
     """
 
@@ -121,8 +121,8 @@ class Pump:
                 return
         transitions: list[Transition] = []
         if self.probing is not None and self.caught_up:
-            log_of_reads = self.store.read_log
-            transitions += self.probing.judge(self.monitor, log_of_reads, self.recorder, now)
+            reads = self.store.read_log
+            transitions += self.probing.judge(self.monitor, reads, self.recorder, now)
         part = self._rota.turn(self.inputs.followed) if everything else set()
         transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
@@ -178,7 +178,7 @@ class Pump:
         self._calls.close()
 
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
-        """Read and judge new bytes of the files `dirty`; of all files if it is None."""
+        """Read and judge new bytes of the files `dirty`; None means all files."""
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
@@ -201,13 +201,12 @@ class Pump:
             self.recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
             return self.monitor.feed(chunk, now, counted=counted)
-        except Exception:  # a bug of ours must not end the watching of the other files
+        except Exception:  # a bug of ours: the other files are still read
             self.monitor.count_dropped("internal_error")
             log.exception("%s, line %d: a bug of ours; dropped", chunk.path, chunk.line)
             return []
 
     def _note_edge(self, now: float, *, everything: bool) -> None:
-        """Give the rules the daemon's own metrics: whether it can read and deliver."""
         if everything:
             hindered = len(self._unreadable) + len(self.follower.journal.silent)
             self.monitor.count_dropped("unreadable", hindered)
@@ -245,7 +244,7 @@ class Pump:
             if self.caught_up:
                 return True
             if self.stopping():
-                return False  # what half a history leads to was never so
+                return False  # half a history leads to alerts that never fired
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)

@@ -19,7 +19,7 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""If the clock was set back by more, the read log's times are not used; NTP sets it by less."""
+"""If the clock was set back by more seconds, the read log's times are not used: NTP needs less."""
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 class Restart:
     """The state of the daemon before; `open` finds the files of its positions.
 
-    `arrivals`, `observed`: the read log. `files`: those to read again. `waiting`: name to
-    positions whose files cannot be read now; `missing`: those of these names that do not exist.
-    `contents`: what was read before, to recognise it under other names.
+    `arrivals`, `observed`: the read log. `files`: the files to read again. `waiting`: by name, the
+    positions in files that cannot be read now; `missing`: the names among them that do not exist.
+    `contents`: what was read before, to recognise a renamed or copied file.
     """
 
     state: State
@@ -53,8 +53,8 @@ class Restart:
         """Continue the alerts of before the restart; return those that are carried over.
 
         `passed`: the transitions of the bytes read again, each with whether it is news. An alert
-        that none of them made fire is carried over. An alert that ended in the news, and is active
-        again, began anew.
+        that none of them made fire is carried over. An alert that ended in the news and is active
+        again keeps its new start.
         """
         fired = {each.key for each, _ in passed if each.state == "firing"}
         ended = {
@@ -101,7 +101,7 @@ class Restart:
                 if isinstance(error, FileNotFoundError | NotADirectoryError):
                     self.missing.add(position.path)
         _count_lost(store, self._present(), journal)
-        # Rotated files, which have no name, come first: they are older than those of the name.
+        # Rotated files, which lost their names, come first: they are older than the named ones.
         self.files.sort(key=_age)
 
     def _seen(
@@ -141,7 +141,6 @@ class Restart:
         return found
 
     def _present(self) -> set[str]:
-        """The keys of the files that exist, or may be readable later."""
         waiting = {
             file_key(each.path, each.file)
             for path, positions in self.waiting.items()
@@ -164,6 +163,7 @@ def recall(store: StateStore, now: float) -> Restart | None:
             " estimated from the logs"
         )
         state.clock, found.arrivals, found.observed = now, [], []
+        store.read_log.forget_all()  # otherwise the next start would find these times again
     return found
 
 

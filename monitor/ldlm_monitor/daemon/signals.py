@@ -12,7 +12,7 @@ from types import FrameType
 from ldlm_monitor.model.errors import INTERRUPTED
 
 RELOAD_SECONDS = 10.0
-"""How long an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
+"""Seconds that an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
 
 
 class CutShort(BaseException):
@@ -53,11 +53,13 @@ class Signals:
         except queue.Empty:
             return "the monitor is busy; it will reload as soon as it can"
 
-    def reloaded(self, problem: str) -> None:
-        """Return the outcome to all waiting calls of `ask_reload`."""
-        self.reload = False
-        while self._outcomes:
-            self._outcomes.pop().put(problem)
+    def run_reload(self, load: Callable[[], str]) -> None:
+        """Call `load`, and pass its problem, if any, on to the calls of `ask_reload` so far."""
+        self.reload = False  # before: what changes while `load` reads is for the next reload
+        waiting, self._outcomes = self._outcomes, []
+        problem = load()
+        for outcome in waiting:
+            outcome.put(problem)
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP and not self._terminal_is_gone():
@@ -67,6 +69,7 @@ class Signals:
             self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
             self.end()
             if self.cuts_short:
+                self.cuts_short = False  # a second signal must not interrupt the end
                 raise CutShort
 
     def _terminal_is_gone(self) -> bool:

@@ -24,27 +24,27 @@ from ldlm_monitor.state.read_log import ReadLog
 from ldlm_monitor.text.sanitize import plain
 
 LOOK_SECONDS = 5.0
-"""The time of one look: two reads of each process a second apart, RAS (at most 3 s), stacks."""
+"""Seconds for one look: two reads of each process a second apart, RAS (at most 3 s), stacks."""
 LEAD_SECONDS = 6.0
-"""How long before its stall limit a run is looked at: a look, and a second for the turns."""
+"""Seconds before its stall limit at which a run is looked at: a look, and a second for turns."""
 WATCH_SECONDS = 30.0
-"""Between two notes of active runs' processes: each costs a scan of /proc, and a process that
-dies before its first note is not known."""
+"""Seconds between two notes of active runs' processes. A choice: each costs a scan of /proc, and a
+process that dies before its first note is not known."""
 BEAT_SECONDS = 10.0
-"""Between two reads of active runs' heartbeats: a third of the shortest default stall limit."""
+"""Seconds between two reads of active runs' heartbeats: a third of the least default limit."""
 AGAIN_SECONDS = 300.0
-"""A stalled run is looked at again after this, then after twice as long: its alert was sent."""
+"""Seconds until a stalled run is looked at again, doubled each time, as its alert was sent."""
 EARLY_SECONDS = 60.0
-"""Least time between two looks before the limit: some runs' pauses come near it at every step."""
+"""Least seconds between two looks before the limit, which some runs nearly reach at every step."""
 FRESH_SECONDS = 20.0
-"""Older findings are looked for again, as processes change; longer than a look and its lead."""
+"""Seconds after which findings are too old, as processes change; more than a look and its lead."""
 OLD_SECONDS = 3600.0
-"""Runs without a step for longer are looked at last: most were given up long ago."""
-OLD_PAUSE_SECONDS = 60.0  # between two looks at such runs: a folder may have the logs of a thousand
+"""Runs without a step for more seconds are looked at last, as most were given up: a choice."""
+OLD_PAUSE_SECONDS = 60.0  # between two looks at runs so old: a folder may have logs of a thousand
 MAX_CASES = 32
-"""Runs in one look: more than one host trains at a time, few enough for `LOOK_SECONDS`."""
+"""Runs in one look: a choice, more than one host trains, and few enough for `LOOK_SECONDS`."""
 _TURN_SECONDS = 0.5
-"""Between two turns that go through all runs; the pump may turn more often, on file events."""
+"""Least seconds between two turns through all runs: half of the second in `LEAD_SECONDS`."""
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class Probing:
     def judge(
         self, monitor: Monitor, reads: ReadLog, recorder: Recorder | None, now: float
     ) -> list[Transition]:
-        """Judge what the host reports of runs that stall; it is noted before, like bytes."""
+        """Judge this host's records of runs that stall; as with bytes, they are stored first."""
         transitions: list[Transition] = []
         try:
             for found in self.turn(monitor, now):
@@ -134,13 +134,13 @@ class Probing:
                 verdict = monitor.runs.verdict(found.run)
                 if verdict is not None and verdict != before:  # not in an earlier alert
                     log.warning("%s: %s", plain(found.run), plain(verdict))
-        except Exception:  # whatever is wrong with us, the logs go on being watched
+        except Exception:  # a bug of ours: the logs go on being watched
             monitor.count_dropped("internal_error")
             log.exception("a bug of ours: what this host reports is passed over")
         return transitions
 
     def close(self, patience: float = 0.0) -> None:
-        """Ask the thread to end, and wait up to `patience` seconds for it."""
+        """End the thread: wait for it up to `patience` seconds, because a call in it may hang."""
         self._worker.close(patience)
 
     @property
@@ -165,7 +165,10 @@ class Probing:
         if not asked.answer.done():
             if now - asked.at > LOOK_SECONDS and not asked.late:
                 asked.late = True
-                log.warning("this host did not answer within %g s about the training", LOOK_SECONDS)
+                log.warning(
+                    "the look at this host did not answer within %g s: alerts do not wait",
+                    LOOK_SECONDS,
+                )
             return False
         self._asked = None
         try:
@@ -185,7 +188,6 @@ class Probing:
         return True
 
     def _ask(self, monitor: Monitor, suspects: Sequence[ProbeCandidate], now: float) -> None:
-        """Start one inspection, if none is under way; looks at stalled runs come first."""
         if self._asked is not None or self._watching is not None:
             return
         if wanted := self._wanted(suspects, now):
@@ -215,7 +217,6 @@ class Probing:
             self._watching = self._post(lambda: self._host.watch(cases, note=note))
 
     def _new_heartbeats(self, now: float) -> Iterator[Found]:
-        """The heartbeats with a new step or phase; each file is logged once."""
         if self._watching is None or not self._watching.done():
             return
         answer, self._watching = self._watching, None
@@ -238,7 +239,6 @@ class Probing:
         return known is None or (known.step, known.phase) != (beat.step, beat.phase)
 
     def _wanted(self, suspects: Sequence[ProbeCandidate], now: float) -> list[ProbeCandidate]:
-        """The runs to look at now; runs that stopped less than `OLD_SECONDS` ago come first."""
         wanted = [each for each in suspects if self._wants_look(each, now)]
         late = [each for each in wanted if now - each.last_progress_at < OLD_SECONDS]
         if late:

@@ -19,9 +19,10 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-_TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they depend on the evaluation time
-_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # they grow with each sample
-ROUNDING_SECONDS = 0.001  # added to a range: `ranges.exact` rounds times to milliseconds
+TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
+_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
+ROUNDING_SECONDS = 0.001
+"""Seconds added to a range, because `ranges.exact` rounds times to milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,8 @@ def max_range(expr: Expression) -> float:
 
 
 def uses_time(expr: Expression) -> bool:
-    """Whether the value changes without new samples, by `time()`, `timestamp()` or a date."""
-    return _calls(expr, _TIME_FUNCTIONS)
+    """Whether the expression calls `time()` or a date function: it changes without a sample."""
+    return _calls(expr, TIME_FUNCTIONS)
 
 
 def counts_samples(expr: Expression) -> bool:

@@ -111,7 +111,7 @@ class SeriesStore:
 
     def __init__(self, interval: float, retention: float) -> None:
         self._interval = interval
-        self._retention = retention
+        self.retention = retention
         self._series: dict[Labels, _Kept] = {}
         self._by_name: dict[str, list[_Kept]] = {}
         self._extra: list[float] = []
@@ -145,7 +145,7 @@ class SeriesStore:
                     self._end(series, at)
         self.last_scrape = at
         if self._scrape % _FORGET_EVERY == 0:
-            self._forget(at - self._retention)
+            self._forget(at - self.retention)
 
     def _join(self, group: Sequence[Point], at: float) -> list[_Kept]:
         kept = [self._put(point, at) for point in group]

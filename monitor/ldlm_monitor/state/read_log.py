@@ -198,6 +198,11 @@ class ReadLog:
         self._database.run(work)
         return lost
 
+    def forget_all(self) -> None:
+        """Drop all rows; numbers go on."""
+        self.forget_others(())
+        self._database.run(lambda db: db.execute("DELETE FROM observed"))
+
     def _load(self, db: sqlite3.Connection) -> None:
         files = db.execute("SELECT key, id, ended FROM file").fetchall()
         self._ids = {key: number for key, number, _ in files}

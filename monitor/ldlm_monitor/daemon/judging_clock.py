@@ -1,0 +1,54 @@
+"""The clock of judging: it never goes back, even if the wall clock is set back."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from ldlm_monitor.text.format import duration
+
+JUMP_SECONDS = 1.0
+"""Seconds. Smaller errors are slewed by NTP; larger ones step the clock (chrony: `makestep 1`)."""
+
+log = logging.getLogger(__name__)
+
+
+class JudgingClock:
+    """The wall clock's Unix seconds; after it was set back, the monotonic clock's continuation.
+
+    The continuation lasts until the wall clock has caught up: alerts keep their `for`, and none
+    fires twice. A clock that was set forward is taken as right, as after a sleep of the machine,
+    which the monotonic clock of Linux does not count. `ahead`: seconds by which the result exceeds
+    the wall clock. `skipped`: seconds that the last call of `now` found to be such a step forward.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self.ahead = self.skipped = 0.0
+        self._last = wall()
+        self._read_at = steady()
+
+    def now(self) -> float:
+        """The time to judge by; it never falls."""
+        wall, steady = self._wall(), self._steady()
+        expected = self._last + steady - self._read_at
+        behind = expected - wall
+        self.skipped = -behind if behind < -JUMP_SECONDS else 0.0
+        if self.skipped:
+            log.warning(
+                "the clock went forward by %s, or this machine slept: time without steps is"
+                " counted from now",
+                duration(self.skipped),
+            )
+        if behind - self.ahead > JUMP_SECONDS:
+            log.warning(
+                "the clock was set back by %s: the monitor goes on from its last time until the"
+                " clock has caught up",
+                duration(behind - self.ahead),
+            )
+        self.ahead = behind if behind > JUMP_SECONDS else 0.0
+        self._last = expected if self.ahead else max(wall, self._last)
+        self._read_at = steady
+        return self._last
