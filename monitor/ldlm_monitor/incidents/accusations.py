@@ -63,7 +63,6 @@ def accused(
 def _accusations(
     evidence: Evidence, run: RunFacts, collective: Collective | None
 ) -> Iterator[Accusation]:
-    """All accusations, the most direct first."""
     yield from _missing(evidence)
     yield from _fingerprints(evidence)
     yield from _parameters(evidence)

@@ -100,16 +100,7 @@ _WORD = compile_pattern(
 
 # The prefixes that can begin with a byte, in the order in which they are tried.
 _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
-    ord("["): (
-        _RANK,
-        _ROLE,
-        _GLOG_BRACKET,
-        _DEEPSPEED,
-        _BRACKET_STAMP,
-        _HOROVOD,
-        _KUBECTL,
-        _DMESG,
-    ),
+    ord("["): (_RANK, _ROLE, _GLOG_BRACKET, _DEEPSPEED, _BRACKET_STAMP, _HOROVOD, _KUBECTL, _DMESG),
     ord(" "): (_SRUN,),
     ord("("): (_RAY,),
     ord("<"): (_DMESG,),

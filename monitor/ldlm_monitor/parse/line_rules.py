@@ -8,13 +8,7 @@ from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse.definitions import SampleLine
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.patterns import (
-    NumberSpec,
-    Pattern,
-    PatternMatch,
-    certain,
-    quantity,
-)
+from ldlm_monitor.parse.patterns import NumberSpec, Pattern, PatternMatch, certain, quantity
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
 
 MAX_VALUES = 512

@@ -101,9 +101,7 @@ def refuse_unreadable(history: History) -> None:
     """Raise `InputError` for the first file that could not be read whole."""
     for path, error in history.unreadable.items():
         raise InputError(
-            f"cannot be read ({error.strerror})",
-            where=str(path),
-            remedy=remedy(error),
+            f"cannot be read ({error.strerror})", where=str(path), remedy=remedy(error)
         ) from error
 
 
