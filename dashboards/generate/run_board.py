@@ -6,6 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from .parts import RUN, Column, board, graph, listing, number, query, risen
 
+# The colour from each value of `ldlm_run_health` on: 0 healthy, 1 warning, 2 unhealthy, 3 critical.
 _HEALTH_STEPS = (("green", None), ("yellow", 1.0), ("orange", 2.0), ("red", 3.0))
 
 

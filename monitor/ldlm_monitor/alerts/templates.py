@@ -178,7 +178,7 @@ class _TemplateParser:
         if name in FILTERS:
             given = [self._operand(word) for word in arguments] + ([piped] if piped else [])
             if len(given) != 1 or given[0].kind != "number":
-                raise _refused(f"{name} of anything but one number", self._source)
+                raise _refused(f"{name} without exactly one number", self._source)
             shown, read = FILTERS[name], given[0].read
             return _Operand("text", lambda scope: shown(float(read(scope))))
         if arguments or piped:

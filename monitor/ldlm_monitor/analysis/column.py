@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The step fell from `step_before` at `time_before` to `step` at `time`."""
+    """The step fell from `step_before` to `step`; times are Unix seconds, NaN if unknown."""
 
     time_before: float
     step_before: int

@@ -32,9 +32,9 @@ measured); values; samples; tokens; batch."""
 class Rows:
     """Makes rows of entries, in their order.
 
-    `every`: steps that it divides get a row, and steps with a NaN. `extra` is added to the next
-    row only. `latest` is the last row. `unread` counts dropped values. `alarm` is called when a
-    value becomes non-finite.
+    `every`: a step gets a row if its number is a multiple of this, or if a value is not finite.
+    `extra` is added to the next row only. `latest` is the last row. `unread` counts dropped
+    values. `alarm` is called when a value becomes non-finite.
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:

@@ -27,7 +27,8 @@ from ldlm_monitor.callback.writer import MAX_TEXT, RowWriter
 
 SCHEMA = "ldlm.health/1"  # of the rows, see docs/callback.md; the number counts layouts
 READY_SECONDS = 1.0
-"""Seconds that the start waits for the first files on a slow disk; then training begins without."""
+"""Seconds that the start waits for stack file and heartbeat on a slow disk. A choice: longer
+delays the training, shorter begins it more often before they exist."""
 CLOSE_SECONDS = 2.0
 """Most seconds of each wait at the end: a job's grace period may be 30 s (Slurm's KillWait)."""
 

@@ -104,7 +104,7 @@ class Termination:
         if self._previous is signal.SIG_DFL:
             self._reading, self._writing = os.pipe()
             os.set_blocking(self._writing, False)
-            if not self._listen():  # an event loop has its own: set no handler
+            if not self._listen():  # an event loop listens already: undo
                 signal.signal(signal.SIGTERM, self._previous)
                 self._close_pipe()
                 return

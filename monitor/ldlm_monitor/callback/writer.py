@@ -39,7 +39,7 @@ class RowWriter:
     `put` never waits and never raises; it takes rows, and entries, which `make` turns into rows
     in the thread. `header` makes the first row whenever the file is opened.
     `prepare` runs first in the thread, because what it does may hang with the disk;
-    `idle` runs there between writes. Both must not raise.
+    `idle` runs there between writes. If one raises, `say` gets the first error.
     """
 
     path: Path

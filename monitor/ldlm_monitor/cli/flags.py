@@ -125,7 +125,7 @@ def shown_dash(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more: Any) -> Settings:
-    """As `settings`, for a command that needs files. Raises UsageError if none is named."""
+    """As `settings`; also raises UsageError without files, or with `-` if stdin is closed."""
     found = settings(flags, files, **more)
     if not found.files:
         raise UsageError(

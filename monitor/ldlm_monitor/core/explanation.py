@@ -16,7 +16,8 @@ from ldlm_monitor.run.quantity import SourceLine
 SeriesFilter: TypeAlias = Callable[[str, Labels], bool]
 """Whether a rule reads the series of a name and labels."""
 MAX_LINE = 2000
-"""Characters of a log line in an alert: Slack allows 3,000 in a section, with its other texts."""
+"""Characters of a log line, and of a summary with its verdict, in an alert. A choice: Slack's
+messages show 1,700; longer texts swell the state and every message."""
 
 
 class EvidenceFinder:

@@ -169,7 +169,7 @@ class Backfill:
         yield
         for notice in history.notices:
             log.info("%s", notice)
-        # Transitions of a run with live records may come from these, so they are not kept back.
+        # Kept back for new runs only: alerts of other runs may be due to their live records.
         runs = {file.run for file in history.files}
         self._runs = {run for run in runs if self.monitor.runs.get(run) is None}
         passed = self._held = []

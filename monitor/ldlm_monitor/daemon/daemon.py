@@ -202,7 +202,7 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
 def _raise_descriptor_limit() -> None:
     """Raise the soft limit of open files, which only protects programs that call select(2)."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # a sandbox may forbid it: the soft limit is followed
+    with suppress(OSError, ValueError):  # forbidden in a sandbox: fewer files stay open
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

@@ -27,7 +27,9 @@ COMPANION_SECONDS = 5.0
 """Seconds between two searches for a log's companions while its run starts; each later pause is
 four times longer, because companions appear near a launch, and a search lists folders."""
 SELDOM_SECONDS = 320.0  # the longest pause between two searches: 5 * 4**3, the third quadrupling
-SCAN_SECONDS = 10.0  # between two matches of all patterns, if no folder's time changed: a choice
+SCAN_SECONDS = 10.0
+"""Between two matches of all patterns if no folder's time changed: for files that wait
+(`DOUBT_SECONDS`, a silent mount). A choice: fewer list folders more often, more delay these."""
 SCAN_SHARE = 100
 """If no folder's time changed, the patterns are matched again after so many times the duration of
 the last match: with ten thousand files too, matching takes a hundredth of the time at most."""

@@ -37,8 +37,9 @@ _LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 class LocalSource:
     """`queries.Source` within the daemon's process.
 
-    `snapshot` returns the last snapshot, `clock` Unix seconds, `opened` a log's reader; `reading`
-    the share of the first content that was judged, or None. `name`: the inputs, for a screen.
+    `snapshot` returns the last snapshot, `clock` Unix seconds, `opened` a log's reader. `reading`
+    returns the judged share (0 to 1) of what files held when they were found, None once all is
+    judged. `name`: the inputs, for a screen.
     """
 
     snapshot: Callable[[], Snapshot]

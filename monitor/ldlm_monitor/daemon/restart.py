@@ -102,7 +102,9 @@ class Restart:
                     self.missing.add(position.path)
         _count_lost(store, self._present(), journal)
         # Rotated files, which lost their names, come first: they are older than the named ones.
-        self.files.sort(key=_age)
+        self.files.sort(
+            key=lambda each: (each.backlog.has_name, each.seen and not each.seen.position.nameless)
+        )
 
     def _seen(
         self,
@@ -157,7 +159,7 @@ def recall(store: StateStore, now: float) -> Restart | None:
         return None
     arrivals, observed = store.read_log.arrivals(), store.read_log.observed()
     found = Restart(state, arrivals, observed)
-    if not found.floor <= now + SKEW_SECONDS:  # not a number: a damaged one
+    if not found.floor <= now + SKEW_SECONDS:  # also if a damaged file made it NaN
         log.warning(
             "the clock was set back since the monitor last ran: times of bytes read before are"
             " estimated from the logs"
@@ -181,10 +183,6 @@ def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -
             " were rotated away or emptied since, and are not judged again; active alerts"
             " continue",
         )
-
-
-def _age(file: HistoryFile) -> tuple[bool, bool]:
-    return file.backlog.has_name, file.seen is not None and not file.seen.position.nameless
 
 
 def _begun_since(kept: list[FilePosition], arrivals: list[Arrival]) -> list[FilePosition]:

@@ -83,7 +83,8 @@ def first_collective(evidence: Evidence) -> Collective | None:
     groups = _by_group(evidence)
     if not groups:
         return None
-    # Ranks enqueue a collective at different times: within a second, more calls decide.
+    # Ranks enqueue a collective at slightly different times, so starts are rounded to a second;
+    # of equal ones, the collective with the most calls comes first.
     return min(groups, key=lambda each: (round(each.began), -len(each.calls), each.seq, each.group))
 
 

@@ -74,7 +74,7 @@ class Courier(threading.Thread):
     def _drain(self) -> None:
         while not self._abandoned.is_set():
             self._wake.clear()
-            stopping = self._stopping.is_set()  # read first: what was added before `stop` is sent
+            stopping = self._stopping.is_set()  # before `due`, which then finds all
             pending = self._outbox.due(self._receiver.name, time.time(), last=stopping)
             if pending is not None:
                 self._deliver(pending)

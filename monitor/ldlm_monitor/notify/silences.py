@@ -31,7 +31,8 @@ from ldlm_monitor.text.sanitize import redact
 
 MAX_MATCHERS: Final = 20
 MAX_LABELS: Final = 100
-"""Of a silence, of an acknowledgement: a choice above any alert's labels, which bounds requests."""
+"""Most matchers of a silence, most labels of an acknowledgement: choices that bound a request,
+above what any alert has."""
 MAX_KEPT: Final = 1000
 """Silences and acknowledgements at most: a choice. Every alert is matched against each of them."""
 _SCHEMA = """

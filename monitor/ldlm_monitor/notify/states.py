@@ -34,7 +34,8 @@ from ldlm_monitor.text.format import iso
 STILL_SECONDS: Final = 60.0
 """Seconds without a turn of the pump after which it is stuck: a choice, as a turn takes 1 or 2."""
 AGAIN_SECONDS: Final = 10.0
-"""Seconds until a failed heartbeat is sent again: after a whole interval the switch would alert."""
+"""Seconds until a failed heartbeat is sent again, or a sender goes on after a bug. A choice: after
+a whole interval the switch would alert; a shorter time loads a server that is down."""
 RESEND_SECONDS: Final = 60.0  # the default of `--rules.alert.resend-delay`
 VALID_SECONDS: Final = 4 * RESEND_SECONDS  # rules/alerting.go: `endsAt` is 4 resend delays ahead
 RESOLVED_KEPT_SECONDS: Final = 900.0  # rules/alerting.go: `resolvedRetention`

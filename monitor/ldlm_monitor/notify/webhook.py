@@ -63,9 +63,9 @@ def webhook_body(notification: Notification) -> bytes:
 class WebhookSender:
     """Sends to one URL. The URL and the secret are never logged or shown.
 
-    `secret` signs each request: `whsec_` and base64, or any text of 16 characters or more.
+    `secret` signs each request: `whsec_` and base64, or any text; the key has 16 bytes or more.
     Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses)
-    and for a secret that is short.
+    and for a secret that is short or has invalid base64.
     """
 
     name = "webhook"

@@ -73,7 +73,7 @@ def packaged_definitions(kept: dict[str, bytes]) -> list[tuple[Path, definitions
 
 
 def digest(parts: Iterable[bytes]) -> str:
-    """A name of the parts, in this order."""
+    """The SHA-256 of the parts and their lengths, in this order, as hexadecimal digits."""
     return hashlib.sha256(b"".join(b"%d:" % len(part) + part for part in parts)).hexdigest()
 
 

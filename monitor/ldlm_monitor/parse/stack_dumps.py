@@ -184,7 +184,7 @@ class FailureTable(Block[EventRule]):
         self._started = self._at_root = False
 
     def _line(self, line: BlockLine) -> bool:
-        """Handle a line; return whether it belongs to the table, as rows before an index do not."""
+        """Handle a line; return if it is the table's: before the first `[0]:` only headings are."""
         named = line.named()
         if "end" in named:
             self.done = bool(self._rows)

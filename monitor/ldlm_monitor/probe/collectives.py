@@ -68,7 +68,7 @@ class Finding:
 
     @property
     def names_somebody(self) -> bool:
-        """Whether dumps accuse a rank, rather than only the lack of one."""
+        """Whether dumps accuse a rank; a rank without a dump alone is no accusation."""
         return bool(self.missing or self.mismatched)
 
 
@@ -171,7 +171,7 @@ class _ProcessGroup:
             missing=tuple(missing),
             waiting=tuple(waiting),
             mismatched=tuple(odd),
-            calls=tuple(sorted({_call(entry) for entry in calls.values()})),
+            calls=tuple(sorted({f"{e.operation}({e.sizes} {e.dtypes})" for e in calls.values()})),
             without_dump=tuple(sorted(self._members - {*self._enqueued})),
             all_known=self._all_known,
             frames=self._frames([*missing, *odd, *waiting[:1]], seq),
@@ -202,10 +202,6 @@ def _signature(entry: CollectiveEntry) -> tuple[str, str, str]:
     if entry.operation not in _ALIKE:
         return entry.operation, "", ""
     return entry.operation, entry.sizes, entry.dtypes
-
-
-def _call(entry: CollectiveEntry) -> str:
-    return f"{entry.operation}({entry.sizes} {entry.dtypes})"
 
 
 def _most_common(values: Iterable[T | None]) -> T | None:

@@ -119,10 +119,6 @@ def _changes(window: RangeWindow) -> float:
     return float(sum(a != b and not (math.isnan(a) and math.isnan(b)) for a, b in pairs))
 
 
-def _resets(window: RangeWindow) -> float:
-    return float(sum(after < before for before, after in pairwise(window.values)))
-
-
 def _regression(window: RangeWindow, origin: float) -> tuple[float, float]:
     """Slope per second, and value at `origin` (Unix seconds), of the least-squares line."""
     values = window.values
@@ -184,7 +180,7 @@ OVER_RANGE: dict[str, Callable[..., float | None]] = {  # functions of a range v
     "irate": lambda window: _last_change(window, rate=True),
     "idelta": lambda window: _last_change(window, rate=False),
     "changes": _changes,
-    "resets": _resets,
+    "resets": lambda window: float(sum(b < a for a, b in pairwise(window.values))),
     "deriv": _derivative,
     "predict_linear": _predict,
     "double_exponential_smoothing": _smoothed,

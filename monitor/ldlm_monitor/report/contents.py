@@ -65,7 +65,7 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
         "Statistics over the last values": [_statistics(run.statistics)],
         "Recent issues": [_issue(issue) for issue in run.issues],
         "Timeline": [tuple(f"{utc(entry.time)} {entry.text}" for entry in run.timeline)],
-        "Events": [_counts(run.event_counts)],
+        "Events": [", ".join(f"{kind}{NO_BREAK}{n}" for kind, n in _by_count(run.event_counts))],
         "Configuration seen": [Table(("name", "value"), tuple(run.settings.items()))],
         "Files": [run.files],
     }
@@ -178,10 +178,6 @@ def _amount(quantity: str, value: float | None) -> str:
     if value is None or not quantity.endswith("_bytes") or not math.isfinite(value):
         return number(value)
     return byte_size(value)
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{kind}{NO_BREAK}{count}" for kind, count in _by_count(counts))
 
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:

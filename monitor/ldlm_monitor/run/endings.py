@@ -50,7 +50,7 @@ def is_kill(event: Event) -> bool:
 
 
 def explains(event: Event, assumed: Ending) -> bool:
-    """Whether Slurm gives the reason for ends of tasks that were assumed to be a crash."""
+    """Whether `event` is Slurm's reason for an end that only srun's exit lines made a crash."""
     given = event.kind == "slurm_cancelled" and bool(event.fields.get("reason"))
     return given and assumed.state == "crashed" and assumed.evidence.kind == "srun_task_exit"
 

@@ -241,7 +241,10 @@ def _within(
 
 
 def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline:
-    """The timeline of a step log (one row a step) by the clock of its run's bars."""
+    """The timeline of a step log: each row has the time when a bar of its run showed its step.
+
+    `marks`: offset and step of each row. `clock`: the times of the bars.
+    """
     offsets, times = [0], [clock.start]
     places, steps = array("q"), array("q")
     for mark in marks:

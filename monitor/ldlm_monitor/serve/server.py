@@ -26,7 +26,7 @@ MAX_HEAD = 32 * 1024
 MAX_BODY = 64 * 1024  # bytes of a request's body: far more than a silence with its matchers has
 
 _STOP_SECONDS = 1.0
-"""Seconds that `stop` waits for the thread: a handler that hangs must not keep the daemon alive."""
+"""Seconds that `stop` waits for the thread. A choice: a hanging handler delays the end so long."""
 _TOO_LARGE = PlainTextResponse(f"the body may have at most {MAX_BODY} bytes\n", 413)
 _HEADERS = [  # answers contain log text: caches must not store it, nor browsers run or embed it
     (b"server", b"ldlm-monitor"),

@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TypeAlias
 
@@ -96,14 +97,12 @@ def _new_zstd() -> Decoder:
     return decoder
 
 
-def _new_xz() -> Decoder:
-    return lzma.LZMADecompressor(memlimit=DICTIONARY_BYTES)
-
-
 # The formats' documents give the magic numbers. Decompressed data may only be `_CONVERTED`.
 _COMPRESSED = (
     Form("gzip", re.compile(rb"\x1f\x8b\x08"), _Gzip),
-    Form("xz", re.compile(rb"\xfd7zXZ\0"), _new_xz),
+    Form(
+        "xz", re.compile(rb"\xfd7zXZ\0"), partial(lzma.LZMADecompressor, memlimit=DICTIONARY_BYTES)
+    ),
     Form("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
     # The second alternative is a skippable frame (RFC 8878), with which pzstd begins.
     Form("zstd", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _new_zstd),

@@ -131,7 +131,7 @@ class MountReader:
         return sum(tail.unread for _, tail in list(self._named_files.live.values()))
 
     def next_peek(self) -> float | None:
-        """When the next unfinished record is due as a peek; None if none is, or during a read."""
+        """When (Unix seconds) the next unfinished record is due; None if none, or during a read."""
         if not self.idle:
             return None
         times = (tail.splitter.peek_at() for tail in self._unfinished)

@@ -27,7 +27,7 @@ class Database:
     """One connection, used by one thread at a time.
 
     A damaged file is renamed and replaced by a new one. From the first failed write on, the data
-    are kept in memory. Each is logged in one line. A commit survives the end of the process;
+    are kept in memory. Both are logged. A commit survives the end of the process;
     with `durable` it also survives a loss of power, at the cost of one disk sync per commit.
     """
 

@@ -199,7 +199,7 @@ class ReadLog:
         return lost
 
     def forget_all(self) -> None:
-        """Drop all rows; numbers go on."""
+        """Drop all rows; later ones get numbers above `last`."""
         self.forget_others(())
         self._database.run(lambda db: db.execute("DELETE FROM observed"))
 

@@ -7,7 +7,7 @@ from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
-_LEAST_BAR = 10  # cells: a shorter bar shows less than tenths of the playback
+_LEAST_BAR = 10  # cells of the bar and two blanks; a choice: a shorter one shows no tenths
 _OLD_SECONDS = 15.0  # of a snapshot while a run is live: three evaluations of 5 s are overdue
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
          ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5

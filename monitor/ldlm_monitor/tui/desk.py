@@ -86,7 +86,7 @@ def baseline(run: RunView) -> str:
 
 
 def current(run: RunView, quantity: str) -> float | None:
-    """The last value of a quantity; None if the run has not logged it."""
+    """The last value of a quantity; None if the run has no statistics of it."""
     known = run.statistics.get(quantity)
     return known.current if known else None
 

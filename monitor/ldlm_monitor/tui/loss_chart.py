@@ -53,14 +53,14 @@ class LossChart(Painted, can_focus=True):
         self._change(curves=drawn, marks=self._marks(drawn[0][0]) if drawn else ())
 
     def action_cursor(self, by: int) -> None:
-        """Move the cursor by a column; a new cursor starts at the last step."""
+        """Move the cursor by columns, left if below 0; a new one starts at the last step shown."""
         start, end = self.chart.view.within(*self.chart.span())
         one = (end - start) / max(self.size.width - AXIS - 1, 1)
         here = end if self.chart.cursor is None else self.chart.cursor + by * one
         self._change(cursor=max(min(here, end), start))
 
     def action_pan(self, share: float) -> None:
-        """Move the window."""
+        """Move the window by a share of its width, to earlier steps if below 0."""
         self._change(view=self.chart.view.pan(share, *self.chart.span()))
 
     def action_zoom(self, factor: float, centre: float | None = None) -> None:

@@ -153,7 +153,7 @@ def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapsh
 
 
 def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]:
-    """The events in this chunk; a line in many chunks (a progress bar) is selected by its quote."""
+    """The events whose line and quote are in this chunk: bars of one line fill many chunks."""
     for event in events:
         index = event.line_number - chunk.line
         if 0 <= index <= chunk.newlines:

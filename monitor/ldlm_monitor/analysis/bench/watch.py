@@ -128,7 +128,8 @@ POLL_SECONDS = 0.1
 POLL_SHARE = 0.05
 """Share of the time that looks may take; slow looks are rarer. A choice: more slows the command."""
 DRAIN_SECONDS = 2.0
-"""Seconds to wait for the rest of the output, as a grandchild may keep the pipe open: a choice."""
+"""Seconds to wait for the output after the command's end. A choice: longer delays the end if a
+grandchild keeps the pipe open, shorter stops one that still writes."""
 _READ = 64 * 1024
 """Bytes of one read: the capacity of a Linux pipe (pipe(7)), so that one read empties it."""
 

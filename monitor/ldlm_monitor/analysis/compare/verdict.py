@@ -13,7 +13,10 @@ Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """`less` and `more`: words for a change. `inverse`: the change of 1 / value is shown."""
+    """What is compared. `less`, `more`: words for its fall and rise; `better` is one of the two.
+
+    `inverse`: the change of 1 / value is shown.
+    """
 
     name: str
     title: str
