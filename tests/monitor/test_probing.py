@@ -40,6 +40,12 @@ from ldlm_monitor.state.state_store import StateStore
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
 LIMIT = 60.0
+TRAINING = """\
+import sys
+sum(range(3_000_000))
+print("now it waits", file=sys.stderr, flush=True)
+sys.stdin.read()
+"""
 
 
 def bars(first: int, last: int) -> str:
@@ -75,10 +81,13 @@ class Watched:
         self.answered = threading.Event()
         with self.log.open("ab") as file:
             self.training = subprocess.Popen(
-                [sys.executable, "-c", "import sys; sum(range(3_000_000)); sys.stdin.read()"],
+                [sys.executable, "-c", TRAINING],
                 stdin=subprocess.PIPE,
                 stdout=file,
+                stderr=subprocess.PIPE,
             )
+        assert self.training.stderr is not None
+        self.training.stderr.readline()
 
     def write(self, text: str, second: float) -> None:
         with self.log.open("a") as file:
