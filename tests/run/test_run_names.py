@@ -1,5 +1,7 @@
 """Which run, node and rank a file belongs to."""
 
+import os
+
 import pytest
 
 from ldlm_monitor.model.chunk import Origin
@@ -85,3 +87,11 @@ def test_the_stamp_of_a_launch_is_local_time() -> None:
     assert later - first == 3
     assert launch_time("train.log") is None
     assert launch_time("train_20269999_101500.log") is None
+
+
+def test_a_name_that_is_no_utf_8_gives_a_label_that_is() -> None:
+    one, other = (
+        origin_of(os.fsdecode(b"logs/a" + end + b".log")).run for end in (b"\xff", b"\xfe")
+    )
+    assert one != other
+    assert one.encode() and other.encode()

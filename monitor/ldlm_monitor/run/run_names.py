@@ -33,8 +33,7 @@ _POD = re.compile(
 )
 """A pod of an indexed Job, a StatefulSet or a PyTorchJob: its run consists of all such pods. Jobs
 append 5 random characters."""
-_MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
-"""MLflow's file store, mlruns/EXPERIMENT/RUN/metrics/."""
+_MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")  # mlruns/EXPERIMENT/RUN/metrics/
 _EVENT_FILE = "events.out.tfevents."  # how TensorBoard's writers begin each name
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
 """Folders in which Keras and other trainers log evaluations: the run's name is one folder up."""
@@ -49,7 +48,8 @@ _GENERIC = frozenset(
 def origin_of(path: str, run: str | None = None) -> Origin:
     """Run, node and rank by the path alone; `run` overrides the run's name."""
     found = _by_path(path)
-    return replace(found, run=(run or found.run)[:MAX_LABEL_LENGTH])
+    name = (run or found.run).encode("utf-8", "backslashreplace").decode()  # a label is UTF-8
+    return replace(found, run=name[:MAX_LABEL_LENGTH])
 
 
 def _by_path(path: str) -> Origin:
