@@ -7,6 +7,8 @@ import pytest
 from tfevents import VERSION, scalar
 
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.detect.detectors import DetectorsByRun
+from ldlm_monitor.incidents.book import Incidents
 from ldlm_monitor.model.chunk import Chunk, Form
 from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import jsonl
@@ -129,3 +131,23 @@ def test_a_line_that_raises_leaves_what_others_had_begun(monkeypatch) -> None:
     monitor, _ = judged("a.log", (begun + "step 4 loss 13.25\n" + rest).encode())
     assert monitor.snapshot().monitor.dropped["internal_error"] == 1
     assert [event.kind for event in monitor.snapshot().events if event.severity != "info"]
+
+
+@pytest.mark.parametrize("owner", [DetectorsByRun, Incidents])
+def test_a_run_whose_analysis_raises_stops_no_rule_of_another(monkeypatch, owner: type) -> None:
+    name = "update" if owner is DetectorsByRun else "settle"
+    genuine = getattr(owner, name)
+
+    def poisoned(self: Any, run: str, *rest: Any) -> Any:
+        if run == "poisoned":
+            raise ZeroDivisionError("planted")
+        return genuine(self, run, *rest)
+
+    monkeypatch.setattr(owner, name, poisoned)
+    monitor = Monitor()
+    for path in ("poisoned.log", "other.log"):
+        monitor.feed(Chunk(path, (1, len(path), 0), 0, 1, b"step 1 loss 2.5\n"), NOW)
+    monitor.tick(NOW + 10)
+    steps = [run.step for run in monitor.snapshot().runs if run.name == "other"]
+    assert steps == [1]
+    assert monitor.own.view().dropped["internal_error"] > 0

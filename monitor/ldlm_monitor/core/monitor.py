@@ -265,10 +265,13 @@ class Monitor:
         self._schedule.evaluated(at)
         self._throttle.judged(at)
         for run in self.runs.take_touched():
-            self._incidents.settle(run.name, at)
-            if not run.is_end_named:
-                run.name_failed(self._incidents.failed_rank(run.name, at))
-            self._detectors.update(run.name, run.measured())
+            try:
+                self._incidents.settle(run.name, at)
+                if not run.is_end_named:
+                    run.name_failed(self._incidents.failed_rank(run.name, at))
+                self._detectors.update(run.name, run.measured())
+            except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are judged on
+                self._parser.note_fault(run.life.progress_position, fault)
         groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
         found = self._rules.evaluate(groups, at, self.runs.has_ended)
         self.runs.keep_healths(self._rules.healths())

@@ -67,7 +67,7 @@ class CoverageReader:
         """Parse the next bytes of the file, read at `now` (Unix seconds)."""
         found, counters = self.found, self._parser.counters
         before = counters.parse_errors
-        self._parser.text.on_match = self._on_match
+        self._parser.text.on_match = lambda *match: self._matches.append(match)
         records = self._parser.feed(chunk, origin, now)
         found.errors += counters.parse_errors - before
         self._reader = self._parser.reader(chunk.path)
@@ -84,9 +84,6 @@ class CoverageReader:
         self._parser.text.on_match = None
         self.found.with_records = len(self._places)
         return self.found
-
-    def _on_match(self, offset: int, home: str) -> None:
-        self._matches.append((offset, home))
 
     def _count(self, records: Sequence[Record]) -> None:
         found = self.found
