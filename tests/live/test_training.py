@@ -252,6 +252,7 @@ def test_a_slow_rank_is_named(launch: Launch, watch, hasty) -> None:
     assert watcher.fired() == {"RankStraggling"}
 
 
+@pytest.mark.long  # the detectors have tests of their own; here it costs half a minute
 def test_a_spike_and_an_exploding_gradient(launch: Launch, watch, hasty) -> None:
     """Steps take a tenth of a second: the monitor looks once a second."""
     watcher = watch(*hasty("GradientNormHigh"))

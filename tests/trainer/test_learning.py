@@ -36,6 +36,7 @@ LEARNING = {"model__width": 64, "data__batch_size": 32, "schedule__warmup": 10,
             "optim__lr": 5e-3, "run__eval_batches": 20}  # fmt: skip
 
 
+@pytest.mark.long  # as the next; every mode learns in each run
 def test_latents_tell_of_their_text(settings: Make) -> None:
     """With the latent of another sentence the loss is higher by 0.1 nats a token and more."""
     trained = run(settings(objective__mode="l2t", schedule__steps=150, **LEARNING))
