@@ -25,10 +25,10 @@ from ldlm_monitor.model.points import (
 MEMORY_WINDOW = 400
 """Logged steps, 100 in each quarter. A choice: more find a leak later, fewer compare noise."""
 QUARTERS = 4
-"""Parts of the window, a choice: a leak grows in all four, but a cache that fills up in one."""
+"""Parts of the window. A choice: fewer take a filling cache for a leak, more compare noise."""
 WARM_UP = 100
-"""First logged steps, which are ignored, a choice: in fewer, the caching allocator and the
-optimizer's state may not have reached their size."""
+"""First logged steps, which are ignored. A choice: more delay the gauge; in fewer, the caching
+allocator and the optimizer's state may not have reached their size."""
 
 
 class MemoryDetector:
@@ -45,14 +45,14 @@ class MemoryDetector:
         self._skipped = 0
 
     def update(self, values: Values) -> None:
-        """Add the next values, in bytes."""
+        """Add the next values, in bytes; those that are not finite are ignored."""
         values = finite(values)
         warm_up = min(WARM_UP - self._skipped, len(values))
         self._skipped += warm_up
         self._window.extend(values[warm_up:])
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
+        """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
         if len(self._window) == MEMORY_WINDOW:
             length = MEMORY_WINDOW // QUARTERS
             starts = range(0, MEMORY_WINDOW, length)
@@ -63,16 +63,16 @@ class MemoryDetector:
 
 
 LEAST_CHECKPOINTS = 4
-"""Checkpoints needed before the next can be late, a choice: the last save of an epoch comes early
-and shortens one of their three intervals."""
+"""Checkpoints needed before the next can be late. A choice: more delay the gauge; of two, the only
+interval can be a short one, before the save at the end of an epoch."""
 
 
 def checkpoint_age(step: int, saved: Sequence[int]) -> Iterator[tuple[str, float]]:
     """`checkpoint_age_ratio`: steps since the last checkpoint over the longest interval before.
 
-    Both are counted in steps, so that no pause of the run makes a checkpoint late. The run is at
-    `step`; the last checkpoints were saved at the steps `saved`, oldest first. Yields nothing if
-    there are fewer than four, or if their steps do not rise.
+    A pause of the run makes no checkpoint late, as time is not counted. The run is at `step`; the
+    last checkpoints were saved at the steps `saved`, oldest first. Yields nothing if `saved` has
+    fewer than four steps or does not rise, or if `step` is before the last of `saved`.
     """
     intervals = [later - earlier for earlier, later in pairwise(saved)]
     if len(saved) >= LEAST_CHECKPOINTS and min(intervals) > 0 and step >= saved[-1]:
@@ -99,14 +99,14 @@ _PACES = (
     *("step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"),
     DERIVED_STEP_SECONDS,
 )
-"""Quantities that give the pace; rates are converted to seconds. A duration that the trainer
-measured comes first, the one derived from the times of log lines last."""
+"""Quantities that give the pace, the preferred first: a duration that the trainer measured, rates
+(converted to seconds), and last the duration derived from the times of log lines."""
 
 
 class Detectors:
     """Turns the measurements of a run into gauges. `run` is the run's name.
 
-    `points` are the gauges after the last `update`, which replaces the list.
+    `points` are the gauges after the last `update`, which replaces the list; empty before.
     """
 
     def __init__(self, run: str) -> None:
@@ -119,7 +119,7 @@ class Detectors:
         self.points: list[Point] = []
 
     def update(self, measured: Measured) -> None:
-        """Add what was measured since the last call."""
+        """Add what was measured since the last call; a resumed run's pace is learned anew."""
         if measured.resumed:
             self._throughput = ThroughputDetector()
         for (quantity, rank), values in measured.values.items():
@@ -144,7 +144,7 @@ class Detectors:
         return found
 
     def _update_pace(self, quantity: str, rank: int | None, values: Values) -> None:
-        """Use the first rank that reports the best quantity of `_PACES` seen so far."""
+        """Update the pace, which is of the first rank with the most preferred quantity so far."""
         if quantity not in _PACES:
             return
         known = self._pace
@@ -182,11 +182,11 @@ class DetectorsByRun:
         detectors.update(measured)
 
     def points(self, runs: Iterable[str]) -> list[list[Point]]:
-        """The gauges of `runs`, one list for each; the run's next `update` replaces the list."""
+        """The gauges of `runs`, one list for each run with measurements; `update` renews lists."""
         return [self._detectors[run].points for run in runs if run in self._detectors]
 
     def run_gauges(self, run: str) -> dict[str, float]:
-        """The gauges of a run as a whole, without those of ranks; names without prefix."""
+        """The gauges without a rank, by name without `ldlm_detect_`; empty for an unknown run."""
         detectors = self._detectors.get(run)
         return {
             point.name.removeprefix(DETECT_PREFIX): point.value

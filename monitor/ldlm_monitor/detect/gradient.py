@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from ldlm_monitor.detect.window import RecentValues, Values, exp, finite, median, positive, spread
 
 NORM_WINDOW = 500
-"""Logged steps compared, a choice: long against a spike, short against the decay of the norm."""
+"""Norms compared. A choice: a median of more lags behind a decay, that of fewer follows a spike."""
 NORM_RECENT = 5
-"""Last norms whose median is compared, a choice: one bad batch does not move it."""
+"""Last norms whose median is compared. A choice: more delay a rise, fewer follow a bad batch."""
 NORM_LEAST = 20
-"""Norms needed before the last 5, a choice: the median absolute deviation of fewer is noise."""
+"""Norms needed before the last 5. A choice: more delay the gauges, fewer give a noisy spread."""
 FINEST = 0.05
-"""Least noise of a logarithm: clipped norms vary by less than 5 %, which would make any change an
-outlier."""
+"""Least noise of a logarithm, 5 %. A choice: more hides outliers; less would make any change of
+clipped norms, which hardly vary, an outlier."""
 
 
 class GradientDetector:
     """The gradient norm of one rank against its past, in logarithms, since norms vary by factors.
 
-    With m and s the median and 1.4826 MAD of the logarithms of the up to 495 norms before
-    the last 5:
+    With m and s the median and 1.4826 median absolute deviations (at least 0.05) of the
+    logarithms of the up to 495 norms before the last 5:
 
     - `grad_norm_zscore`: of the last norm, (ln(last) - m) / s.
     - `grad_norm_ratio`: the median of the last 5 norms over that of those before.
@@ -34,7 +34,7 @@ class GradientDetector:
         self._window.extend([math.log(value) for value in positive(values)])
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
+        """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
         logarithms = self._window.values
         if len(logarithms) >= NORM_LEAST + NORM_RECENT:
             before, recent = logarithms[:-NORM_RECENT], logarithms[-NORM_RECENT:]
@@ -45,19 +45,19 @@ class GradientDetector:
 
 
 SCALE_WINDOW = NORM_WINDOW
-"""Logged steps compared: less than the 2000 after which a GradScaler doubles its scale."""
+"""Steps compared. A choice: the median of fewer follows a fall, 2000 would span a doubling."""
 SCALE_LEAST = 20
-"""Scales needed before the last one, a choice: each halving would move the median of fewer."""
+"""Scales needed before the last. A choice: more delay it, a halving moves the median of fewer."""
 SKIPPED_STEPS = 100
-"""Steps over which the share of skipped ones is computed, a choice: each step is one percent."""
+"""Steps whose skipped share is computed. A choice: more react later, fewer make it coarse."""
 FIRST_OVERFLOWS = 4
-"""Overflows in a row at the start: a GradScaler starts at 2**16, and four halvings reach 2**12. A
-model that needs more at once is worth an alert."""
+"""Most overflows in a row that are normal at the start. A choice: four halvings lower GradScaler's
+2**16 to 2**12; more would hide a broken model, fewer would alert about a usual start."""
 LATER_OVERFLOWS = 2
-"""Overflows in a row later: a scale that was doubled is halved once or twice."""
+"""Most overflows in a row that are normal later: a doubled scale is halved once or twice."""
 CALIBRATION = 200
-"""First steps without `skipped_steps_ratio`, a choice: in them a dynamic loss scale decreases from
-its start, and each decrease skips a step."""
+"""First steps without `skipped_steps_ratio`. A choice: more delay the gauge; in fewer, a dynamic
+loss scale still falls from its initial value, and each fall skips a step."""
 
 
 class LossScaleDetector:
@@ -70,11 +70,11 @@ class LossScaleDetector:
         self._window = RecentValues(SCALE_WINDOW)
 
     def update(self, values: Values) -> None:
-        """Add the next scales."""
+        """Add the next scales; those that are not finite are ignored."""
         self._window.extend(finite(values))
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
+        """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
         scales = self._window.values
         if len(scales) > SCALE_LEAST and (usual := median(scales[:-1])) > 0:
             yield "loss_scale_ratio", scales[-1] / usual
@@ -94,7 +94,7 @@ class OverflowDetector:
         self._may_follow = FIRST_OVERFLOWS
 
     def update(self, values: Values) -> None:
-        """Add the next gradient norms."""
+        """Add the next gradient norms; each that is not finite is an overflow."""
         for value in values:
             if math.isfinite(value):
                 if self._may_follow == FIRST_OVERFLOWS:
@@ -108,7 +108,7 @@ class OverflowDetector:
                 self._explained -= self._may_follow
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
+        """The gauge without its prefix `ldlm_detect_`, and its value; nothing instead of 0."""
         if self._explained:
             yield "grad_norm_overflow_steps", self._explained
 

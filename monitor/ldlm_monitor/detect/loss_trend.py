@@ -8,57 +8,57 @@ from operator import eq
 from ldlm_monitor.detect.window import Groups, RecentValues, Values, finite, median, spread
 
 LOSS_WINDOW = 500
-"""Logged steps that a value is compared with, a choice: long against a spike, short against
-learning."""
+"""Logged steps that a value is compared with. A choice: the median of more lags behind learning,
+that of fewer follows a spike."""
 RECENT = 20
-"""Last logged steps, which are compared with those before. A choice: one bad batch does not move
-their median, and a change is seen twenty steps later."""
+"""Last logged steps, which are compared with those before. A choice: more find a change later, a
+bad batch moves the median of fewer."""
 LEAST = 30
-"""Logged steps needed before the recent ones, a choice: fewer give no usable spread."""
+"""Steps needed before the recent ones. A choice: more delay gauges, fewer give a noisy spread."""
 HALVES = 50
 """Logged steps whose halves are compared, a choice: more show a rise later, fewer compare noise."""
 GROUP = 40
-"""Logged steps of a group: Mann-Kendall's test assumes independent values, and neighbouring losses
-are correlated, but medians of 40 hardly are."""
+"""Logged steps of a group. A choice: more find a plateau later; medians of fewer are correlated, as
+neighbouring losses are, but Mann-Kendall's test assumes independent values."""
 TREND_GROUPS = 25
 """Groups of Mann-Kendall's test, which is over 1000 logged steps. A choice: more find a plateau
 later, fewer miss a slow trend."""
 LEVEL = 100
-"""Consecutive logged steps whose median is a level. A choice: spikes are shorter than half."""
+"""Logged steps whose median is a level. A choice: more delay it, a spike can be half of fewer."""
 PEAK_LEAST = 0.5
-"""Lowest earlier loss for `loss_peak_ratio`, a choice: lower healthy losses, such as those of
-reinforcement learning, which begin at 0, grow by factors."""
+"""Lowest earlier loss for `loss_peak_ratio`. A choice: a higher one misses rises of small
+losses; below this one, healthy losses grow by factors, as in reinforcement learning from 0."""
 PEAK_SURE = 5.0
 """An earlier loss this high counts from the first step on: such a cross-entropy (a random choice
 among 150 tokens) is that of an untrained model, and does not rise by chance."""
 PEAK_KNOWN = 5
-"""Values needed before an earlier loss below `PEAK_SURE` counts, a choice: first losses jump."""
+"""Values before a loss below `PEAK_SURE` counts. A choice: more delay it, first losses jump."""
 FINEST = 0.01
 """Least noise as a share of the loss: the last of the 3 digits that logs print is up to 1 %."""
 JUMP = 0.15
-"""Least spike as a share of the loss, a choice: smaller ones are not worth an alert."""
+"""Least spike as a share of the loss. A choice: more misses spikes, less reports harmless ones."""
 SPIKE_SIGMA = 4
-"""Least spike in s: normal noise passes it in one value of 30,000."""
+"""Least spike in units of the noise s: normal noise passes 4 s in one value of 30,000."""
 
 
 class LossDetector:
     """The loss of one rank against its past, as these gauges.
 
-    With m and s the median and 1.4826 MAD of the up to 480 logged steps before the last 20:
+    With m and s the median and 1.4826 median absolute deviations (at least 0.01 |m|) of the up to
+    480 logged steps before the last 20:
 
     - `loss_zscore`: (last - m) / s.
     - `loss_spike_ratio`: how far two neighbouring losses of the last 20 steps were both above
-      m, as a multiple of max(highest - m, 4 s, 0.15 |m|), with the highest of the steps
-      before. One bad batch is no spike, nor is a value that noise reached before.
+      m, over max(highest - m, 4 s, 0.15 |m|), with the highest of the up to 480 losses. One bad
+      batch is no spike, nor is a value that noise reached before.
     - `loss_peak_ratio`: the highest ratio of a loss of the last 20 steps to the highest loss
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
       median of 100 consecutive steps, as their ratio and as their difference over the s of
       those 100. A divergence raises them for good, a spike does not.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
-    - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of
-      40 steps (Mann 1945, Kendall 1975); `loss_slope_ratio`: their Theil-Sen slope
-      (Sen 1968), as the relative change over that span.
+    - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of 40 steps (Mann
+      1945, Kendall 1975); `loss_slope_ratio`: relative change by their Theil-Sen slope (Sen 1968).
 
     The peak, rise and trend ratios exist for losses above 0 only.
     """
@@ -89,7 +89,7 @@ class LossDetector:
                 self._lowest, self._noise = level, _noise(hundred, level)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
+        """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
         values = self._window.values
         if not values:
             return
@@ -138,7 +138,7 @@ class LossDetector:
 
 
 def mann_kendall(values: Values) -> float:
-    """Z of the Mann-Kendall test of two values or more; below -1.64 they fall, 95 % sure."""
+    """Z of the Mann-Kendall test of two or more values; below -1.64 the values fall, 95 % sure."""
     count = len(values)
     score = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
@@ -146,7 +146,7 @@ def mann_kendall(values: Values) -> float:
 
 
 def relative_slope(values: Values) -> float:
-    """The Theil-Sen slope of two values or more, times their number, over |their median|."""
+    """The Theil-Sen slope of two or more values, times their count, over their absolute median."""
     slopes = [
         (later - earlier) / (there - here)
         for (here, earlier), (there, later) in combinations(enumerate(values), 2)
@@ -160,23 +160,23 @@ def _noise(values: Values, middle: float) -> float:
 
 
 LEAST_EQUAL = 20
-"""Least equal values in a row: fewer are chance in a log with 3 digits."""
+"""Least equal values needed. A choice: more alert later, fewer are chance in logs of 3 digits."""
 KNOWN_CHANGES = 20
-"""Changes from which on the share of repeated values is used, a choice: fewer estimate it badly."""
+"""Changes needed to use the share of repeats. A choice: more delay its use, fewer misjudge it."""
 UNKNOWN_EQUAL = 200
 """Equal values needed before `KNOWN_CHANGES` changes: about the 197 that 90 % repeats need."""
 CHANCE = 1e-9
-"""Probability of the row by chance: less than one false alarm in 10**9 logged steps."""
+"""Accepted probability that a row is chance: about one false alarm in 10**9 logged steps."""
 ROW_FACTOR = 3
-"""How many times longer than any earlier row a suspicious one must be, a choice: healthy rows grow
-late in training, when the loss hardly changes."""
+"""How many times the longest earlier row is needed. A choice: more alert later; fewer alert about
+healthy rows, which grow late in training, when the loss hardly changes."""
 
 
 class ConstantDetector:
     """How long the loss has been one value, against how long that happens by chance.
 
-    `loss_constant_ratio` = equal values in a row / needed, with p the share of values before
-    this row that equalled their predecessor:
+    `loss_constant_ratio` = equal values in a row / needed, with p the (smoothed) share of values
+    before this row that equalled their predecessor:
 
         needed = max(20, 3 * longest row so far, ln(1e-9) / ln(p))
 
@@ -208,7 +208,7 @@ class ConstantDetector:
             self._row += sum(1 for _ in row)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
+        """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
         if self._row and math.isfinite(self._value):
             yield "loss_constant_ratio", self._row / self._needed()
 

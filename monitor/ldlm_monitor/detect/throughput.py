@@ -7,30 +7,30 @@ from collections.abc import Iterator, Mapping
 from ldlm_monitor.detect.window import Groups, RecentValues, Values, exp, median, positive, spread
 
 LEARNED = 100
-"""Values from which a level and its noise are learned: the MAD of 100 has an error of 12 %."""
+"""Values that give a level and its noise. A choice: more take longer, 100 err by 12 % in noise."""
 # Choices, in units of the noise s. `ChangePoint` gives the delays and false alarms that follow.
 DRIFT = 1.25  # smaller finds smaller shifts, but sums up noise
 LIMIT = 12.0  # smaller reports sooner, but more false alarms
 CLIP = 3.0  # smaller limits an outlier, but delays large shifts
 LEAST_NOISE = 0.02
-"""Least noise of a logarithm, a choice: in a run with a steadier pace than 2 %, less would report
-changes of some tenths of a percent."""
+"""Least noise of a logarithm, 2 %. A choice: more hides changes of a few percent; less would report
+changes of some tenths of a percent in a run with a steady pace."""
 
 
 class ChangePoint:
     """A two-sided CUSUM on values above 0, with clipped scores against outliers (Page 1954).
 
-    With m and s the median and 1.4826 MAD (at least 0.02) of the logarithms of the first
-    100 values, and z = (ln(x) - m) / s clipped to [-3, 3], the sums
+    With m and s the median and 1.4826 median absolute deviations (at least 0.02) of the
+    logarithms of the first 100 values, and z = (ln(x) - m) / s clipped to [-3, 3], the sums
 
         up = max(0, up + z - 1.25)      down = max(0, down - z - 1.25)
 
-    report a change above 12. A shift by 3 s or more is found after 7 values, one by 2 s
-    after about 16, by 1.85 s after about 20. Normal noise passes 12 once in about e^30 values
+    report a change above 12. In normal noise (simulated), a shift by 3 s is found after 9 values on
+    average, by 2 s after 19, by 1.85 s after 23. Noise alone passes 12 once in about e^30 values
     (Siegmund 1985); an outlier adds at most 1.75, so that seven in a row are needed. After a
     change the level is learned anew from the 100 values that follow.
 
-    `ratio` is the level after the last change over that before it, 1 without a change.
+    `ratio` is the level after the last of `changes` changes over the level before, 1 without one.
     """
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ class _Excursion:
 
 
 PACE_WINDOW = 1000
-"""Logged steps compared, a choice: a new pace becomes the usual one after half of them."""
+"""Steps compared. A choice: half of them at a new pace make it usual, so more alert for longer."""
 PACE_RECENT = 10
-"""Last logged steps, a choice: four slow ones, such as those at an evaluation, do not move their
-median."""
+"""Last logged steps. A choice: more react later; of fewer, the median would follow the up to four
+slow steps at an evaluation."""
 PACE_LEAST = 50
-"""Steps needed before the recent ones, a choice: the first compile kernels and fill caches."""
+"""Steps needed before the last 10. A choice: more delay the gauge, first steps compile kernels."""
 VARIATION = 50
-"""Steps over which the variation is computed: the deviation of 50 has an error of 10 %."""
+"""Steps whose variation is computed. A choice: more react later, and that of 50 errs by 10 %."""
 
 
 class ThroughputDetector:
@@ -98,7 +98,7 @@ class ThroughputDetector:
       the last 10, over the median of those 10. Below 1 the run is slower than it was. A
       new pace becomes the usual one when it has held for half of the window.
     - `throughput_variation_ratio`: standard deviation over mean of the last 50 steps.
-    - `step_time_change_ratio`: `ChangePoint.ratio`.
+    - `step_time_change_ratio`: `ChangePoint.ratio` of the seconds, above 1 if slower.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class ThroughputDetector:
         self._change.update(seconds)
 
     def measures(self) -> Iterator[tuple[str, float]]:
-        """The gauges: each name without `ldlm_detect_`, and its value."""
+        """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
         seconds = self._window.values
         if len(seconds) >= PACE_LEAST + PACE_RECENT:
             usual, recent = median(seconds[:-PACE_RECENT]), median(seconds[-PACE_RECENT:])
@@ -127,7 +127,7 @@ class ThroughputDetector:
 
 
 RANK_RECENT = 20
-"""Last steps of each rank, a choice: their median ignores steps in which a rank logs or saves."""
+"""Last steps of a rank. A choice: more react later, saving steps move the median of fewer."""
 LEAST_RANKS = 2
 """Ranks that a comparison needs: one rank is neither behind nor slow."""
 
@@ -135,11 +135,11 @@ LEAST_RANKS = 2
 class RankDetector:
     """Which rank is behind, and which is slow.
 
-    - `rank_lag_steps`: the furthest rank's step less this rank's, as last logged.
+    - `rank_lag_steps`: the furthest rank's last logged step minus this rank's.
     - `rank_slowdown_ratio`: the median of the last 20 `step_seconds` that this rank
       reported, over the median of the ranks' medians. Ranks that wait for each other report
-      equal times, so `busy_seconds` is used instead if ranks report it: the seconds that each
-      worked before it waited.
+      equal times, so `busy_seconds` is used instead once a rank reports it: the seconds that
+      the rank worked before it waited.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class RankDetector:
         window.extend(positive(seconds))
 
     def measures(self) -> Iterator[tuple[int, str, float]]:
-        """The gauges: rank, name without `ldlm_detect_`, and value."""
+        """The gauges with enough values: rank, name without `ldlm_detect_`, and value."""
         if len(self._steps) >= LEAST_RANKS:
             furthest = max(self._steps.values())
             for rank, step in self._steps.items():

@@ -39,7 +39,7 @@ class Groups:
         self._rest = array("d")
 
     def extend(self, values: Values) -> Iterator[Values]:
-        """Add values; yields the complete groups. Exhaust the iterator: its end keeps the rest."""
+        """Add values; yields the complete groups. Only an exhausted iterator has kept the rest."""
         joined = self._rest + array("d", values)
         for start in range(0, len(joined) - self.size + 1, self.size):
             yield joined[start : start + self.size]

@@ -25,7 +25,7 @@ _MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 
 _MAX_PERCENT = 3  # digits of 100, as in `_METER`
 _MAX_DESCRIPTION = 160  # bytes, as in `_METER`: a choice, about a terminal's width
 _MAX_ITEMS = 32
-"""Items of a postfix that are read: a choice, more than fit on one line of a terminal."""
+"""Items of a postfix that are read. A choice: a terminal's line holds fewer, more costs time."""
 _MAX_ITEM = 128
 """Most bytes of a key and its value, a choice: a terminal's line; a key has at most half."""
 
@@ -34,7 +34,7 @@ class Meter(NamedTuple):
     """A bar up to its postfix, which begins at index `end`.
 
     `total` is None for a bar without total. `counts_steps`: the bar counts iterations, and
-    not files, bytes or examples; `speed` is then its rate in iterations per second, if printed.
+    not files, bytes or examples; `speed`: iterations per second, None for others or without a rate.
     """
 
     description: bytes

@@ -27,7 +27,7 @@ TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
 a notebook, whose text has no bar, and `5it [` of a bar without total."""
 
 _MAX_CACHED = 1024
-"""Descriptions and items that are cached: a choice, many times the dozens that a run repeats."""
+"""Entries of each cache. A choice: a run repeats dozens of texts, more only take memory."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class BarReading:
 
 
 class BarRule:
-    """A compiled definition: bars with one description.
+    """A compiled definition of the format `home`: bars with one description.
 
     `names`: the keys of the postfix that are read; None: all keys, by the vocabulary.
     """
@@ -112,7 +112,7 @@ class Bars:
         """The bar that begins at `start`; None without a bar, or if the bar is not of a training.
 
         A record without terminator (`closed` false) may be cut. A bar whose keys no definition
-        lists is then read only up to a `]`: a cut postfix may lack the step or the loss.
+        lists is then read only if its `]` is there: a cut postfix may lack the step or loss.
         """
         meter = split_meter(text, start) or match_meter(text, start)
         if meter is None:
@@ -138,7 +138,7 @@ class Bars:
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
-        """The definition or None; True if it lists keys and the description has no prefix."""
+        """The definition or None; True if it lists keys and the description has no log prefix."""
         rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
         known = rule is not None and rule.names is not None
         ends = (b" ", b": ")  # what may precede the percentage
@@ -212,7 +212,7 @@ def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:
 
 
 class BarRecords:
-    """Makes the records of one file's bars; keeps the phase, and the last sample of a peek."""
+    """Makes the records of one file's bars; a bar that `peek` read early gives no second sample."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -220,7 +220,7 @@ class BarRecords:
         self._evaluated = True
         self._finished = False
         self._total = 0
-        # Offset and repr of the last sample of `peek`; samples with NaN never compare equal.
+        # Offset and repr of the last sample of `peek`: a repr, as NaN is not equal to NaN.
         self._peeked: tuple[int, str] = (-1, "")
 
     def unnamed_phase(self, total: int) -> Literal["train", "eval"]:

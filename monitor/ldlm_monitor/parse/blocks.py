@@ -31,9 +31,9 @@ or a table at once, and a longer wait would delay its alert."""
 MAX_OPEN = 64
 """Most open blocks of a file, a choice: 64 ranks fail at once; each block costs time per line."""
 MAX_FOREIGN_LINES = 200
-"""Lines of other writers in a row that complete a block, a choice: three tracebacks of 60 lines."""
+"""Other writers' lines in a row that end a block. A choice: 3 tracebacks fit, more delay alerts."""
 MAX_ROWS = 512
-"""Most lines of one sample, a choice that bounds the memory of a block whose end is missing."""
+"""Most lines of one sample: `line_rules.MAX_VALUES`, since each line has at least one value."""
 
 BLANK = compile_pattern(r"[\s\x0b]*$")  # RE2's `\s` lacks the vertical tab
 
@@ -71,7 +71,7 @@ class BlockLine:
         return self.pattern.named(self.found)
 
     def certain(self) -> dict[str, bytes]:
-        """The named groups, without those that the missing end of the line may have cut."""
+        """The named groups of the match, without any that may be cut, as in a line not `closed`."""
         return self.pattern.named(self.found, certain(self.text, closed=self.closed))
 
 
@@ -180,7 +180,7 @@ class Blocks:
         return min((block.touched for block in self._open), default=math.inf) + BLOCK_SECONDS
 
     def _by_priority(self, text: bytes) -> list[Block[Any]]:
-        """Kinds that claim any indented line come last; such a line goes to their newest block."""
+        """The open blocks; last those that claim indented lines, for such a line newest first."""
         greedy = [block for block in self._open if block.claims_indented]
         if text[:1] in (b" ", b"\t"):
             greedy.reverse()

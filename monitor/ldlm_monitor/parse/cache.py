@@ -18,8 +18,8 @@ from ldlm_monitor import __version__
 from ldlm_monitor.parse import definitions
 
 MAX_FILES = 8
-"""Sets of definitions kept, half a MiB each: the packaged ones, and those of `--formats` that a
-person works on. A choice."""
+"""Sets of definitions kept (packaged ones, with `--formats` or without). A choice: more take half a
+MiB of disk each, fewer are compiled again when a person changes between sets."""
 DOCUMENTS = "documents"
 """The key of the packaged files' YAML; databases have a digest of their expressions."""
 _DIGEST = 32  # bytes of SHA-256
@@ -54,7 +54,7 @@ class Cache:
 
 
 def cache_of(files: Sequence[Path]) -> Cache:
-    """The cache of the packaged definitions and `files`, which can be read."""
+    """The cache of the packaged definitions and `files`. Raises OSError if one cannot be read."""
     probe = hyperscan.Database()
     probe.compile(expressions=[b"a"], ids=[0], elements=1, flags=[0])
     # `info` has Hyperscan's version and the processor's features, on which databases depend.
@@ -78,18 +78,18 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 def _folder() -> Path:
-    """The folder, made if need be. Raises OSError if only the user can not have written to it."""
+    """The folder, made if need be. Raises OSError unless only the user can write to it."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    # Root with another user's HOME must not make a folder there that this user cannot use.
+    # Root with another user's HOME must not make a folder there that its owner cannot use.
     above = base if base.exists() else base.parent
     if not base.is_absolute() or above.stat().st_uid != os.geteuid():
-        raise PermissionError(f"{base} is not in a home of this user")
+        raise PermissionError(f"{base} is not an absolute path of this user's")
     folder = base / "ldlm-monitor"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     if not ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(f"{folder} is not this user's, or others may write to it")
+        raise PermissionError(f"{folder} is no folder of this user's, or others may write to it")
     return folder
 
 
@@ -102,7 +102,7 @@ def _read(file: Path) -> dict[str, bytes]:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Replace the file at once, and delete the oldest of too many."""
+    """Replace the file in one step, and delete the oldest files beyond `MAX_FILES`."""
     part = file.with_suffix(f".{os.getpid()}")
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:

@@ -32,9 +32,9 @@ Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 """A row's keys in their order, each with the kind of its value."""
 
 MAX_KEYS = 256
-"""Most keys of a row that is not read alone, a choice: msgspec searches fields linearly."""
+"""Most keys of rows read as columns. A choice: msgspec searches linearly, so that more are slow."""
 MAX_OPTIONAL = 16
-"""Most keys that only some rows may have, a choice: each costs time in every row."""
+"""Most keys that only some rows may have. A choice: more slow down each row, fewer cut blocks."""
 _FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of each kind
     "number": float,
     "str": str,
@@ -70,7 +70,7 @@ def signature(row: dict[str, Any]) -> Signature | None:
     return tuple(signed)
 
 
-@lru_cache(maxsize=256)  # a choice: all signatures of the files that one monitor follows
+@lru_cache(maxsize=256)  # a choice: a file has few signatures, and each takes memory
 def shape_of(signed: Signature, optional: Signature = ()) -> RowShape | None:
     """The reader of rows of a signature; None if such rows must be read one by one."""
     try:
@@ -83,7 +83,7 @@ class RowShape:
     """Reads rows of one signature, with any of the `optional` keys.
 
     Raises `ValueError` for a signature without a step, and for rows that must be read one by
-    one: with two keys of one canonical name, or with a time or a number as text.
+    one, such as those with two keys of one canonical name, or with a time or number as text.
     """
 
     def __init__(self, signed: Signature, optional: Signature = ()) -> None:
@@ -105,7 +105,7 @@ class RowShape:
         self._decode = _decoder(signed, optional).decode
 
     def with_more(self, signed: Signature) -> RowShape | None:
-        """A reader for rows of both signatures; None unless `signed` has all keys of this one."""
+        """A reader for rows of both signatures; None if impossible, as when `signed` lacks keys."""
         others = dict(signed)
         if any(others.pop(key, None) != kind for key, kind in self.signature):
             return None
@@ -178,7 +178,7 @@ class RowShape:
 
 
 def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
-    """The index of the number among `keys`, or None; raises `ValueError` for a text or two keys."""
+    """The index of the one number with a key of `keys`, or None; `ValueError` for a text or two."""
     found = [(index, kind) for index, (key, kind) in enumerate(signed) if key in keys]
     if len(found) > 1 or any(kind == "str" for _, kind in found):
         raise ValueError(_ONE_BY_ONE)

@@ -20,7 +20,7 @@ from ldlm_monitor.parse.parser import Parser
 from ldlm_monitor.parse.text_lines import Lines
 
 KEPT_SAMPLES = 3
-"""First samples kept of each format for display: a choice, enough to see the form."""
+"""First samples of each format that are displayed. A choice: one can be odd, more fill a screen."""
 _RECENT = 1024
 """Recognised lines kept between chunks: twice the `blocks.MAX_ROWS` lines of a sample."""
 
@@ -31,7 +31,7 @@ class Coverage:
 
     `formats`, `types` and `kinds`: samples by format, records by type, events by kind.
     `lines`: complete lines, and an unfinished last one. `with_records`: the lines that belong
-    to a record. `errors`: lines of a JSON-lines file that are not objects, and damaged records
+    to a record. `errors`: lines of a JSON-lines or MLflow file that are no rows, damaged frames
     of a binary file. `steps`: the least and the greatest; None without steps. `unknown`: lines
     that look like metrics but gave no record. `first`: each format's first samples.
     """
@@ -121,7 +121,7 @@ class CoverageReader:
                 self.found.unknown.add(line.raw, line.number)
 
 
-_EVENT_FACTS = ("severity", "rank", "time", "message")  # attributes in examples, beside fields
+_EVENT_FACTS = ("severity", "rank", "time", "message")  # what examples give beside `fields`
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ def _unwanted(entry: Any, found: list[Record]) -> str:
     events = [record for record in found if isinstance(record, Event)]
     for event in events:
         if event.kind == entry.kind or event.severity in ("error", "critical"):
-            return f"expected no alert, got {event.kind}"
+            return f"expected no {entry.kind} and no error, got {event.kind}"
     return ""
 
 
@@ -185,7 +185,7 @@ def _wrong_sample(expected: SampleExample, found: list[Record]) -> str:
     wanted = numbers_of(expected)
     samples = [numbers_of(record) for record in found if isinstance(record, Sample)]
     if len(samples) != 1:
-        count = f"{len(samples)} records" if samples else "nothing"
+        count = f"{len(samples)} samples" if samples else "nothing"
         return f"expected {_shown(wanted)}, got {count}"
     (got,) = samples
     same = wanted.keys() == got.keys() and all(_same(wanted[name], got[name]) for name in got)
@@ -215,7 +215,7 @@ def _wrong_event(rule: EventDefinition, expected: EventExample, found: list[Reco
 
 
 def _same(expected: Any, value: Any) -> bool:
-    """Whether values are equal. NaN equals NaN; units round numbers by 1e-6 (1e-12 near 0)."""
+    """Whether values are equal: NaN equals NaN, numbers differ by at most 1e-6 (1e-12 near 0)."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False

@@ -2,8 +2,7 @@
 
 A definition file has entries under `bars`, `lines` and `events`. An entry has a `trigger` (a
 Hyperscan expression that selects records; bars have the same ones), a `pattern` (re2, finds
-the fields), and a mapping to canonical names. Its tests are its examples with the expected
-values, and its counter-examples.
+the fields), and a mapping to canonical names. Its examples and counter-examples are its tests.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class SampleExample(DefinitionPart):
 
 
 class Pairs(DefinitionPart):
-    """Consecutive `key: value` items, the first at the group `start`.
+    """Consecutive `key: value` items; `start` names the pattern's group where the first begins.
 
     The pattern `item` has the groups `key` and `value`. A value is read only if a byte of
     `closed_by` follows (the end of a line counts as a newline), as the value may be cut
@@ -62,7 +61,7 @@ class Pairs(DefinitionPart):
 
 
 class Continued(DefinitionPart):
-    """A sample of several lines: further lines match `pattern`; a match of `until` is the last."""
+    """A sample of several lines: further ones match `pattern`, the last also `until`, if set."""
 
     pattern: str
     until: str | None = None
@@ -71,8 +70,8 @@ class Continued(DefinitionPart):
 class SampleLine(DefinitionPart):
     """A line that gives a sample: `pattern` has the groups `step`, `epoch`, `rank`, and values.
 
-    `trigger`: may contain `{{loss}}`, which stands for a loss with a number. `contains`: a
-    text of the line, checked before `pattern` as that is slower. `anywhere`: the match may
+    `trigger`: may contain `{{loss}}` (a loss with a number) and `{{glog}}` (a header). `contains`:
+    a text of the line, checked before `pattern`, which is slower. `anywhere`: the match may
     begin anywhere, not only after known prefixes. `free`: after the match, fields of any
     form are read. `fallback`: the rule is for lines that no other rule matches. `needs`: of
     each list, at least one name must have been read (`step`, `epoch` or a value; `loss*` is
@@ -133,7 +132,8 @@ class Bar(DefinitionPart):
 class EventExample(DefinitionPart):
     """A record, or a block of lines, and the event that it must give.
 
-    `fields` are a subset of the event's; `kind` and `severity` default to the definition's.
+    `fields` are a subset of the event's; `kind` and `severity` default to the definition's. Without
+    `role` or `message` any is accepted, without `rank` or `time` the event must have none.
     """
 
     line: str
@@ -179,14 +179,14 @@ class BlockRow(DefinitionPart):
 
 
 class FieldSample(DefinitionPart):
-    """A sample made from an event's fields; `values` maps canonical names to fields."""
+    """A sample of an event's fields: `step` names one, `values` maps canonical names to fields."""
 
     step: str
     values: dict[str, str]
 
 
 class Assignment(DefinitionPart):
-    """A field with name and value from groups of the text, both needed; `names` maps the names."""
+    """A field: groups `name` (mapped by `names`) and `value` have the texts of name and value."""
 
     name: str
     value: str
@@ -208,7 +208,8 @@ class EventDefinition(DefinitionPart):
     `anywhere`, or anywhere after another writer's text (`glued`). Text after a progress bar
     is searched as with `anywhere`. `shell`: only in `set -x` traces. `exception`: a traceback
     whose exception matches gets this kind. `level`: any record of this level that nothing
-    else matched. `assemble`: the kind of block that the event opens.
+    else matched. `assemble`: the kind of block that the event opens. `fields`: how groups are
+    read (default `str`); `rename`: replacements for a group's texts; `set`: constant fields.
     """
 
     kind: str
@@ -238,7 +239,7 @@ class EventDefinition(DefinitionPart):
     def _consistent(self) -> EventDefinition:
         patterned = all(shape.pattern is not None for shape in self.shapes)
         if patterned == (self.level is not None):
-            raise ValueError("every shape needs a pattern, unless the event has a level")
+            raise ValueError("the event needs either a pattern in every shape or a level")
         if (self.assemble == "rows") != bool(self.rows):
             raise ValueError("`rows` and `assemble: rows` need each other")
         return self
@@ -273,7 +274,7 @@ def document(path: Path) -> Any:
     except (yaml.YAMLError, ValueError) as error:  # `ValueError`: no UTF-8, or a date such as 02-30
         place = " ".join(str(error).split())
         raise FormatError(
-            f"is not YAML: {place}", where=str(path), remedy="quote patterns with single quotes"
+            f"is not YAML: {place}", where=str(path), remedy="use UTF-8, and single-quote texts"
         ) from error
 
 

@@ -19,7 +19,7 @@ class Envelope:
     """The prefixes of a record.
 
     `start` is the index of the text after the prefixes. `stream` has the prefixes that differ
-    between the writers of one file. `node` is the host or pod in a prefix. `time` (Unix seconds)
+    between the writers of one file. `rank` is global, `node` a host or pod; `time` (Unix seconds)
     is set if a prefix has date, time and zone. `shell`: the record is a `set -x` trace.
     """
 
@@ -87,7 +87,7 @@ _OPENS_OWN_RANK = (b"[", b"R", b"r")  # first bytes of `_TRAINERS_OWN`: a cheap 
 _NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
 """NCCL's header names the host, and stays part of the text. Its numbers are PID, TID and device."""
 _NCCL_REACH = 200
-"""Bytes of a line in which ` NCCL ` is searched: a choice; a long host name and path fit."""
+"""Bytes of a line that are searched for ` NCCL `. A choice: long host names fit, more is slow."""
 _MAX_NODE = 253  # bytes kept of a node's name: the longest host name (RFC 1035)
 _STREAM = compile_pattern(r"(?:stdout|stderr): ")
 """The prefix of a launcher that collects its processes' output, as Accelerate's tests do."""
@@ -112,11 +112,11 @@ _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
     **dict.fromkeys(b"EWI", (_GLOG,)),
     ord("F"): (_GLOG, _SYSLOG),
 }
-# Prefixes that differ between the writers of one file; the others have only times and levels.
+# Prefixes that differ between the writers of one file, but not between lines of one writer.
 _NAMES_A_WRITER = frozenset(
     {_RANK, _ROLE, _HOROVOD, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE, _STREAM}
 )
-# Levels of loggers as three; an event's own severity comes from its definition.
+# The level by the name that a logger prints; events get their severity from definitions.
 _LEVELS: dict[bytes, Level] = {
     **dict.fromkeys((b"E", b"F", b"ERROR", b"CRITICAL", b"FATAL"), "error"),
     **dict.fromkeys((b"W", b"WARNING", b"WARN"), "warning"),

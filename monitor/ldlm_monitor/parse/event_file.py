@@ -67,7 +67,7 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 _CONTENT = {1: "<f", 2: "<d"}
 """The `struct` format of `tensor_content` by `dtype`: DT_FLOAT and DT_DOUBLE of types.proto."""
 _LISTS = {5: "<f", 6: "<d"}
-"""The `struct` format of a tensor's fields `float_val` and `double_val` (tensor.proto)."""
+"""The `struct` format of a tensor's fields 5 `float_val` and 6 `double_val` (tensor.proto)."""
 _TIME_KEY = b"\x09"
 """The encoded key of field 1 (wall_time) with wire type 1 (8 bytes)."""
 # Folders to which Keras ("validation") and other trainers write the scalars of an evaluation.
@@ -78,7 +78,7 @@ class FrameReader(WholeFile):
     """Reads one file of binary frames. `errors` counts damaged frames."""
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of a chunk's frames, in order; the `line` of a position is the frame's."""
+        """The records of a chunk's frames, in order; a position's `line` is the frame's number."""
         found: list[Record] = []
         line = chunk.line
         for frame in frames(chunk.framed, chunk.data, chunk.offset):
@@ -216,7 +216,7 @@ def _tensor(content: bytes) -> float | None:
 
 
 def _real(part: int | bytes, form: str) -> float | None:
-    """The number in `part` by the `struct` format `form`; None for bytes of another length."""
+    """The number in `part` by the `struct` format `form`; None for a varint or another length."""
     if not isinstance(part, bytes) or len(part) != struct.calcsize(form):
         return None
     value = float(struct.unpack(form, part)[0])

@@ -15,12 +15,12 @@ from ldlm_monitor.text.format import signal_name
 MAX_MESSAGE_BYTES = 4096
 """Bytes kept of a message, a choice: more than the 3000 characters that a Slack block shows."""
 MAX_FIELD_BYTES = 1024
-"""Bytes kept of a field's text, a choice: fields are names, paths and numbers."""
+"""Bytes kept of a field's text. A choice: names and paths fit, more only swells the event."""
 
 
 @dataclass(slots=True)
 class RecordPlace:
-    """The position, run, rank and time of the records made at one place of a file."""
+    """Position, origin, rank and time (Unix seconds; None: unknown) of records at one place."""
 
     path: str
     line: int
@@ -31,7 +31,7 @@ class RecordPlace:
 
     @classmethod
     def of(cls, chunk: Chunk, line: int, offset: int, origin: Origin) -> RecordPlace:
-        """The place of a record without prefixes: rank from the file's name, no time."""
+        """The place of a record without prefixes: the rank is that of `origin`, no time."""
         return cls(chunk.path, line, offset, origin, origin.rank, None)
 
     @property
@@ -56,7 +56,7 @@ class RecordPlace:
         *,
         family: str = "process",
     ) -> Event:
-        """An event at this place."""
+        """An event at this place; `family` and `role` become fields."""
         return Event(
             kind=kind,
             severity=severity,
@@ -91,7 +91,7 @@ class RecordPlace:
 
 
 class EventRule:
-    """A compiled definition: one wording (`EventShape`) of one event kind."""
+    """One wording of an event kind, compiled by `made`; rules of lower `order` are tried first."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class EventRule:
         return self._pattern.search(text, start)
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
-        """The named groups of a match of `find`, if they end at index `until` or before."""
+        """The named groups of a match of `find`; with `until`, those that end there or before."""
         return self._pattern.named(match, until) if self._pattern else {}
 
     def fields(self, named: dict[str, bytes]) -> dict[str, FieldValue]:

@@ -17,9 +17,9 @@ from ldlm_monitor.parse.text_lines import clean
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_count, is_metric, is_training, measure, plain
 
 _MAX_BYTES = 4096
-"""First bytes of a line that are searched, a choice that bounds the time for lines of 1 MiB."""
+"""First bytes of a line that are searched. A choice: 128 fields of 32 bytes fit, more is slow."""
 _MAX_FIELDS = 128
-"""Fields read of one line: a choice; the widest known line of a trainer has about 60."""
+"""Fields read of a line. A choice: the widest known line has about 60, more costs time."""
 _MAX_OTHER_WORDS = 2
 """Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
 
@@ -39,7 +39,7 @@ _ENDS_COUNT = _ENDS_VALUE + b":-"  # `step 5: loss`; but `lr: 1:30` is a duratio
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
 _QUOTES = b"'\""  # around a key
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # a single letter is a unit or a name
-# A logger's header up to the level (160 bytes: a choice), and names (`INFO:a.b:`, loguru's).
+# A logger's header up to the level (160 bytes, a choice: a path fits), and names (`INFO:a.b:`).
 _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
@@ -134,9 +134,9 @@ def _is_known(key: str) -> bool:
 
 
 MAX_FORMS = 1000
-"""Forms that are kept, a choice that bounds the memory; lines of further forms are only counted."""
+"""Forms kept, a choice: they take up to 4 MiB; lines of further forms are only counted."""
 _MAX_SHOWN = 400
-"""Bytes shown of a line: a choice, five rows of a terminal."""
+"""Bytes shown of a line. A choice: five rows of a terminal, more hides the next line."""
 # The numbers of a line, which become `#` in its form.
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
 _BLANK = compile_pattern(r"\s+")  # any white space becomes one blank

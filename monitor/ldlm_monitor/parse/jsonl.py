@@ -39,8 +39,8 @@ STEPS = (
 """Keys of a row's step, the preferred first; the vocabulary finds further ones."""
 TIMES = ("time", "timestamp", "_timestamp")
 """Keys of a row's time, the preferred first; `_timestamp` is W&B's."""
-EARLIEST, LATEST = 9e8, 1e10
-"""Unix seconds of 1998 and 2286: a `time` outside is no date, but seconds since some start."""
+EARLIEST = 9e8  # Unix seconds (1998): a lower `time` counts seconds from some start
+LATEST = 1e10  # Unix seconds (2286): a higher `time` has another unit, such as milliseconds
 _PEER_IS_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
@@ -54,7 +54,7 @@ _ERRORS = frozenset({"error", "critical", "fatal"})  # levels of rows that give 
 _MAX_TEXT = 16 * 1024
 """Characters kept of a text: as many as `tracebacks.MAX_TEXT_BYTES`, so that a traceback fits."""
 _MAX_ITEMS = 512
-"""Values kept of one row, and items of one field, a choice: the widest known row has about 300."""
+"""Values kept of a row, items of a field. A choice: known rows have up to 300, more take memory."""
 _MAX_NUMBER = 64
 """Characters from which on a text is no number, a choice: `tensor(1.5, device='cuda:0')` has 28."""
 # Types of the callback's rows; a row with another `type` is one of any trainer.
@@ -84,7 +84,7 @@ def loads(text: str) -> Any:
         raise
     except ValueError:  # an integer of more than 4300 digits, which Python does not convert
         value = json.loads(text, parse_int=float)
-    if "\\ud" in text or "\\uD" in text:  # surrogates; UTF-8, and so RE2, has no lone ones
+    if "\\ud" in text or "\\uD" in text:  # replaces lone surrogates, which UTF-8 cannot encode
         value = json.loads(encodable(json.dumps(value, ensure_ascii=False)))
     return value
 
@@ -182,7 +182,7 @@ def _end(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     if row.get("status") == "finished":
         return [place.lifecycle("run_finished", "finished", fields)]
     message = _text(row.get("error")) or "the run failed"
-    # A victim's end: another process sent a signal, or another rank closed the connection.
+    # A consequence of something else: a signal was sent, or another rank closed the connection.
     followed = "signal" in row or any(words in message for words in _PEER_IS_GONE)
     role = "victim" if followed else "root"
     return [place.event("python_exception", "error", message, role, fields)]
@@ -229,7 +229,7 @@ def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
 
 
 def unix_time(value: object) -> float | None:
-    """Unix seconds of a number or an ISO time with a zone; None outside `EARLIEST` to `LATEST`."""
+    """Unix seconds of a number or ISO time with a zone; None if not from `EARLIEST` to `LATEST`."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)

@@ -12,7 +12,7 @@ from ldlm_monitor.parse.patterns import NumberSpec, Pattern, PatternMatch, certa
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
 
 MAX_VALUES = 512
-"""Values kept of one line: a choice; the widest known, of a mixture of experts, has about 300."""
+"""Values kept of one line. A choice: a mixture of experts prints 300, more only take memory."""
 
 AS_PRINTED = NumberSpec(name="")
 """How to read the number of a key that no definition lists: in its printed unit."""
@@ -56,7 +56,7 @@ class Numbers:
 
 
 class LineRule:
-    """A compiled definition: reads the lines of one entry of the format `home`."""
+    """Reads the lines of one definition of the format `home`; a lower `order` is tried first."""
 
     def __init__(self, spec: SampleLine, home: str, made: Callable[[str], Pattern]) -> None:
         self.spec = spec

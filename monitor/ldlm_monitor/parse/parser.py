@@ -33,9 +33,9 @@ _ROW = compile_pattern(
 class ParseCounters:
     """Counts since the parser was made.
 
-    `lines` counts `\\n`, `bytes` all bytes except peeks at unfinished records, `parse_errors`
-    the lines of JSONL files that are not JSON objects and the damaged records of event
-    files, `faults` the records that made our own code raise, `records` the records by type.
+    `lines` counts `\\n`; `bytes` all bytes, once even if an unfinished record is read early;
+    `parse_errors` the lines of JSON-lines and MLflow files that are no rows and the damaged frames
+    of binary files; `faults` the records that made our code raise; `records` records by type.
     """
 
     lines: int = 0
@@ -87,7 +87,7 @@ class Parser:
             self.counters = counters
 
     def reader(self, path: str) -> str | None:
-        """The name of the reader of a file that is being read; None if it is text."""
+        """The name of the reader of the file `path`; None for text, and before its first chunk."""
         file = self._files.get(path)
         return None if file is None or file.whole is None else file.whole.name
 
@@ -171,9 +171,9 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
 
     A light first pass over a finished file without times, in which tqdm's elapsed field is
     the only clock. `data` begins at byte `offset` of the file. In text, each bar that a
-    packaged definition describes gives a mark; bars of an evaluation or of skipped batches
-    are `inner`. In JSON lines (`rows`), each row with a step gives a mark without seconds:
-    the caller takes those of a bar with the same step.
+    packaged definition describes gives a mark, which is `inner` for bars of an evaluation or of
+    skipped batches. In JSON lines (`rows`), each row with a step gives a mark without seconds:
+    the caller uses the seconds of a bar with the same step.
     """
     if rows:
         found = _ROW.finditer(data)
@@ -195,7 +195,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
 
 @cache
 def _clock_bars() -> Pattern:
-    """A pattern for bars of packaged definitions; a training's bars match its group `training`."""
+    """Matches bars of packaged definitions; bars of a training match the group `training`."""
     bars = [rule.spec for rule in compiled().bars.rules if rule.names is not None]
     training = "|".join(bar.pattern for bar in bars if bar.phase == "train")
     others = "|".join(bar.pattern for bar in bars if bar.phase != "train")
@@ -206,7 +206,7 @@ def _clock_bars() -> Pattern:
 
 
 def _seconds(elapsed: bytes) -> float:
-    """Seconds of tqdm's `MM:SS` or `H:MM:SS`; of the hours, 18 digits are read (64 bits)."""
+    """Seconds of tqdm's `MM:SS` or `H:MM:SS`; only the first 18 digits of a part are read."""
     total = 0
     for part in elapsed.split(b":")[-3:]:
         total = total * 60 + int(part[:18] or b"0")

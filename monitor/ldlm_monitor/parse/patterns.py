@@ -40,7 +40,7 @@ QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLO
 """A number, possibly in groups of thousands or with a unit."""
 
 _MAX_TEXT = 64
-"""Most characters of a quantity, a choice: a longer text is no number, and matching costs time."""
+"""Most characters of a quantity. A choice: a printed float has up to 24, matching more is slow."""
 # A quantity's number and unit; no unit of `UNITS` has more than six letters.
 _PARTS = re.compile(rf"(?P<amount>{THOUSANDS}|{NUMBER}) ?(?P<unit>[A-Za-z%]{{1,6}})?")
 
@@ -149,8 +149,8 @@ class PatternMatch(Protocol):
 class Pattern:
     """A pattern, compiled at its first use: a log needs few of the hundreds.
 
-    `groups` are the names and indices of its named groups. The others are methods of re2: `match`
-    and `search` take the text and where to begin, `sub` takes the replacement and the text.
+    `text` is the expression, `groups` has names and indices of its named groups. The others are
+    re2's: `match` and `search` take text and start, `sub` a replacement and the text.
     """
 
     __slots__ = ("finditer", "groups", "match", "search", "sub", "text")
@@ -175,7 +175,7 @@ class Pattern:
         return getattr(self, name)
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
-        """The named groups that took part in a match, if they end at index `until` or before."""
+        """The texts of a match's named groups; with `until`, of those that end there or before."""
         values = match.groups()
         return {
             name: value
@@ -191,12 +191,12 @@ def certain(text: bytes, *, closed: bool) -> int:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """A packaged pattern, which may have the abbreviations of the module; a test compiles all."""
+    """A packaged pattern, not compiled yet (a test compiles all); `_PHRASES` are replaced."""
     return Pattern(text)
 
 
 def checked_pattern(text: str) -> Pattern:
-    """A pattern that a user has written. Raises `re2.error`."""
+    """A user's pattern, compiled at once. Raises `re2.error` for an invalid one."""
     pattern = Pattern(text)
     pattern.groups  # noqa: B018 - compiles it
     return pattern
@@ -230,9 +230,9 @@ _COUNTED = {
 
 
 def rate_after(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None:
-    """The rate whose unit begins at `start`, and the index after the unit; None for other text.
+    """A rate's canonical name and the index after its unit; None for other text.
 
-    `amount` is the number before the unit; the rate is a canonical name.
+    The unit begins at index `start`; `amount` is the number before the unit.
     """
     match = _UNIT.match(text, start)
     if match is None:

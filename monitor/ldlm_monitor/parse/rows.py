@@ -17,7 +17,7 @@ from ldlm_monitor.parse.text_lines import WholeFile
 class RowReader(WholeFile):
     """Reads the rows of a JSON-lines file: consecutive rows with the same keys as blocks.
 
-    `errors` counts lines that are not JSON objects.
+    `errors` counts lines that are not JSON objects, and callback records that lack a field.
     """
 
     name = "JSON lines"

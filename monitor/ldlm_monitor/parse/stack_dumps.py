@@ -22,11 +22,11 @@ Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
 """`thread` (ID), `name`, `state` (py-spy), `gil` (if held), and `frames`, the innermost first."""
 
 MAX_THREADS = 64
-"""Threads kept of a dump: a choice; a process with data loaders has a few dozen."""
+"""Most threads kept of a dump. A choice: data loaders make it dozens, more swell the event."""
 MAX_FRAMES = 64
-"""Innermost frames kept of a thread, a choice: faulthandler prints at most 100."""
+"""Innermost frames kept of a thread. A choice: the outermost of faulthandler's 100 rarely help."""
 MAX_FRAME_BYTES = 256
-"""Bytes kept of a function's name or of a path, a choice: more does not help to find the line."""
+"""Bytes kept of a function's name or of a path. A choice: usual paths fit, more swell the event."""
 
 _FAULTHANDLER = compile_pattern(  # faulthandler's header of a thread
     r"(?P<current>Current t|T)hread (?P<thread>0x[0-9A-Fa-f]{1,16})"
@@ -126,7 +126,7 @@ class StackDump(Block[EventRule]):
         return self.rule.records(self.place, message, fields)
 
     def _main(self) -> Thread | None:
-        """The thread named `MainThread`, else the one that dumped, else the last (the oldest)."""
+        """The thread `MainThread`, else the one that dumped, else the last (oldest); or None."""
         named = [thread for thread in self._threads if thread.get("name") == _MAIN]
         last = -1 if self._current is None else self._current
         return named[0] if named else self._threads[last] if self._threads else None
@@ -170,7 +170,7 @@ _NUMBERS = {
 }
 """How torchelastic prints the rows with numbers; the values of other rows are texts."""
 _MAX_FAILURES = 1024
-"""Failures kept of one table: a choice; a table can list every rank of a job of 1024."""
+"""Most failures kept of a table. A choice: all ranks of a job of 1024 fit, more swell the event."""
 # Copied from the row of the root cause to fields `root_*` of the event.
 _ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time", "kind", "role")
 
@@ -184,7 +184,7 @@ class FailureTable(Block[EventRule]):
         self._started = self._at_root = False
 
     def _line(self, line: BlockLine) -> bool:
-        """Handle a line; return if it is the table's: before the first `[0]:` only headings are."""
+        """Return whether a line is of the table: before the first `[0]:`, only headings are."""
         named = line.named()
         if "end" in named:
             self.done = bool(self._rows)

@@ -22,7 +22,7 @@ from ldlm_monitor.parse.text_lines import WholeFile
 from ldlm_monitor.parse.vocabulary import MAX_KEY, is_count, is_training, measure
 
 _MAX_LINE = 1 << 16
-"""Most bytes of a table's row, a choice: 500 columns of 20 bytes have 10 KiB."""
+"""Most bytes of a table's row. A choice: 500 columns of 20 bytes have 10 KiB, more costs time."""
 # Two or more names of columns, separated by commas.
 _HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() \-]*)+$")
 
@@ -124,7 +124,7 @@ class MetricFileReader(LineReader):
         self._has_steps = measure(metric).name == "loss"
 
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
-        """Time, value and step; None for other lines, and for one whose last number may be cut."""
+        """Time, value, the loss's step; None for other lines, and if the last number may be cut."""
         if not closed or not line.strip():
             return None
         row = _METRIC_ROW.match(line)
@@ -217,7 +217,7 @@ def _items(content: bytes) -> dict[str, Any]:
 
 
 def _value(text: bytes) -> Any:
-    """A JSON value; None for one that is nested too deeply. Most values are numbers."""
+    """A JSON value, mostly a number; None if nested too deeply. Raises `ValueError` if damaged."""
     try:
         # A seed of 64 bits has 20 digits.
         return int(text) if text.isdigit() and len(text) <= 20 else float(text)
@@ -264,7 +264,7 @@ def _exit(content: bytes, place: RecordPlace) -> Record:
 ROW_SUFFIXES = tuple(
     rows + compressed for rows in (".jsonl", ".ndjson") for compressed in ("", *COMPRESSED_SUFFIXES)
 )
-"""The suffixes of files of JSON lines."""
+"""The suffixes of files of JSON lines, plain or compressed."""
 _MARK_BYTES = 3
 """Bytes of UTF-8's byte order mark, which may precede a file's first record."""
 READERS = (
@@ -292,6 +292,6 @@ def reader_of(chunk: Chunk) -> WholeFile | None:
 
 
 def frame_times(chunk: Chunk) -> Iterator[tuple[int, float]]:
-    """The offset of each frame that has a time, and its time (Unix seconds)."""
+    """Offset and time (Unix seconds) of each frame with a time, in W&B or TensorBoard files."""
     reader = WandbReader if chunk.framed == "wandb" else EventFileReader
     return reader.times(chunk)

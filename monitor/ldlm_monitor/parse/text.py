@@ -25,9 +25,9 @@ from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.triggers import NO_CLAIMS, Claims, Rules, Scanner
 
 _MAX_EVENTS_A_RECORD = 32
-"""Events found in one record: a choice that bounds the time for a line of 1 MiB."""
+"""Most events of one record. A choice: ranks glue a few, more cost time in a line of 1 MiB."""
 _MAX_COMBINATIONS = 4096
-"""Cached combinations of triggers: a choice; real logs have some dozens, random text has more."""
+"""Cached combinations of triggers. A choice: logs have dozens, random text would fill memory."""
 _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "rows": EventRows,
     "traceback": Traceback,
@@ -44,8 +44,8 @@ OnMatch: TypeAlias = Callable[[int, str], None]
 class FileState:
     """The parser's state of one file between chunks.
 
-    `whole`: the file's reader; None for text. `ignored`: stream and line number of the last
-    `Exception ignored in` of Python, which precedes the exception's traceback; -1 before one.
+    `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of the
+    last `Exception ignored in`, which Python prints before the exception's traceback.
     """
 
     id: FileId

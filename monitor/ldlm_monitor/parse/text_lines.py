@@ -22,7 +22,6 @@ _CONTROL = compile_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
 )
 
-
 OnFault: TypeAlias = Callable[[Position, Exception], None]
 """Called in the `except` block with the position of a record that made our own code raise, and the
 exception; the record is left out."""
@@ -126,11 +125,11 @@ def raw_index(raw: bytes, index: int) -> int:
     return index
 
 
-# The header of torch's C++ log; 200 bytes for thread, path and line are a choice.
+# The header of torch's C++ log. 200 bytes, a choice: thread and path fit, more costs time.
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
 _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")  # torchrun's `[default3]:[rank3]: `
 _HEADER_REACH = 200
-"""Bytes between a logger's header and an event's text: a choice; torch's `[PG ID ...]` fits."""
+"""Most bytes from a header to its event. A choice: `[PG ID ...]` fits, more joins other headers."""
 
 
 @dataclass(slots=True)

@@ -15,14 +15,14 @@ from ldlm_monitor.parse.event_rules import MAX_MESSAGE_BYTES, EventRule, earlies
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 MAX_TEXT_BYTES = 16 * 1024
-"""Bytes kept of a traceback's text, half of them from its end: a choice; about 100 frames fit."""
+"""Bytes kept of a traceback, half from its end. A choice: 100 frames fit, more swell the report."""
 # CPython's header of a traceback (Lib/traceback.py).
 _TRACEBACK = b"Traceback (most recent call last):"
-# The same, or as torch's DataLoader quotes it from a worker.
+# This header, or `Original Traceback`, with which torch's DataLoader quotes a worker's.
 _HEAD = compile_pattern(r"(?P<original>Original )?Traceback \(most recent call last\):")
 _INDENTED = compile_pattern(r"[ \t]")  # the lines of frames
 _ANY = compile_pattern(r"")  # any line can continue a message
-_FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')  # of CPython
+_FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')  # a frame
 # The line of Python's `format_exception_only`: a name with or without modules, and a message.
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"
@@ -46,7 +46,7 @@ _NO_EXCEPTION = frozenset({b"Warning", b"Error", b"Note", b"Info", b"Debug"})
 """First words of messages, such as `Warning: ...`, that look like the name of an exception."""
 _LIBRARY = compile_pattern(r"/(?:site|dist)-packages/|^<")  # files that are not the user's own
 _MAX_CONTINUATION = 64
-"""Lines of one exception's message: a choice; torch's CUDA and NCCL errors have about 30."""
+"""Lines of an exception's message. A choice: torch's have about 30, more may be foreign output."""
 _MAX_FOREIGN_AFTER = 3
 """Lines of other writers after an exception's line that complete the block: a choice. The rest of
 the message follows at once, and the event should not wait for `MAX_FOREIGN_LINES`."""
@@ -195,7 +195,7 @@ class Traceback(Block[EventRule]):
 
 
 def _is_exception(name: bytes, text: bytes) -> bool:
-    """Whether a line without indent is the exception; one with `%|` is another rank's bar."""
+    """Whether an unindented line is the exception; a line with `%|` is another rank's bar."""
     if _USUAL.match(name) or b"." in name:
         return True
     unusual = name[:1].isupper() and not name.isupper() and name not in _NO_EXCEPTION

@@ -31,7 +31,7 @@ from ldlm_monitor.parse.patterns import Pattern, checked_pattern, compile_patter
 
 Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
-"""A byte of `MARKS` and the database of triggers that contain it; None for other triggers."""
+"""A byte of `MARKS` with the database of triggers that contain it; None with that of the others."""
 
 _OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
@@ -50,7 +50,7 @@ _GLOG = rf"[EFW]\d{{3,4}}(?:{_CLOCK})\d:\d\d"
 """Level, date and time of a glog header, spelled out as Hyperscan searches for literals."""
 _PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}  # the abbreviations in triggers
 _FEW = 64
-"""Triggers that stay in one database whatever their bytes: Hyperscan's Teddy matcher compares so
+"""Most triggers that share one database whatever their bytes: Hyperscan's Teddy matcher compares so
 few literals all at once, the short ones too."""
 # For `mark_of`: a trigger's character classes, which match other bytes too.
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
@@ -135,7 +135,7 @@ class Rules:
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
-    """The rules of packaged definitions and `files`, cached by mtime. Raises `FormatError`."""
+    """The rules of packaged definitions and `files`, cached by `_edition`. Raises `FormatError`."""
     return _compiled(files, tuple(map(_edition, files)))
 
 
@@ -239,7 +239,7 @@ def _database(
     expressions = [_expression(triggers[index][0]) for index in indexes]
     key = digest((repr(indexes).encode(), *expressions))
     if key in kept:
-        with suppress(hyperscan.error):  # refused: of another processor
+        with suppress(hyperscan.error):  # Hyperscan refuses those made for other processors
             return hyperscan.loadb(kept[key], hyperscan.HS_MODE_BLOCK)
     database = hyperscan.Database()
     try:

@@ -17,7 +17,7 @@ from ldlm_monitor.parse.patterns import scaled
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A canonical name, and the factor that converts the trainer's number to its unit."""
+    """A canonical name, and the factor that converts a trainer's number to the name's unit."""
 
     name: str
     factor: float = 1.0
@@ -56,7 +56,7 @@ def plain(key: str) -> str:
 
 @lru_cache(maxsize=_MAX_CACHED)
 def measure(key: str) -> Measure:
-    """The canonical name and factor of a key; an unknown key keeps its name in lower case."""
+    """The canonical name and factor of a key; an unknown key gets lower case and `_`, factor 1."""
     name = re.sub(r"[^a-z0-9_]", "_", key.lower())
     spelled = plain(key)
     known = _KNOWN.get(spelled)
