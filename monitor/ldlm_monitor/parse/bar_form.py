@@ -23,11 +23,11 @@ _STEP_UNITS = frozenset(("it", "ba", "batch", "batches", "step", "steps", "iter"
 """Units of bars that count iterations: tqdm's `it`, Composer's `ba`, and words for the same."""
 _MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 digits
 _MAX_PERCENT = 3  # digits of 100, as in `_METER`
-_MAX_DESCRIPTION = 160  # bytes, as in `_METER`: a choice, about a terminal's width
+_MAX_DESCRIPTION = 160  # bytes, as in `_METER`. A choice: a terminal's width fits, more costs time
 _MAX_ITEMS = 32
 """Items of a postfix that are read. A choice: a terminal's line holds fewer, more costs time."""
 _MAX_ITEM = 128
-"""Most bytes of a key and its value, a choice: a terminal's line; a key has at most half."""
+"""Most bytes of a key and its value. A choice: a terminal's line fits, more can be other output."""
 
 
 class Meter(NamedTuple):

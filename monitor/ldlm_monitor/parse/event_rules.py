@@ -13,7 +13,7 @@ from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity
 from ldlm_monitor.text.format import signal_name
 
 MAX_MESSAGE_BYTES = 4096
-"""Bytes kept of a message, a choice: more than the 3000 characters that a Slack block shows."""
+"""Bytes kept of a message. A choice: a Slack block shows 3000 characters, more swells the event."""
 MAX_FIELD_BYTES = 1024
 """Bytes kept of a field's text. A choice: names and paths fit, more only swells the event."""
 

@@ -23,7 +23,7 @@ _MAX_FIELDS = 128
 _MAX_OTHER_WORDS = 2
 """Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
 
-# A key has up to five words (a choice); fields are `key: value`, `step 5/100 [7/90]`, `loss 2.3`.
+# Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9 [7/90]`, `loss 2.3`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"

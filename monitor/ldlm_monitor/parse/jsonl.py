@@ -56,7 +56,7 @@ _MAX_TEXT = 16 * 1024
 _MAX_ITEMS = 512
 """Values kept of a row, items of a field. A choice: known rows have up to 300, more take memory."""
 _MAX_NUMBER = 64
-"""Characters from which on a text is no number, a choice: `tensor(1.5, device='cuda:0')` has 28."""
+"""Texts this long are no numbers. A choice: `tensor(1.5, device='cuda:0')` has 28, more is slow."""
 # Types of the callback's rows; a row with another `type` is one of any trainer.
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
 
