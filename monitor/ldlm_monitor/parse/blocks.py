@@ -123,7 +123,7 @@ class Block(Generic[RuleT]):
         return None
 
     def refuse(self, text: bytes) -> None:
-        """Handle a line that matches none of the forms."""
+        """Handle a line that no form accepts; by default, ignore it."""
 
     def records(self) -> list[Record]:
         """The records of the complete block."""
@@ -141,7 +141,7 @@ class Blocks:
         return bool(self._open)
 
     def open(self, block: Block[Any]) -> list[Record]:
-        """Add a block; returns the records of the oldest one if there are too many."""
+        """Add a block; returns the records of the oldest if there are more than `MAX_OPEN`."""
         self._open.append(block)
         return self._close(self._open[:1]) if len(self._open) > MAX_OPEN else []
 
@@ -168,7 +168,7 @@ class Blocks:
         return taken, self._close(done) if done else []
 
     def expire(self, now: float) -> list[Record]:
-        """Complete the blocks without a line for `BLOCK_SECONDS`; returns their records."""
+        """Complete the blocks that expire by `now` (Unix seconds); returns their records."""
         return self._close([each for each in self._open if each.touched + BLOCK_SECONDS <= now])
 
     def finish(self) -> list[Record]:
@@ -261,7 +261,7 @@ class SampleRows(Block[LineRule]):
         return True
 
     def records(self) -> list[Record]:
-        """The sample of all lines."""
+        """The sample of all lines; none if the rule does not match them."""
         end = b"\n" if self._closed else b""
         numbers = self.rule.read(b"\n".join(self._lines) + end, closed=self._closed)
         return [numbers.at(self.place)] if numbers else []

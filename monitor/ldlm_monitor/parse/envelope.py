@@ -128,7 +128,7 @@ longest chain that is known (kubectl, CRI, torchrun, rank, glog) has five."""
 
 
 def peel(text: bytes, start: int = 0) -> Envelope:
-    """Read the prefixes of the text that begins at `start`."""
+    """Read the prefixes of `text` from index `start` on."""
     envelope = Envelope(start)
     for _ in range(_MAX_PREFIXES):
         if not _peel_one(text, envelope):

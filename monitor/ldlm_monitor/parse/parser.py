@@ -125,7 +125,7 @@ class Parser:
         return self._counted([*ended, *fresh])
 
     def tick(self, now: float) -> list[Record]:
-        """Complete the blocks without a line for `blocks.BLOCK_SECONDS`; returns their records."""
+        """Complete the blocks that expire by `now` (Unix seconds); returns their records."""
         found: list[Record] = []
         for path, file in list(self._open.items()):
             found.extend(file.blocks.expire(now))
@@ -195,7 +195,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
 
 @cache
 def _clock_bars() -> Pattern:
-    """Matches bars of packaged definitions; bars of a training match the group `training`."""
+    """The pattern of packaged bars that list keys; those of a training match `training`."""
     bars = [rule.spec for rule in compiled().bars.rules if rule.names is not None]
     training = "|".join(bar.pattern for bar in bars if bar.phase == "train")
     others = "|".join(bar.pattern for bar in bars if bar.phase != "train")

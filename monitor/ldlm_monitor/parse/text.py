@@ -199,7 +199,7 @@ class TextReader:
             self.on_match(line.offset, home)
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The sample of a bar in an unfinished last record; none if it was returned before."""
+        """The sample of a bar in an unfinished last record; none if the last peek gave the same."""
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
             if not self._claims_of((expression,)).bar:

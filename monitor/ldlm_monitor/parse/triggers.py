@@ -122,7 +122,7 @@ class Rules:
         self.databases = compile_triggers(list(places.items()), kept)
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
-        """The rules that may match a record in which these expressions were found."""
+        """The rules that may match a record with these expressions (indices of `named`)."""
         if not expressions:
             return NO_CLAIMS
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
@@ -140,7 +140,7 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
 
 
 def _edition(path: Path) -> tuple[str, int, int]:
-    """Path, mtime and size: the key of the cache of compiled rules."""
+    """Path, mtime (ns) and size, 0 if unreadable: the key of the cache of compiled rules."""
     try:
         status = path.stat()
     except OSError:  # `definitions.load` will raise it as a `FormatError`
