@@ -73,7 +73,7 @@ def _accusations(
 
 
 def _missing(evidence: Evidence) -> Iterator[Accusation]:
-    """Ranks missing at a barrier or in a flight record, or dead by NCCL's status."""
+    """Ranks missing at a barrier, in a flight record or in stacks, or dead by NCCL's status."""
     for kind, who, what in _REPORTS:
         for fold in sorted(evidence.of_kind(kind), key=lambda each: each.first.order):
             ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))

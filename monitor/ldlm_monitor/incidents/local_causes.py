@@ -72,7 +72,7 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
 
 
 def _rated(clue: Clue) -> tuple[object, ...]:
-    """Sort key by time, in which repeated errors come later, and non-finite numbers last."""
+    """Sort key by time; errors without a rank, then of a table, then NaNs come after all others."""
     repeated = clue.fields.get("reported_by") is not None
     return (clue.kind == "nonfinite_metric", repeated, clue.rank is None, *clue.order)
 

@@ -13,7 +13,7 @@ CAPACITY = 512
 a full curve merges its buckets in pairs."""
 # The fields of `CurveView` that `view` copies.
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
-# Quantities that reports and the screen draw. Others have no curve: each costs up to 30 kB.
+# Quantities that reports and the screen draw. Others have no curve: a curve costs up to 30 kB.
 _CHARTED = frozenset(
     {"loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"}
     | {"samples_per_second", "tokens_per_second", "steps_per_second", "step_seconds"}

@@ -49,7 +49,7 @@ def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
     return source is ValueSource.CALLBACK and quantity in rates
 
 
-WINDOW = 1000  # last values in statistics, a choice: 32 kB of memory per quantity and rank
+WINDOW = 1000  # last values in statistics. A choice: more are steadier, but cost 32 bytes each
 
 _EXPORTED = frozenset(
     {"loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"}
@@ -83,7 +83,7 @@ def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
 class SourceLine:
     """The line that last changed a series; of two lines, the later has the greater `order`.
 
-    `text` is None if only the position of the line is stored.
+    `step` is None if the line has no step, `text` if only the line's position is stored.
     """
 
     position: Position
@@ -122,7 +122,7 @@ class QuantityValues:
 
 
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
-_COUNTED_STEPS = 64  # last steps kept, to count each once, a choice: ranks are few steps apart
+_COUNTED_STEPS = 64  # last steps counted. A choice: more are slow to search, ranks are less apart
 
 
 @dataclass(slots=True)

@@ -134,9 +134,9 @@ class RunNames:
         return origin
 
     def rename(self, run: str, name: str) -> None:
-        """Use the name that a run's log contains for all its files, present and future.
+        """Use `name`, which the log of `run` contains, for all files of the run, also later ones.
 
-        Call it before the first of them is read: earlier records keep the earlier name.
+        Call it before the first of these files is read: earlier records keep the earlier name.
         """
         if self._run is None and name:
             self._names[run] = name[:MAX_LABEL_LENGTH]

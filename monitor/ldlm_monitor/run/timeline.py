@@ -18,7 +18,7 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark
 PIECES_A_SECOND = 4
 """Distinct times for the bars of one second in logs of at most `FINE_SECONDS`. A choice: detectors
 of short runs need more than one step a second, and each time costs memory."""
-FINE_SECONDS = 3600.0  # longest log whose bars are spread over a second, a choice: 14,400 times
+FINE_SECONDS = 3600.0  # longest log with such times, a choice: 14,400 of them take little memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class StepClock:
         return self.attempts[0].times[0]
 
     def when(self, step: int) -> float:
-        """The time of the first bar that shows `step` or more; without such, the furthest bar's."""
+        """The time of the first bar that shows `step` or more; of the furthest bar if none does."""
         reaching = (attempt for attempt in self.attempts if attempt.steps[-1] >= step)
         furthest = max(self.attempts, key=lambda attempt: attempt.steps[-1])
         return next(reaching, furthest).when(step)
 
     def times(self, steps: Sequence[int]) -> Iterator[float]:
-        """When each row of a step log was written.
+        """When (Unix seconds) each row of a step log was written; `steps` has each row's step.
 
         A row whose step falls begins another attempt. If rows and bars have the same number of
         attempts, these are matched; otherwise a step has the time when it was first shown.
