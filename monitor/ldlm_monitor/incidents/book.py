@@ -30,8 +30,8 @@ DEAD_SECONDS: Final = 60.0
 """A step this long after a process died shows that the job survived it. Twice the 30 s for which
 the other processes may log steps until torchrun kills them."""
 ATTACH_SECONDS: Final = 60.0
-"""An alert that fires this soon after an incident's last event belongs to it. A choice: the `for`
-of the default rules on failures is shorter."""
+"""An alert that fires this soon after an incident's last event belongs to it. A choice above the
+`for` of the default rules on failures: more joins alerts of other causes."""
 KEPT: Final = 20  # past incidents kept of a run. A choice: more cost memory, fewer hide old ones
 KEPT_EARLY: Final = 256  # events kept before an incident. A choice: more cost memory in a flood
 _NUMERICS: Final = "numerics"  # `family` of events about non-finite numbers (`parse/data/events`)

@@ -63,7 +63,7 @@ class Incident:
     `opened`, `updated`: its first and last event of a failure. `step`: the run's last step
     before it. `shows`: whether views show it. `deadly`: whether a process died of it. `alerts`:
     the names of all alerts about it, as keys; `firing`: the keys of those that fire. `stall`: the
-    alert that the run takes no step. `run_ended`: the run's end; `ended`: its own. None: not yet.
+    alert that the run takes no step. `run_ended`: the run's end; `ended`: the incident's.
     """
 
     def __init__(self, run: str, number: int, opened: float) -> None:

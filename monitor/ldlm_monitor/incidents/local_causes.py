@@ -19,7 +19,7 @@ from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import names_of
 
 _TOGETHER_SECONDS: Final = 2.0
-"""The order of errors this close is undecided, a choice: output is buffered and clocks differ."""
+"""The order of errors this close is undecided. A choice: buffers and clocks differ by less."""
 
 
 def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:

@@ -12,7 +12,7 @@ from ldlm_monitor.text.format import compressed, names_of, signal_name
 
 BEFORE_SECONDS: Final = 300.0
 """A machine's fault at most this long before a hang can be its cause. A choice above 120 s, after
-which Linux reports a blocked disk (`hung_task_timeout_secs`); other faults end it at once."""
+which Linux reports a blocked disk (`hung_task_timeout_secs`): more blames faults without effect."""
 _SLACK_SECONDS: Final = 5.0
 """Lines this close may be of one moment. A choice: less splits buffered ones, more joins faults."""
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
@@ -136,10 +136,10 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
 
 
 LATE_SECONDS: Final = 1.0
-"""An error or a death this long after the first timeout is its consequence, a choice: watchdogs
-abort at once, and clocks differ."""
+"""An error or a death this long after the first timeout is its consequence. A choice: more blames
+aborts by watchdogs, which follow at once; less drops causes where clocks differ."""
 _OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
-"""SIGKILL (launchers': `Evidence.forced`), SIGSEGV, SIGBUS, SIGILL, SIGFPE: by no lost peer."""
+"""No lost peer causes these: SIGKILL (launchers': `Evidence.forced`), SIGSEGV, BUS, ILL and FPE."""
 
 
 @dataclass(frozen=True, slots=True)

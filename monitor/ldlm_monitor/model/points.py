@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
-MAX_LABEL_LENGTH = 128  # of a value. A choice: more lets logs inflate a scrape, less merges names
+MAX_LABEL_LENGTH = 128  # of a label's value. A choice: more inflates scrapes, less merges names
 
 
 def make_labels(**pairs: str | None) -> Labels:
@@ -82,7 +82,7 @@ MEASURED = frozenset(
         "samples_per_second", "tokens_per_second", "steps_per_second",
     }
 )  # fmt: skip
-"""The quantities that detectors read; `Measured.values` has their values, and no others'."""
+"""The logged quantities that detectors read; they read `DERIVED_STEP_SECONDS`, too."""
 
 
 @dataclass(frozen=True, slots=True)

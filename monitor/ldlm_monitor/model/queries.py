@@ -120,8 +120,8 @@ class Played:
     """The state of a playback, which is at `at` between `start` and `end` (Unix seconds).
 
     `runs`: the number of runs in the recording. `speed`: recorded seconds per second.
-    `seeks`: the playback is running to the next alert. `alert` and `run`: the alert that it
-    stopped at; "" if none. `has_ended`: the end is reached.
+    `seeks`: the playback is running to the next alert. `alert` and `run`: name and run of the
+    alert at which it stopped; "" if it is at none. `has_ended`: the end is reached.
     """
 
     start: float
@@ -136,9 +136,8 @@ class Played:
     run: str = ""
 
 
-PlayerCommand: TypeAlias = Literal[
-    "toggle", "slower", "faster", "seek", "rewind"
-]  # of `Player.steer`
+PlayerCommand: TypeAlias = Literal["toggle", "slower", "faster", "seek", "rewind"]
+"""Pauses or resumes, changes the speed, runs to the next alert (`seek`), or goes to the start."""
 
 
 class Player(Protocol):
@@ -148,7 +147,7 @@ class Player(Protocol):
         """The present state of the playback."""
 
     def steer(self, command: PlayerCommand) -> None:
-        """`toggle` pauses or resumes; `seek` runs to the next alert; `rewind` goes to the start."""
+        """Applies a command to the playback."""
 
 
 def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:

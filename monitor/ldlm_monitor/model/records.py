@@ -75,7 +75,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A line that the callback writes regularly to show that a rank is alive."""
+    """A line that the callback writes regularly: a rank is alive, at a step and in a phase."""
 
     type: Literal["heartbeat"] = "heartbeat"
     run: str

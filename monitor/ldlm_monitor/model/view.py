@@ -15,7 +15,8 @@ Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
 critical. Of a run that has ended, only alerts that fired at its end or later count."""
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
-"""Confidence in a first cause: by two independent sources, by one, by a doubtful one; no cause."""
+"""Confidence in a first cause: `confirmed` by two independent sources, `probable` by one. A doubt,
+such as a source that accuses other ranks, lowers it by a level. `none`: no cause was found."""
 
 
 class View(BaseModel):

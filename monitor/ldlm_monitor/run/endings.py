@@ -77,7 +77,7 @@ def is_abort(event: Event) -> bool:
 
 
 def is_fatal(event: Event) -> bool:
-    """Whether this is an uncaught exception without another cause, or the callback's `failed`."""
+    """Whether this is an uncaught exception of its own cause, or the callback's status `failed`."""
     return (
         event.fields.get("role") in ("root", "evidence")
         and event.severity in ("error", "critical")

@@ -13,7 +13,7 @@ from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
-"""Best to worst, each for the severity at the same index; the index is `ldlm_run_health`."""
+"""Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
 
 
 def worse(health: Health, severity: str) -> Health:

@@ -156,7 +156,7 @@ class Pace:
         return max(floor, 5 * q99, hiccups, unannounced)
 
 
-COARSE_SECONDS = 5.0  # least span between bars: they show whole seconds, an error of at most 20 %
+COARSE_SECONDS = 5.0  # least span of bars. A choice: in whole seconds, it errs by at most 20 %
 
 
 class StepDurations:

@@ -122,7 +122,7 @@ class QuantityValues:
 
 
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
-_COUNTED_STEPS = 64  # last steps counted. A choice: more are slow to search, ranks are less apart
+_COUNTED_STEPS = 64  # last steps kept. A choice: ranks are fewer apart, more are slower to search
 
 
 @dataclass(slots=True)

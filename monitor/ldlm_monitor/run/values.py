@@ -132,7 +132,7 @@ class RunValues:
         return None
 
     def statistics(self) -> dict[str, Statistics]:
-        """Statistics of recent values by quantity: of the first rank, or of the ranks' sum."""
+        """Statistics of recent values by quantity: of one rank, or the sum of the ranks' rates."""
         known: dict[str, tuple[float, list[float]]] = {}
         for quantity, kept in self._all():
             if quantity in _WITHOUT_STATISTICS or quantity in known:

@@ -139,7 +139,7 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
     return []
 
 
-_MAX_EVENTS = 64  # last events kept since the last step, a choice: a crash may log thousands
+_MAX_EVENTS = 64  # last events kept since a step. A choice: more cost memory, crashes log thousands
 _MAX_RANKS = 4096
 """Most pids, and most dump files, kept: as many dumps of flight recorders as a probe reads."""
 
