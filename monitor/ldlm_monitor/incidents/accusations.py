@@ -173,7 +173,7 @@ def _hung(evidence: Evidence) -> Iterator[Accusation]:
 
 
 def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:
-    """A watchdog or GIL stuck on few ranks is their own fault; on many ranks, all of them wait."""
+    """A watchdog or GIL stuck on few ranks is these ranks' own fault; if on many, all only wait."""
     present = evidence.roster.size(run)
     for kind, what in (
         ("nccl_heartbeat_stuck", "the watchdog made no progress"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from ldlm_monitor.model.records import Event, FieldValue, Position
 
-MAX_MESSAGE: Final = 500  # characters of a message, a choice: 2048 of an incident take 1 MB
+MAX_MESSAGE: Final = 500  # characters. A choice: an incident's 2048 messages take 1 MB, no more
 MAX_RANKS: Final = 65536
 """Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
@@ -109,7 +109,7 @@ _LASTED: Final = TIMEOUTS | {
     *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
     *("monitored_barrier_failed", "host_blocked_task"),
 }
-"""Kinds that are logged at the end of a wait, so that they began before their line."""
+"""Kinds of events that are logged at the end of a wait, so that the wait began before the line."""
 _LONGEST_SECONDS: Final = 86400.0
 """Longest wait of an event, a day: no collective's timeout is as long, but a forged one may be."""
 _LOST_PEER: Final = frozenset(
@@ -128,7 +128,7 @@ _OF_A_PEER: Final = (
     "gloo/transport/",
 )
 """Texts in the traceback of an exception that was raised because another rank had gone."""
-_MAX_NAME: Final = 200  # characters kept of a host's name, a choice: most have fewer, forged more
+_MAX_NAME: Final = 200  # characters of a host's name. A choice: real ones fit, forged ones are cut
 # Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {

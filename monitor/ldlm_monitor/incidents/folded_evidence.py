@@ -26,13 +26,13 @@ from ldlm_monitor.incidents.roster import Death, Roster
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import ClaimView
 
-# Bounds of memory against a flood of lines.
-MAX_FOLDS: Final = 256  # different messages of an incident, a choice: real failures have fewer
-KEPT_CLUES: Final = 8  # earliest events kept of a message, a choice: the first is mostly enough
-_KEPT_WAITS: Final = 4  # earliest waits kept of a rank, a choice: the first one decides
-_KEPT_KINDS: Final = 8  # kinds of events kept that report a rank's waits, a choice: few exist
-_MAX_DEATHS: Final = 4096  # deaths, and claims, a choice: 512 nodes of 8 ranks that all die
-_MAX_PAIRS: Final = 65536  # (rank, collective), and (file, pid), a choice: largest jobs have fewer
+# Bounds of memory against a flood of lines. Each is a choice: more costs memory, less loses lines.
+MAX_FOLDS: Final = 256  # different messages of an incident: real failures have fewer
+KEPT_CLUES: Final = 8  # earliest events kept of a message: the first is mostly enough
+_KEPT_WAITS: Final = 4  # earliest waits kept of a rank: the first one decides
+_KEPT_KINDS: Final = 8  # kinds kept of the events that report one rank's waits: few kinds exist
+_MAX_DEATHS: Final = 4096  # deaths, and claims: 512 nodes of 8 ranks that all die
+_MAX_PAIRS: Final = 65536  # (rank, collective), and (file, pid): the largest jobs have fewer
 _TEXT: Final = 160
 """Leading characters by which messages are compared. A choice: more split alike messages by their
 addresses and stacks, fewer join different ones."""

@@ -15,10 +15,10 @@ from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, Sympt
 from ldlm_monitor.text.format import compressed, counted, names_of
 from ldlm_monitor.text.sanitize import shorten
 
-SYMPTOMS: Final = 40  # symptoms in a view, a choice: a screen shows as many
-EXCERPT: Final = 6  # lines of an excerpt, a choice: it fits on one screen with its incident
-_TEXT: Final = 300  # characters of a line or message in a view, a choice: a few lines of a screen
-_TITLE: Final = 120  # characters of the cause in a title, a choice: it stays about one line
+SYMPTOMS: Final = 40  # symptoms in a view. A choice: as many as a screen shows; more hide the cause
+EXCERPT: Final = 6  # lines of an excerpt. A choice: more do not fit on a screen with the incident
+_TEXT: Final = 300  # characters of a line or message. A choice: more fill screens, less cuts causes
+_TITLE: Final = 120  # characters of the cause in a title. A choice: more need a second line
 
 
 def root_view(verdict: RootCause, evidence: Evidence) -> RootView:

@@ -40,7 +40,7 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
 
 
 def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
-    """The verdict; if it is an exception in a step with non-finite numbers, these instead."""
+    """The verdict; if it is an exception after non-finite numbers, these numbers as the cause."""
     folds = [fold for fold in evidence.of_kind("nonfinite_metric") if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue

@@ -58,8 +58,8 @@ def external(evidence: Evidence) -> RootCause | None:
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     """Whether the job had failed before; then its launcher stops the rest, giving no reason."""
-    # With a reason, errors just before it do not count; without one, even those just after do
-    # (1 s, a choice: clocks differ).
+    # If a reason is given, errors just before the line do not count; otherwise even errors up to
+    # 1 s after it do. A choice: clocks differ by less; more counts errors that the stop caused.
     until = clue.seen - _SLACK_SECONDS if given else clue.seen + 1.0
     own = [
         fold.first.seen
@@ -120,7 +120,7 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     if rank is not None:
         return [f"process {clue.pid} is rank {rank} by the launcher's table"], {rank}
     if local is not None and local.rank is not None:
-        # 120 characters, a choice: the message is only a reason among others.
+        # 120 characters, a choice: more make the list of reasons long, fewer cut most messages.
         return [f"rank {local.rank} shows it: {local.message[:120]}"], {local.rank}
     signals = [signal for kinds, signal in _EXITS if clue.kind in kinds]
     killed = {

@@ -183,7 +183,7 @@ class RootCause:
 
 
 def by_sources(sources: Iterable[str], *, doubtful: bool) -> Confidence:
-    """Two sources confirm a cause, one makes it probable; one level less if it is `doubtful`."""
+    """Two sources confirm a cause, one makes it probable; `doubtful` lowers either by one level."""
     many = len(set(sources)) > 1
     if doubtful:
         return "probable" if many else "weak"

@@ -35,8 +35,8 @@ _MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
 _WANDB_HEADER = b":W&B\xe1\xbe\x00"  # the name, the magic number 0xBEE1, version 0
 _BLOCK_BYTES = 32 * 1024  # LevelDB's kBlockSize
 _MAX_RECORD_BYTES = 1024 * 1024
-"""Most bytes of a W&B record (1 MiB), a choice that bounds memory: longer ones, such as huge
-summaries, are skipped."""
+"""Most bytes of a W&B record (1 MiB). A choice: more cost memory, fewer skip more records than the
+huge summaries."""
 _FRAGMENT = struct.Struct("<IHB")  # checksum, content's length, kind
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4  # kinds of a fragment (LevelDB's log_format.h)
 

@@ -30,7 +30,7 @@ MAX_COUNT = 10**18
 
 
 def as_count(value: float) -> int | None:
-    """The number as an integer; None if it is not whole, or not within +/-`MAX_COUNT`."""
+    """The number as an integer; None if it is not whole, or beyond +/-`MAX_COUNT`."""
     return int(value) if -MAX_COUNT < value < MAX_COUNT and value == int(value) else None
 
 

@@ -56,9 +56,9 @@ _EXPORTED = frozenset(
     | {"samples_per_second", "tokens_per_second", "step_seconds"}
     | {"memory_allocated_bytes", "memory_reserved_bytes"}
 )
-"""Exported as `ldlm_train_` and their name (contract, section 3)."""
+"""Quantities that are exported as `ldlm_train_<quantity>` (contract, section 3)."""
 _NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
-"""Exported under another name (contract, section 3)."""
+"""Quantities that are exported under another name (contract, section 3)."""
 
 
 def exported_name(quantity: str) -> tuple[str, Labels]:
@@ -72,7 +72,7 @@ def exported_name(quantity: str) -> tuple[str, Labels]:
     return "ldlm_train_metric", make_labels(name=quantity)
 
 
-@lru_cache(maxsize=65536)  # a choice: above the series of usual fleets; a log may invent more
+@lru_cache(maxsize=65536)  # a choice: above usual fleets' series; more lets a log fill memory
 def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
     """The sorted labels of a series: `own`, the run, and the rank unless it is None."""
     shared = make_labels(run=run, rank=None if rank is None else str(rank))

@@ -9,8 +9,8 @@ from ldlm_monitor.model.chunk import Origin, uncompressed
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
-"""Largest difference between the stamps of one launch, a choice: each node names its own log when
-it starts, and pulls of images and imports differ by up to a minute or two."""
+"""Largest difference between the stamps of one launch: each node names its log when it starts. A
+choice: less splits a launch whose nodes pull images for a minute or two, more joins launches."""
 
 # Parts of log names as usual launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")

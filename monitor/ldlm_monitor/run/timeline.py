@@ -18,7 +18,7 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark
 PIECES_A_SECOND = 4
 """Distinct times for the bars of one second in logs of at most `FINE_SECONDS`. A choice: detectors
 of short runs need more than one step a second, and each time costs memory."""
-FINE_SECONDS = 3600.0  # longest log with such times, a choice: 14,400 of them take little memory
+FINE_SECONDS = 3600.0  # longest log with these pieces. A choice: 14,400 times; more cost memory
 
 
 @dataclass(frozen=True, slots=True)

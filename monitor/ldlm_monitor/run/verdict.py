@@ -23,9 +23,9 @@ alone use less, a thread that computes uses a whole one."""
 RELAY_CORES = 0.005
 """A process that used fewer CPU cores up to the last step only forwards a log: `srun`, `ssh`,
 `kubectl logs`; the training runs elsewhere. A choice: a tenth of `IDLE_CORES`."""
-MAX_REASONS = 4  # most reasons of a verdict, a choice: an alert shows them on one line
-_SHOWN_PROCESSES = 3  # processes that a reason names, a choice for the same line
-_SHOWN_STACKS = 2  # stacks in a verdict, a choice: one that waits, and one that does not
+MAX_REASONS = 4  # most reasons of a verdict. A choice: more make an alert's line hard to read
+_SHOWN_PROCESSES = 3  # processes that a reason names. A choice: more make its line hard to read
+_SHOWN_STACKS = 2  # stacks in a verdict. A choice: one waits and one differs; most repeat these
 KINDS = frozenset(
     {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
 )
