@@ -157,7 +157,7 @@ def silence(
 
 
 def behind(run: RunFacts) -> RootCause | None:
-    """The ranks of a stalled run whose last step is behind; None if there are none, or many."""
+    """The ranks of a stalled run whose last step is behind; None if none is, or many (`SHARE`)."""
     steps = run.rank_steps
     if len(steps) < 3:  # of two ranks, neither is the exception
         return None

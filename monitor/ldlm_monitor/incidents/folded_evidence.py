@@ -47,7 +47,7 @@ FoldKey = tuple[str, ...]  # kind, role, process group, sequence number, message
 
 @dataclass(slots=True)
 class Fold:
-    """Events whose messages differ by digits only: their number, ranks, and the earliest few."""
+    """Events whose messages differ by digits only: their count, ranks, and the earliest few."""
 
     kind: str
     role: str
@@ -113,7 +113,7 @@ class Evidence:
             self._read_table(event, clue)
 
     def add(self, clue: Clue) -> None:
-        """Add a clue, which may be from before the incident."""
+        """Add a clue, also one of an event from before the incident."""
         self.records += 1
         rank = self._rank_of(clue)
         self._fold(clue).add(clue, rank)

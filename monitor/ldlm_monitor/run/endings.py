@@ -129,7 +129,7 @@ class EndingTracker:
         self.assumed: Ending | None = None
 
     def went_on(self, at: float) -> None:
-        """Drop the assumed end: a step was logged at `at`, more than `STRAY_SECONDS` after it."""
+        """Drop the assumed end if a step logged at `at` is more than `STRAY_SECONDS` after it."""
         if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
             self.assumed = None
 

@@ -85,7 +85,7 @@ class Fleet:
                 self.touch(run)
 
     def touch(self, run: TrainingRun) -> None:
-        """Note that a run changed, and schedule its next timer."""
+        """Add a run to those that `take_touched` returns, and schedule its next timer."""
         self._touched[run.name] = run
         if self._last_healths and not run.life.ended:
             self._last_healths.pop(run.name, None)

@@ -234,7 +234,7 @@ class Lifecycle:
         self._enter(phase, at)
 
     def shift(self, seconds: float) -> None:
-        """Leave `seconds`, by which the clock jumped, out of the present silence."""
+        """Leave `seconds`, by which the clock jumped, out of the time since the last step."""
         self.last_progress_at += seconds
         self._alive_at += seconds
         self._ending.shift(seconds)

@@ -94,7 +94,7 @@ class Progress:
             self.skipped.append(step if isinstance(step, int) else self.step or 0)
 
     def shift(self, seconds: float) -> None:
-        """Leave a clock's jump of `seconds` out of the silence; no pace is learned across it."""
+        """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self._life.shift(seconds)
         self._recent.clear()
         self._durations.pause()

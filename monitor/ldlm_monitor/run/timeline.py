@@ -23,7 +23,7 @@ FINE_SECONDS = 3600.0  # longest log with these pieces. A choice: 14,400 times; 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """Steps and when each was first shown, between two starts of the training; both rise."""
+    """Steps, and Unix seconds when each was first shown, from one start to the next; both rise."""
 
     steps: list[int]
     times: list[float]
@@ -106,12 +106,12 @@ class Timeline:
 
     @property
     def start(self) -> float:
-        """When the first byte arrived."""
+        """When the first byte arrived: Unix seconds if `timed`, else a number for the order."""
         return self._times[0]
 
     @property
     def end(self) -> float:
-        """When the last byte arrived."""
+        """When the last byte arrived, in the unit of `start`."""
         return self._times[-1]
 
     @property
@@ -120,13 +120,13 @@ class Timeline:
         return len(self._times) == 1 and not self.timed
 
     def without_start(self) -> "Timeline":
-        """The timeline of a file whose middle was skipped: its start gets the first mark's time."""
+        """The timeline of a file whose middle was skipped: its start gets the second time."""
         return Timeline(
             self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
         )
 
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
-        """The chunk in pieces of whole records, each with its time."""
+        """The chunk in pieces of whole records, each with its time and with `timed` set."""
         first = max(bisect_right(self._offsets, chunk.offset) - 1, 0)
         start, line = chunk.offset, chunk.line
         stop = chunk.offset + len(chunk.data)
@@ -265,5 +265,5 @@ def from_rows(offsets: Sequence[int], last_write: float) -> Timeline:
 
 
 def at_once(when: float) -> Timeline:
-    """The timeline of a log without a clock: all bytes have the time of the last write."""
+    """The timeline of a log without a clock: all bytes have the time of the last write, `when`."""
     return Timeline([0], [when], timed=False)

@@ -99,7 +99,7 @@ class TrainingRun:
         return changed
 
     def shift(self, seconds: float) -> None:
-        """Leave a clock's jump of `seconds` out of the silence; no pace is learned across it."""
+        """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self.progress.shift(seconds)
         self.findings.shift(seconds)
         self._points = None

@@ -183,7 +183,7 @@ class Findings:
             self.pids[beat.rank] = beat.host, beat.pid
 
     def shift(self, seconds: float) -> None:
-        """Keep the events though the time of the last step was moved by `seconds`."""
+        """Keep the events as evidence though `Lifecycle.shift` moved the time of the last step."""
         self._since += seconds
 
     def add(self, event: Event) -> None:
