@@ -73,7 +73,7 @@ def _accusations(
 
 
 def _missing(evidence: Evidence) -> Iterator[Accusation]:
-    """Ranks missing at a barrier or in a flight record, or dead by NCCL's status."""
+    """Ranks missing at a barrier, in a flight record or in stacks, or dead by NCCL's status."""
     for kind, who, what in _REPORTS:
         for fold in sorted(evidence.of_kind(kind), key=lambda each: each.first.order):
             ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
@@ -173,7 +173,7 @@ def _hung(evidence: Evidence) -> Iterator[Accusation]:
 
 
 def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:
-    """A watchdog or GIL stuck on few ranks is their own fault; on many ranks, all of them wait."""
+    """A watchdog or GIL stuck on few ranks is these ranks' own fault; if on many, all only wait."""
     present = evidence.roster.size(run)
     for kind, what in (
         ("nccl_heartbeat_stuck", "the watchdog made no progress"),

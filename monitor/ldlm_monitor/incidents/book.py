@@ -21,8 +21,8 @@ from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import IncidentView
 
 QUIET_SECONDS: Final = 1260.0
-"""Twice torch's longest default heartbeat timeout (600 s) and a minute: later events are of another
-failure."""
+"""Events this long after an incident's last one are of another failure. Twice torch's longest
+default heartbeat timeout (600 s), and a minute."""
 WENT_ON_SECONDS: Final = 10.0
 """A step this long after a failure shows that the job survived it. A choice: other files may log
 their last steps later, and lines without a time get that of their neighbours."""
@@ -30,10 +30,10 @@ DEAD_SECONDS: Final = 60.0
 """A step this long after a process died shows that the job survived it. Twice the 30 s for which
 the other processes may log steps until torchrun kills them."""
 ATTACH_SECONDS: Final = 60.0
-"""An alert that fires this soon after an incident's last event belongs to it. A choice: the `for`
-of the default rules on failures is shorter."""
-KEPT: Final = 20  # past incidents kept of a run, a choice: views show the newest
-KEPT_EARLY: Final = 256  # events kept before an incident, a choice: floods must not fill memory
+"""An alert that fires this soon after an incident's last event belongs to it. A choice above the
+`for` of the default rules on failures: more joins alerts of other causes."""
+KEPT: Final = 20  # past incidents kept of a run. A choice: more cost memory, fewer hide old ones
+KEPT_EARLY: Final = 256  # events kept before an incident. A choice: more cost memory in a flood
 _NUMERICS: Final = "numerics"  # `family` of events about non-finite numbers (`parse/data/events`)
 _HOST: Final = "host"  # `family` of the events in kernel logs
 _STARTS: Final = frozenset({"run_started", "run_resumed"})  # kinds that begin an attempt
@@ -55,7 +55,7 @@ class _RunIncidents:
 
 
 class Incidents:
-    """Turns events and alerts, in the order of processing, into incidents.
+    """Turns events and alerts, in the order of processing, into incidents. Times: Unix seconds.
 
     `facts_of` returns the present facts of a run by its name.
     """
@@ -66,7 +66,7 @@ class Incidents:
         self._machines: deque[tuple[str, Clue]] = deque(maxlen=KEPT_EARLY)
 
     def take(self, event: Event, seen: float) -> None:
-        """Process an event at `seen` (Unix seconds)."""
+        """Process an event, which arrived at `seen`."""
         run = self._runs.get(event.run)
         opens = fails(event)
         if event.fields.get("family") == _HOST and event.fields.get("role") == "root":
@@ -84,7 +84,7 @@ class Incidents:
             run.early.append(clue_of(event, seen))
 
     def take_alert(self, transition: Transition, at: float) -> None:
-        """Process a change of an alert at `at`: it joins an incident, or opens one."""
+        """Process a change of an alert at `at`: a firing alert joins or opens an incident."""
         name = transition.labels.get("run")
         severity = transition.labels.get("severity", "")
         if not name or severity in ("", "none", "info") or transition.state == "pending":
@@ -213,7 +213,7 @@ class Incidents:
     def _is_over(self, incident: Incident, event: Event, seen: float) -> bool:
         began = clue_of(event, seen).effective
         if incident.state == "recovered":
-            # A run can survive a machine's fault for some minutes (`BEFORE_SECONDS`).
+            # A run can survive a machine's fault for `BEFORE_SECONDS`, and then fail by it.
             folds = incident.evidence.of_tier(Tier.HARDWARE)
             broken = [clue.seen for fold in folds for clue in fold.clues]
             return not fails(event) or max(broken, default=-math.inf) < began - BEFORE_SECONDS
@@ -251,7 +251,7 @@ class Incidents:
 
     def _settle(self, run: _RunIncidents, incident: Incident, at: float, facts: RunFacts) -> None:
         over = facts.ended_at if facts.state in ENDED_STATES else None
-        # The clocks of a run's files differ by up to a second.
+        # 1.0, a choice: clocks of files differ; more takes an earlier attempt's end for this one's.
         if over is not None and over < incident.opened - 1.0:
             # An earlier attempt ended then, and no line reported the restart. The present one is
             # over only if a process of it died.

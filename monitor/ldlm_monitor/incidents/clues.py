@@ -11,7 +11,7 @@ from typing import Final
 
 from ldlm_monitor.model.records import Event, FieldValue, Position
 
-MAX_MESSAGE: Final = 500  # characters of a message, a choice: an incident keeps 2048 messages
+MAX_MESSAGE: Final = 500  # characters. A choice: an incident's 2048 messages take 1 MB, no more
 MAX_RANKS: Final = 65536
 """Ranks from this number on are ignored: no training has as many, but a forged log may."""
 
@@ -32,8 +32,8 @@ class Tier(IntEnum):
 class Clue:
     """One event in bounded size. `seen`: when it was processed; `effective`: when it began.
 
-    Both are Unix seconds. `rank` is global, None if the line has none. `host` is a machine's
-    name or address in the line, `node` the number or name in the file's name or in a prefix.
+    Both are Unix seconds. `rank` is global. `host` is a machine's name or address in the line,
+    `node` the number or name in the file's name or in a prefix. What is not logged is None.
     """
 
     kind: str
@@ -109,9 +109,9 @@ _LASTED: Final = TIMEOUTS | {
     *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
     *("monitored_barrier_failed", "host_blocked_task"),
 }
-"""Kinds that are logged at the end of a wait, so that they began before their line."""
+"""Kinds of events that are logged at the end of a wait, so that the wait began before the line."""
 _LONGEST_SECONDS: Final = 86400.0
-"""Longest such wait, a day: no collective's timeout is as long, but a forged one may be."""
+"""Longest wait of an event, a day: no collective's timeout is as long, but a forged one may be."""
 _LOST_PEER: Final = frozenset(
     {"ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"}
     | {"BrokenPipeError", "EOFError"}
@@ -128,7 +128,7 @@ _OF_A_PEER: Final = (
     "gloo/transport/",
 )
 """Texts in the traceback of an exception that was raised because another rank had gone."""
-_MAX_NAME: Final = 200  # characters kept of a machine's name, a choice: real ones are shorter
+_MAX_NAME: Final = 200  # characters of a host's name. A choice: real ones fit, forged ones are cut
 # Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {

@@ -110,8 +110,8 @@ def _by_group(evidence: Evidence) -> list[Collective]:
 
 _HANG: Final = "rank_hang"  # the kind of a cause that no line reports
 SHARE: Final = 4
-"""At most one rank in 4 is named as the cause because it is silent or behind, a choice: if more
-ranks are, their logs are probably not read."""
+"""At most one rank in 4 is named as the cause because it is silent or behind. A choice: more blames
+ranks whose logs are not read, less misses several ranks that hang together."""
 
 
 def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | None) -> set[int]:
@@ -157,7 +157,7 @@ def silence(
 
 
 def behind(run: RunFacts) -> RootCause | None:
-    """The ranks of a stalled run whose last step is behind; None if there are none, or many."""
+    """The ranks of a stalled run whose last step is behind; None if none is, or many (`SHARE`)."""
     steps = run.rank_steps
     if len(steps) < 3:  # of two ranks, neither is the exception
         return None

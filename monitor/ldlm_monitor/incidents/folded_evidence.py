@@ -26,27 +26,28 @@ from ldlm_monitor.incidents.roster import Death, Roster
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import ClaimView
 
-# Bounds of memory against a flood of lines.
-MAX_FOLDS: Final = 256  # different messages of an incident, a choice: real failures have fewer
-KEPT_CLUES: Final = 8  # earliest events kept of a message, a choice: the first is mostly enough
-_KEPT_WAITS: Final = 4  # earliest waits kept of a rank, a choice: the first one decides
-_KEPT_KINDS: Final = 8  # kinds of events kept with which a rank reported waits, a choice: few exist
-_MAX_DEATHS: Final = 4096  # deaths, and claims, a choice: 8 ranks of a node have 8 for each restart
-_MAX_PAIRS: Final = 65536  # (rank, collective), and (file, pid), a choice: ranks of largest jobs
+# Bounds of memory against a flood of lines. Each is a choice: more costs memory, less loses lines.
+MAX_FOLDS: Final = 256  # different messages of an incident: real failures have fewer
+KEPT_CLUES: Final = 8  # earliest events kept of a message: the first is mostly enough
+_KEPT_WAITS: Final = 4  # earliest waits kept of a rank: the first one decides
+_KEPT_KINDS: Final = 8  # kinds kept of the events that report one rank's waits: few kinds exist
+_MAX_DEATHS: Final = 4096  # deaths, and claims: 512 nodes of 8 ranks that all die
+_MAX_PAIRS: Final = 65536  # (rank, collective), and (file, pid): the largest jobs have fewer
 _TEXT: Final = 160
-"""Leading characters by which messages are compared, a choice: addresses and stacks follow."""
+"""Leading characters by which messages are compared. A choice: more split alike messages by their
+addresses and stacks, fewer join different ones."""
 _TABLE: Final = "elastic_failure_table"  # kind of torchelastic's table of all failed workers
 _DEATH: Final = "elastic_worker_failed"  # one line for each worker that failed
-_NO_DIGITS: Final = str.maketrans("", "", digits)  # steps, pids and addresses differ
+_NO_DIGITS: Final = str.maketrans("", "", digits)  # drops them: steps and pids of messages differ
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
-FoldKey = tuple[str, ...]  # kind, role, process group, sequence number and message
+FoldKey = tuple[str, ...]  # kind, role, process group, sequence number, message; or the first two
 
 
 @dataclass(slots=True)
 class Fold:
-    """Events whose messages differ by digits only: their number, ranks, and the earliest few."""
+    """Events whose messages differ by digits only: their count, ranks, and the earliest few."""
 
     kind: str
     role: str
@@ -72,7 +73,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One rank's report that a collective did not end; the rank enqueued it at `began`."""
+    """One rank's report that the collective it enqueued at `began` (Unix seconds) did not end."""
 
     began: float
     seq: int
@@ -112,7 +113,7 @@ class Evidence:
             self._read_table(event, clue)
 
     def add(self, clue: Clue) -> None:
-        """Add a clue, which may be from before the incident."""
+        """Add a clue, also one of an event from before the incident."""
         self.records += 1
         rank = self._rank_of(clue)
         self._fold(clue).add(clue, rank)
@@ -134,13 +135,13 @@ class Evidence:
 
     @property
     def first_timeout(self) -> float | None:
-        """When the first rank reported a timeout, after which no cause begins; None if none did."""
+        """Unix seconds of the first timeout, after which no cause begins; None without timeouts."""
         seen = [fold.first.seen for fold in self.folds.values() if fold.kind in TIMEOUTS]
         return min(seen, default=None)
 
     @property
     def began(self) -> float | None:
-        """When the earliest of the events began; None without events."""
+        """When (Unix seconds) the earliest of the events began; None without events."""
         return min((fold.first.effective for fold in self.folds.values()), default=None)
 
     def _fold(self, clue: Clue) -> Fold:

@@ -50,8 +50,8 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
 
 
 SETTLED_SECONDS: Final = 5.0
-"""Wait for reports of further ranks, a choice: watchdogs poll at least every second, so that ranks
-report a timeout within seconds of each other."""
+"""Wait for reports of further ranks. A choice: watchdogs poll at least every second; a longer wait
+delays the cause, a shorter one takes ranks that report later for silent ones."""
 State = Literal["open", "recovered", "ended"]  # recovered: the run took steps again
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
 """Kinds logged every second while a rank survives; they do not extend the incident."""
@@ -61,8 +61,9 @@ class Incident:
     """A failure of one run. Times are Unix seconds at which events were processed.
 
     `opened`, `updated`: its first and last event of a failure. `step`: the run's last step
-    before it. `shows`: whether views show it. `deadly`: whether a process died of it. `firing`:
-    the keys of the firing alerts about it.
+    before it. `shows`: whether views show it. `deadly`: whether a process died of it. `alerts`:
+    the names of all alerts about it, as keys; `firing`: the keys of those that fire. `stall`: the
+    alert that the run takes no step. `run_ended`: the run's end; `ended`: the incident's.
     """
 
     def __init__(self, run: str, number: int, opened: float) -> None:

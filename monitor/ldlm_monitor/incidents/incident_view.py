@@ -15,10 +15,10 @@ from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, Sympt
 from ldlm_monitor.text.format import compressed, counted, names_of
 from ldlm_monitor.text.sanitize import shorten
 
-SYMPTOMS: Final = 40  # symptoms in a view, a choice: a screen shows as many
-EXCERPT: Final = 6  # lines of an excerpt, a choice: it fits on one screen with its incident
-_TEXT: Final = 300  # characters of a line or message in a view, a choice: a few lines of a screen
-_TITLE: Final = 120  # characters of the cause in a title, a choice: it stays about one line
+SYMPTOMS: Final = 40  # symptoms in a view. A choice: as many as a screen shows; more hide the cause
+EXCERPT: Final = 6  # lines of an excerpt. A choice: more do not fit on a screen with the incident
+_TEXT: Final = 300  # characters of a line or message. A choice: more fill screens, less cuts causes
+_TITLE: Final = 120  # characters of the cause in a title. A choice: more need a second line
 
 
 def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
@@ -117,9 +117,9 @@ def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
 
 
 def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
-    """The lines of the cause, then the first timeout, lost peer and death, as far as there are.
+    """The cause's line, up to 3 more of 2 ranks that share it, then its first consequences.
 
-    Up to 3 more lines are from 2 ranks that share the cause: other ranks mostly log the same.
+    These are a timeout, a lost peer and a death. Further ranks mostly log the same as the two.
     """
     clues: list[Clue] = [verdict.clue] if verdict.clue is not None else []
     folds = _by_time(evidence)
@@ -148,7 +148,7 @@ def _line(clue: Clue) -> str:
 
 
 def action(verdict: RootCause) -> str:
-    """The advice of `data/actions.yml` for a cause; empty if the file has none."""
+    """The advice of `data/actions.yml` for a cause; "" if the file has none for it."""
     actions = _actions()
     if verdict.tier is Tier.UNATTRIBUTED and verdict.kind == "elastic_worker_failed":
         return actions["unattributed"]
@@ -159,7 +159,7 @@ def action(verdict: RootCause) -> str:
 
 @cache
 def _actions() -> dict[str, str]:
-    import yaml  # here, since most runs show no incident, and it delays the start
+    import yaml  # here, since most runs show no incident, and this import delays the start
 
     text = files(__package__).joinpath("data/actions.yml").read_text(encoding="utf-8")
     loaded = yaml.safe_load(text)

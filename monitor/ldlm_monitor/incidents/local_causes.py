@@ -19,7 +19,7 @@ from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import names_of
 
 _TOGETHER_SECONDS: Final = 2.0
-"""The order of errors this close is undecided, a choice: output is buffered and clocks differ."""
+"""The order of errors this close is undecided. A choice: buffers and clocks differ by less."""
 
 
 def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
@@ -40,7 +40,7 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
 
 
 def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
-    """The verdict; if it is an exception in a step with non-finite numbers, these instead."""
+    """The verdict; if it is an exception after non-finite numbers, these numbers as the cause."""
     folds = [fold for fold in evidence.of_kind("nonfinite_metric") if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue
@@ -72,7 +72,7 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
 
 
 def _rated(clue: Clue) -> tuple[object, ...]:
-    """Sort key by time, in which repeated errors come later, and non-finite numbers last."""
+    """Sort key by time; errors without a rank, then of a table, then NaNs come after all others."""
     repeated = clue.fields.get("reported_by") is not None
     return (clue.kind == "nonfinite_metric", repeated, clue.rank is None, *clue.order)
 

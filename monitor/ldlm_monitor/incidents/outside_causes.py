@@ -12,9 +12,9 @@ from ldlm_monitor.text.format import compressed, names_of, signal_name
 
 BEFORE_SECONDS: Final = 300.0
 """A machine's fault at most this long before a hang can be its cause. A choice above 120 s, after
-which Linux reports a blocked disk (`hung_task_timeout_secs`); other faults end it at once."""
+which Linux reports a blocked disk (`hung_task_timeout_secs`): more blames faults without effect."""
 _SLACK_SECONDS: Final = 5.0
-"""Largest difference of several processes' lines about one moment, a choice: buffers and clocks."""
+"""Lines this close may be of one moment. A choice: less splits buffered ones, more joins faults."""
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
 """Beginnings of the reasons with which Slurm cancels a step because one of its tasks failed."""
 _COLLATERAL: Final = (None, -15, -2)
@@ -34,12 +34,12 @@ _SHOWS: Final = (
     (_STORAGE, ("io_error", "dataloader_timeout", "no_space_left", "dataloader_worker_exception")),
 )
 """Kinds of a machine's faults, and the kinds of errors that processes log because of them."""
-# Exit codes that a machine's fault causes: SIGKILL, SIGSEGV.
+# Kinds of a machine's faults, and the exit code that they cause: by SIGKILL, by SIGSEGV.
 _EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
 
 
 def external(evidence: Evidence) -> RootCause | None:
-    """The scheduler, person or eviction that ended the job before any failure; None without one."""
+    """The scheduler, person or eviction that ended the job before any failure; None if none did."""
     clues = [
         fold.first
         for fold in evidence.of_tier(Tier.EXTERNAL)
@@ -58,8 +58,8 @@ def external(evidence: Evidence) -> RootCause | None:
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     """Whether the job had failed before; then its launcher stops the rest, giving no reason."""
-    # With a reason, errors just before it do not count; without one, even those just after do
-    # (1 s, a choice: clocks differ).
+    # If a reason is given, errors just before the line do not count; otherwise even errors up to
+    # 1 s after it do. A choice: clocks differ by less; more counts errors that the stop caused.
     until = clue.seen - _SLACK_SECONDS if given else clue.seen + 1.0
     own = [
         fold.first.seen
@@ -75,8 +75,8 @@ def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
 def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     """A fault of a machine's GPU, kernel or storage as the cause; None if none can be.
 
-    `local` is the first error of a process itself, None without one. The fault must explain it:
-    a kernel log contains faults of other jobs, too.
+    `local` is the first error of a process itself, None if there is none. The fault must explain
+    the error: a kernel log contains faults of other jobs, too.
     """
     waits = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
     since = min(waits, default=float("-inf")) - BEFORE_SECONDS
@@ -120,7 +120,7 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     if rank is not None:
         return [f"process {clue.pid} is rank {rank} by the launcher's table"], {rank}
     if local is not None and local.rank is not None:
-        # 120 characters, a choice: the message is only a reason among others.
+        # 120 characters, a choice: more make the list of reasons long, fewer cut most messages.
         return [f"rank {local.rank} shows it: {local.message[:120]}"], {local.rank}
     signals = [signal for kinds, signal in _EXITS if clue.kind in kinds]
     killed = {
@@ -136,18 +136,18 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
 
 
 LATE_SECONDS: Final = 1.0
-"""An error or a death this long after the first timeout is its consequence, a choice: watchdogs
-abort at once, and clocks differ."""
+"""An error or a death this long after the first timeout is its consequence. A choice: more blames
+aborts by watchdogs, which follow at once; less drops causes where clocks differ."""
 _OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
-"""SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE: no launcher or lost peer raises them in a process."""
+"""No lost peer causes these: SIGKILL (launchers': `Evidence.forced`), SIGSEGV, BUS, ILL and FPE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
     """The end of a process that was ended neither by its launcher nor by a lost peer.
 
-    `silent`: it printed no error. `collected`: its file has lines of ranks, so that an error
-    would have been read.
+    `code` is negative for a signal, 1 if unknown. `silent`: it printed no error. `collected`: the
+    launcher's file has lines of ranks, so that an error would have been read.
     """
 
     rank: int | None
@@ -158,7 +158,7 @@ class Exit:
 
     @property
     def deadly(self) -> bool:
-        """Whether it died of a signal that another rank's failure does not cause."""
+        """Whether the process died of a signal that another rank's failure does not cause."""
         return self.code in _OWN_SIGNALS
 
 

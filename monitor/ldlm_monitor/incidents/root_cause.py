@@ -23,7 +23,7 @@ from ldlm_monitor.text.format import compressed, names_of
 
 # Kinds that follow from most causes: other kinds are shown before them if no cause is found.
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
-# Kinds of a process's death: shown before the above, but after all others.
+# Kinds of a process's death: shown before `_LEAST_SPECIFIC`, but after all others.
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 
@@ -40,7 +40,7 @@ class Judgement:
 def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: bool) -> Judgement:
     """Choose the root cause. `settled`: no further rank is expected to report.
 
-    `stall`: the alert that the run takes no step, if it fires.
+    `stall`: the alert that the run takes no step, as a clue; None if it has not fired.
     """
     collective = first_collective(evidence)
     silent = silent_ranks(evidence, run, collective) if settled else set()

@@ -12,8 +12,7 @@ from ldlm_monitor.model.view import Confidence
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """A run when its incident is analysed. Times are Unix seconds.
-
+    """A run when its incident is analysed. Times are Unix seconds; -inf or None: unknown.
     `logged_ranks`: ranks that ever logged a record. `rank_steps`: the last step of each rank
     that logs its own. `step`: the last step of the run.
     """
@@ -29,11 +28,10 @@ class RunFacts:
 
 @dataclass(slots=True)
 class RankFacts:
-    """One rank in one incident.
-
+    """One rank in one incident; None is unknown.
     `waited`: event kinds by which it reported waiting for, or losing, another rank.
     `has_error`: it printed an error. `failed`: its first own error. `dumped`: it wrote a flight
-    record. `exitcode` is negative for a signal.
+    record. `timed_out`: it logged a timeout. `exitcode` is negative for a signal.
     """
 
     waited: set[str] = field(default_factory=set)
@@ -50,7 +48,7 @@ class RankFacts:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A launcher's report that a process ended. `exitcode` is negative for a signal."""
+    """A launcher's report of a process's end. `exitcode`: None if unknown, below 0 for a signal."""
 
     clue: Clue
     exitcode: int | None
@@ -150,7 +148,7 @@ def _short(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """The root cause. `ranks` are all that share it; `why` are the reasons, the best one first."""
+    """The root cause: `ranks` share it, `why` has its reasons, the best first; `clue` shows it."""
 
     tier: Tier
     kind: str
@@ -185,7 +183,7 @@ class RootCause:
 
 
 def by_sources(sources: Iterable[str], *, doubtful: bool) -> Confidence:
-    """Two sources confirm a cause, one makes it probable; one level less if it is `doubtful`."""
+    """Two sources confirm a cause, one makes it probable; `doubtful` lowers either by one level."""
     many = len(set(sources)) > 1
     if doubtful:
         return "probable" if many else "weak"

@@ -20,7 +20,7 @@ MAX_VALUE = 1024
 """Most characters of a matcher's value. A choice, far above real label values: silences are stored
 on disk, so a client must not make them arbitrarily large."""
 MAX_NAME = 128
-"""Most characters of a label's name, and of a person's in a silence: for the same reason."""
+"""Most characters of a label's name, and of a person's in a silence. A choice as `MAX_VALUE` is."""
 
 _PATTERN_MEMORY = 1 << 20
 """Most bytes of one compiled pattern (1 MiB). A choice: `_compiled` keeps 1024 patterns, for which
@@ -66,7 +66,7 @@ def parse_matcher(text: str) -> LabelMatcher:
     r"""Parses `severity="critical"`, `alertname=~"Nccl.*"`, `run!=a` or `run!~"a|b"`.
 
     In quotes, `\"`, `\\` and `\n` are escapes; other backslashes stay. Raises ValueError if the
-    text has another form, or if its regular expression is invalid.
+    text has another form, a name or value too long, or an invalid regular expression.
     """
     written = _WRITTEN.fullmatch(text)
     if written is None:
@@ -92,7 +92,7 @@ def check_pattern(pattern: str) -> None:
         raise ValueError(f"is no regular expression of RE2: {said}") from None
 
 
-@lru_cache(maxsize=1024)  # a choice: more patterns than the silences and rules of a fleet have
+@lru_cache(maxsize=1024)  # a choice: a fleet's silences have fewer patterns; each costs memory
 def _compiled(pattern: str) -> Any:
     import re2
 

@@ -27,7 +27,7 @@ HEAD_BYTES = 12
 """Bytes of a TFRecord frame before its content (u64 and u32); enough to recognise both forms."""
 _FOOTER_BYTES = 4  # the checksum of the content (u32)
 _UPPER_LENGTH = b"\0\0\0\0"
-"""Upper half of a TFRecord length below 4 GiB. Text has no NUL bytes, so they show a frame."""
+"""Upper half of a TFRecord length below 4 GiB. Text has no NUL bytes, so these show a frame."""
 _LENGTH = struct.Struct("<QI")  # the length and its checksum (u64, u32)
 _CHECKSUM = struct.Struct("<I")  # of the content (u32), in both forms
 _MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
@@ -35,8 +35,8 @@ _MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
 _WANDB_HEADER = b":W&B\xe1\xbe\x00"  # the name, the magic number 0xBEE1, version 0
 _BLOCK_BYTES = 32 * 1024  # LevelDB's kBlockSize
 _MAX_RECORD_BYTES = 1024 * 1024
-"""Most bytes of a W&B record (1 MiB), a choice that bounds memory: longer ones, such as huge
-summaries, are skipped."""
+"""Most bytes of a W&B record (1 MiB). A choice: more cost memory, fewer skip more records than the
+huge summaries."""
 _FRAGMENT = struct.Struct("<IHB")  # checksum, content's length, kind
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4  # kinds of a fragment (LevelDB's log_format.h)
 
@@ -104,7 +104,7 @@ def count_frames(form: Form, data: bytes, offset: int) -> int:
 
 
 def frame_bytes(data: bytes, start: int) -> int | None:
-    """Bytes of the TFRecord frame whose header is at `start`; None if its checksum is wrong."""
+    """Size in bytes of the TFRecord frame at `start`; None if its length's checksum is wrong."""
     length, checksum = _LENGTH.unpack_from(data, start)
     if masked_crc(data[start : start + 8]) != checksum:
         return None

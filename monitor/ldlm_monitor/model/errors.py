@@ -1,5 +1,4 @@
-"""Every error this package raises on purpose.
-
+"""The errors with which this package reports what went wrong to its user.
 LdlmError
 ├── UsageError          a command, a flag or an input is wrong            exit 2
 │   ├── ConfigError     ldlm-monitor.toml or an LDLM_* variable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells report it
-_LONGEST = 200  # characters of a validation message, a choice: pydantic's fit, on about one line
+_LONGEST = 200  # characters of a validation message, a choice: more fill the screen, fewer cut most
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
@@ -33,19 +32,19 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
 
 
 class LdlmError(Exception):
-    """Base of all errors raised on purpose; a command ended by one exits with `exit_code`."""
+    """Base of the errors below; a command that one of them ends exits with `exit_code`."""
 
-    exit_code = 1
+    exit_code = 1  # as Python after an uncaught exception
 
 
 class UsageError(LdlmError):
     """A mistake in the user's input, which the user can correct.
 
-    `what` says the mistake, `where` its place (file and key, flag, or path), and `remedy`
-    how to correct it. `str()` joins the three to one line for stderr.
+    `what` says the mistake, `where` its place (file and key, flag, or path), `remedy` how to
+    correct it; the last two may be "". `str()` joins them to one line for stderr.
     """
 
-    exit_code = 2  # as of argparse
+    exit_code = 2  # argparse's for a wrong command line
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
         super().__init__(what)

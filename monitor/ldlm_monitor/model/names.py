@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SEVERITIES = ("info", "warning", "error", "critical")
-"""Rising: the index of the worst one among a run's firing alerts is its `ldlm_run_health`."""
+"""Severities, rising. A run's `ldlm_run_health` is the index of the worst of its firing alerts."""
 
 _ENDED = ("finished", "crashed", "killed")  # states of a run that is over
 RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *_ENDED)
@@ -27,7 +27,7 @@ CANONICAL_PREFIXES = ("loss_", "accuracy_")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """An exported metric; series also have the labels `run`, and `rank` if a rank reported it."""
+    """An exported metric; `labels` come besides `run` of a run's series and `rank` of a rank's."""
 
     name: str
     help: str
@@ -135,7 +135,7 @@ METRICS = {  # all exported metrics by name
 }
 
 # Beginning of a detector's gauge -> the metric that the gauge is computed from. The first one that
-# fits counts: `loss_scale_` precedes `loss_`, and "" fits the rest, which are of pace and ranks.
+# fits counts: `loss_scale_` precedes `loss_`; "" fits the rest, of pace, ranks and checkpoints.
 _SEEN_IN = (
     ("loss_scale_", "ldlm_train_loss_scale"),
     ("loss_", "ldlm_train_loss"),
@@ -144,7 +144,7 @@ _SEEN_IN = (
     ("skipped_", "ldlm_train_skipped_steps_total"),
     ("", "ldlm_train_last_progress_timestamp_seconds"),
 )
-_SHOWN = {  # gauge -> metric
+_SHOWN = {  # a detector's gauge -> the metric that it is computed from
     DETECT_PREFIX + name: next(shown for begin, shown in _SEEN_IN if name.startswith(begin))
     for name, _ in _DETECT
 }

@@ -10,11 +10,11 @@ from typing import Literal, Protocol, TypeAlias
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
-MAX_LABEL_LENGTH = 128  # characters of a label's value, a choice: logs must not inflate a scrape
+MAX_LABEL_LENGTH = 128  # of a label's value. A choice: more inflates scrapes, less merges names
 
 
 def make_labels(**pairs: str | None) -> Labels:
-    """Sorted labels of the pairs with a value, each value cut to `MAX_LABEL_LENGTH`."""
+    """Sorted labels of the pairs whose value is not None or "", cut to `MAX_LABEL_LENGTH`."""
     return tuple(sorted((name, value[:MAX_LABEL_LENGTH]) for name, value in pairs.items() if value))
 
 
@@ -82,17 +82,17 @@ MEASURED = frozenset(
         "samples_per_second", "tokens_per_second", "steps_per_second",
     }
 )  # fmt: skip
-"""The quantities that detectors read: of these every value is kept, of others the last one."""
+"""The logged quantities that detectors read; they read `DERIVED_STEP_SECONDS`, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A run's new values since its detectors read it last.
 
-    `values`: by quantity and rank, one value per logged step, in order, NaN and infinities
-    included. `step`: the run's last step. `rank_steps`: each rank's last logged step.
-    `skipped`: the last steps that were skipped. `checkpoints`: the steps at which the last
-    checkpoints were saved. `resumed`: the run went back to an earlier step.
+    `values`: by quantity and rank (None if the line has none), one value per logged step, in
+    order, with NaN and infinities. `step`: the run's last step. `rank_steps`: each rank's last
+    logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
+    checkpoints were saved, rising. `resumed`: the run went back to an earlier step.
     """
 
     values: Mapping[tuple[str, int | None], array[float]]

@@ -11,11 +11,11 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 
 Level: TypeAlias = Literal["error", "warning", "info"]  # of a log line, the worst first
 Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]
-"""A count or byte offset of a request, bounded below 2**63: file offsets are signed 64 bits."""
+"""A count or byte offset in a request; below `MAX_COUNT`, which signed 64-bit file offsets hold."""
 MAX_LINES = 1000
-"""Most records in one answer before a place in a log, and after it. A choice: many screens, and an
-answer stays below 10 MB."""
-MAX_POINTS = 4096  # buckets of a curve in one answer, a choice: more than a terminal's columns
+"""Most records that one answer has before the requested place, and after it. A choice: more make
+answers larger than 10 MB, fewer need more requests for a few screens."""
+MAX_POINTS = 4096  # buckets in one answer. A choice: no terminal has more columns to draw more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +42,9 @@ class LogLine:
 class LogSlice:
     """Some consecutive records of a followed file of `size` bytes.
 
-    Bytes `start` to `end` were read; `lines` may have fewer, as a filter leaves some out.
-    `found`: the offset of the record that contains the text of `LogQuery.find`. If it is None
-    after a search, the text was not found up to `end`, where the next search may begin.
+    Bytes `start` to `end` were read; `lines` lacks those of their records that a filter drops.
+    `found`: the offset of the record that contains the text of `LogQuery.find`. If `found` is None
+    after a search, the search reached `end` without a match; the next one may begin there.
     """
 
     path: str
@@ -59,8 +59,8 @@ class LogSlice:
 class LogQuery:
     """Asks for up to `before` records before byte `at` of a log, and up to `after` from it on.
 
-    If `at` is None, the place is the start of line `at_line`, or the file's end without that. If
-    both are given, the line at `at` has the number `at_line`, so that no lines are counted.
+    If `at` is None, the place is the start of line `at_line`, or the file's end if both are None.
+    If both are given, the line at `at` has the number `at_line`, so that no lines are counted.
     `rank` keeps the records of one rank, `level` those as bad or worse. States of a progress bar
     that a terminal would have overwritten are left out unless `bars`; the record at `at` stays
     if both `before` and `after` are asked for. `find` searches from `at` on (`backwards`:
@@ -86,7 +86,7 @@ Withholding: TypeAlias = Literal["acks", "silences"]
 
 
 class Source(Protocol):
-    """A monitor as the screen sees it. Calls may block, and raise `RemoteError` or `UsageError`.
+    """A monitor as the screen reads it. Calls may block and raise `UsageError` or `RemoteError`.
 
     `name` names the monitor; `problem` says why its snapshot is not fresh, "" if it is.
     """
@@ -103,10 +103,10 @@ class Source(Protocol):
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A quantity from step `start` to `end` in at most `points` buckets; None if not logged."""
+        """A curve as `part_of` cuts it; None if the run or the quantity is unknown."""
 
     def log(self, query: LogQuery) -> LogSlice:
-        """Reads records of a followed file."""
+        """The records of a followed file for which `query` asks."""
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """The current `silences` and `acks` (acknowledgements), as the HTTP API writes them."""
@@ -120,8 +120,8 @@ class Played:
     """The state of a playback, which is at `at` between `start` and `end` (Unix seconds).
 
     `runs`: the number of runs in the recording. `speed`: recorded seconds per second.
-    `seeks`: the playback is running to the next alert. `alert` and `run`: the alert that it
-    stopped at; "" if none. `has_ended`: the end is reached.
+    `seeks`: the playback is running to the next alert. `alert` and `run`: name and run of the
+    alert at which it stopped; "" if it is at none. `has_ended`: the end is reached.
     """
 
     start: float
@@ -136,9 +136,8 @@ class Played:
     run: str = ""
 
 
-PlayerCommand: TypeAlias = Literal[
-    "toggle", "slower", "faster", "seek", "rewind"
-]  # of `Player.steer`
+PlayerCommand: TypeAlias = Literal["toggle", "slower", "faster", "seek", "rewind"]
+"""Pauses or resumes, changes the speed, runs to the next alert (`seek`), or goes to the start."""
 
 
 class Player(Protocol):
@@ -148,13 +147,13 @@ class Player(Protocol):
         """The present state of the playback."""
 
     def steer(self, command: PlayerCommand) -> None:
-        """`toggle` pauses or resumes; `seek` runs to the next alert; `rewind` goes to the start."""
+        """Applies a command to the playback."""
 
 
 def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:
-    """The buckets from step `start` to `end`, neighbours merged into at most `points` buckets.
+    """The buckets from step `start` to `end` (None: no bound), merged into at most `points` ones.
 
-    Merging keeps minima and maxima and adds up `nonfinite`, so no spike is lost.
+    Merging keeps minima and maxima, so that no spike is lost; a mean is the buckets' mean.
     """
     steps = curve.steps
     kept = [

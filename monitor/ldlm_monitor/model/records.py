@@ -1,7 +1,7 @@
 """The typed records that a log is parsed into.
 
 Times are Unix seconds (UTC), sizes bytes, rates per second; numbers may be NaN or
-infinite. `time` is None if the line itself has no time.
+infinite. A field is None if the log lacks it; `time` is None if the line itself lacks one.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ FieldValue: TypeAlias = (
 """A value that a definition of an event takes from the log: text, numbers, lists, table rows."""
 
 MAX_COUNT = 10**18
-"""Steps, ranks and processes have at most 18 digits: they fit 64 bits, and so do their sums."""
+"""Steps, counts and ranks are below this: 64 signed bits hold them, and the sum of nine of them."""
 
 
 def as_count(value: float) -> int | None:
-    """The number as an integer; None if it is not whole, or not within +/-`MAX_COUNT`."""
+    """The number as an integer; None if it is not whole, or beyond +/-`MAX_COUNT`."""
     return int(value) if -MAX_COUNT < value < MAX_COUNT and value == int(value) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a record's text begins: `line` is 1-based and counts `\\n`, `offset` is bytes."""
+    """Where a record's text begins in a file: `line` counts `\\n` from 1, `offset` bytes from 0."""
 
     path: str
     line: int
@@ -45,7 +45,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Numbers that one line reports about one step, under canonical names."""
+    """Numbers that one line reports, by name: one of `CANONICAL_VALUES`, or the log's own key."""
 
     type: Literal["sample"] = "sample"
     run: str
@@ -59,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event that one line, or a block of lines, reports; `kind` is that of its definition."""
+    """An event that one or more lines report; its definition has its `kind`, names its `fields`."""
 
     type: Literal["event"] = "event"
     kind: str
@@ -75,7 +75,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A line that the callback writes regularly to show that a rank is alive."""
+    """A line that the callback writes regularly: a rank is alive, at a step and in a phase."""
 
     type: Literal["heartbeat"] = "heartbeat"
     run: str
@@ -155,7 +155,7 @@ Record: TypeAlias = Sample | Event | Heartbeat  # `type` says which
 
 @cache
 def adapter() -> TypeAdapter[Record]:
-    """Validates and serialises records; imports pydantic on first use: parsing works without."""
+    """Validates and writes records as JSON. Imports pydantic here, since parsing works without."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
     return TypeAdapter(
@@ -170,5 +170,5 @@ def to_json(record: Record) -> bytes:
 
 
 def from_json(text: bytes | str) -> Record:
-    """The record that `to_json` wrote. Raises `pydantic.ValidationError`."""
+    """The record that `to_json` wrote; raises `pydantic.ValidationError` for another text."""
     return adapter().validate_json(text)

@@ -15,7 +15,8 @@ Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
 critical. Of a run that has ended, only alerts that fired at its end or later count."""
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
-"""Confidence in a first cause: `confirmed` takes two independent sources, `none` is no cause."""
+"""Confidence in a first cause: `confirmed` by two independent sources, `probable` by one. A doubt,
+such as a source that accuses other ranks, lowers it by a level. `none`: no cause was found."""
 
 
 class View(BaseModel):
@@ -50,7 +51,7 @@ class VerdictView(View):
 
 
 class RankView(View):
-    """One rank of a run: last step, time of its last record (Unix seconds), reported phase."""
+    """A rank's last step, last record's time (Unix seconds), and phase (None if not reported)."""
 
     rank: int
     step: int | None
@@ -126,7 +127,7 @@ class RunView(View):
 
 
 class AlertView(View):
-    """One pending or firing alert."""
+    """One pending or firing alert; times are Unix seconds, `fired_at` None while pending."""
 
     name: str
     state: Literal["pending", "firing"]
@@ -149,7 +150,7 @@ class RootView(View):
     `tier` is the kind of evidence: `external` (scheduler or person), `hardware`, `local` (a
     process's own error), `named` (other ranks name the rank), `network`, `silence` or
     `unattributed`. `ranks` are all ranks with this cause, such as `0-36,38-63`. `at` is when
-    it began (Unix seconds). `why` has the reasons for choosing this cause.
+    it began (Unix seconds). `why` has the reasons for this choice. None means unknown.
     """
 
     tier: str
@@ -169,8 +170,8 @@ class RootView(View):
 class CollectiveView(View):
     """The collective operation that an incident's ranks waited in.
 
-    `seq`: its number in the process group. As text (`0-36,38-63`): the ranks `waiting` in it, and
-    those `missing` according to the log.
+    `seq`: its number in the process `group`. `began_at`: when the first rank's wait began (Unix
+    seconds). `waiting` in it and `missing` from it by the log are ranks as text (`0-36,38-63`).
     """
 
     op: str
@@ -183,7 +184,7 @@ class CollectiveView(View):
 
 
 class SymptomView(View):
-    """Events of an incident that are alike, with `message` and `position` of the first."""
+    """Events of an incident that are alike: `message` and `position` of the first, all `ranks`."""
 
     kind: str
     role: str
@@ -218,8 +219,8 @@ class ExcerptView(View):
 class IncidentView(View):
     """One failure of one run: its first cause, and the symptoms that followed, counted.
 
-    `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`
-    (no event of the failure for 21 minutes, then one of another failure).
+    Times are Unix seconds. `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went
+    on), `quiet` (21 minutes without its events, then another failure's); "" while it is open.
     """
 
     id: str
@@ -243,7 +244,7 @@ class IncidentView(View):
 
 
 class MonitorView(View):
-    """The monitor's figures on itself, counted since its start."""
+    """The monitor's counts since its start, and the seconds that its last evaluation took."""
 
     lines: int
     bytes: int

@@ -9,11 +9,11 @@ from ldlm_monitor.model.records import Position, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView
 
 CAPACITY = 512
-"""Most buckets of a curve, a choice: two for each column of a screen 256 columns wide. Even, since
-a full curve merges its buckets in pairs."""
+"""Most buckets of a curve. A choice: two for each of a screen's 256 columns; more only cost memory.
+Even, since a full curve merges its buckets in pairs."""
 # The fields of `CurveView` that `view` copies.
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
-# Quantities that reports and the screen draw. Others have no curve: each costs up to 30 kB.
+# Quantities that reports and the screen draw. Others have no curve: a curve costs up to 30 kB.
 _CHARTED = frozenset(
     {"loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"}
     | {"samples_per_second", "tokens_per_second", "steps_per_second", "step_seconds"}

@@ -6,7 +6,7 @@ from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
 
 # The sets hold kinds of events, as `parse/data/events` defines them.
-_TABLE = "elastic_failure_table"  # in which torchrun lists its failed workers
+_TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
 _ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
 """Logged by a rank that names another one as the cause."""
 _ONLY_FOLLOWS = frozenset(
@@ -20,7 +20,7 @@ _ABORTS = frozenset(
     {"nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"}
     | {"cxx_terminate", "monitored_barrier_failed"}
 )
-"""Last messages of a process that ends itself; after the end of a run, part of its teardown."""
+"""Last messages of a process that ends itself. After a run's end they are part of its teardown."""
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
 """The scheduler or a signal ended the training from outside."""
 _TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
@@ -50,7 +50,7 @@ def is_kill(event: Event) -> bool:
 
 
 def explains(event: Event, assumed: Ending) -> bool:
-    """Whether `event` is Slurm's reason for an end that only srun's exit lines made a crash."""
+    """Whether `event` is Slurm's reason for an end that is a crash only by srun's exit lines."""
     given = event.kind == "slurm_cancelled" and bool(event.fields.get("reason"))
     return given and assumed.state == "crashed" and assumed.evidence.kind == "srun_task_exit"
 
@@ -77,7 +77,7 @@ def is_abort(event: Event) -> bool:
 
 
 def is_fatal(event: Event) -> bool:
-    """Whether this is an uncaught exception: it has a traceback, or the callback says `failed`."""
+    """Whether this is an uncaught exception of its own cause, or the callback's status `failed`."""
     return (
         event.fields.get("role") in ("root", "evidence")
         and event.severity in ("error", "critical")
@@ -101,7 +101,7 @@ def has_own_words(event: Event) -> bool:
 
 
 def _names_a_cause(table: Event) -> bool:
-    """Whether the process that torchrun's table blames did not follow another one."""
+    """Whether the process that torchrun's table blames did not fail because of another one."""
     fields = table.fields
     followed = fields.get("root_role") == "victim" or fields.get("root_kind") in _ONLY_FOLLOWS
     return not followed and fields.get("root_exitcode") not in _TERMINATION_SIGNALS
@@ -123,24 +123,24 @@ file. A choice: a real restart takes longer than a second."""
 
 
 class EndingTracker:
-    """Finds a run's end by its last events; `assumed` is an uncertain end, None without one."""
+    """Finds a run's end by its last events; `assumed` is an uncertain end, or None."""
 
     def __init__(self) -> None:
         self.assumed: Ending | None = None
 
     def went_on(self, at: float) -> None:
-        """Drop the assumed end: a step was logged at `at`, more than `STRAY_SECONDS` after it."""
+        """Drop the assumed end if a step logged at `at` is more than `STRAY_SECONDS` after it."""
         if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
             self.assumed = None
 
     def shift(self, seconds: float) -> None:
-        """Leave `seconds` out of the wait for a step that refutes the assumed end."""
+        """Leave a clock's jump of `seconds` out of the wait for a step after the assumed end."""
         if (end := self.assumed) is not None:
             since, confirm_at = end.since + seconds, end.confirm_at + seconds
             self.assumed = replace(end, since=since, confirm_at=confirm_at)
 
     def observe(self, event: Event, at: float, *, phase: str) -> None:
-        """Process an event while the run is in `phase`, one of `names.RUN_STATES`."""
+        """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's."""
         kind = event.kind
         if is_kill(event):
             if self.assumed is None or explains(event, self.assumed):
@@ -168,7 +168,7 @@ class EndingTracker:
             if phase not in ("crashed", "killed"):
                 self.assumed = Ending(state, at, at + wait, event)
         elif assumed.evidence.fields.get("role") == "victim" and state == "crashed":
-            # A kill does not replace it: launchers send SIGTERM to the others when one died.
+            # A kill does not replace a victim's death: launchers send SIGTERM after a first death.
             self.assumed = Ending(state, assumed.since, at + wait, event)
         elif assumed.state == "crashed":
             nearer = has_own_words(event) and not has_own_words(assumed.evidence)

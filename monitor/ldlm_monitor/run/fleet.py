@@ -13,11 +13,11 @@ from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
-"""Best to worst, each for the severity at the same index; the index is `ldlm_run_health`."""
+"""Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
 
 
 def worse(health: Health, severity: str) -> Health:
-    """The worse of `health` and that of an alert's `severity`; an unknown one counts as info."""
+    """The worse of `health` and that of an alert's severity; an unknown severity counts as info."""
     rank = SEVERITIES.index(severity) if severity in SEVERITIES else 0
     return HEALTH[max(HEALTH.index(health), rank)]
 
@@ -53,7 +53,7 @@ class Fleet:
         return run is not None and run.life.ended
 
     def of(self, record: Record, at: float) -> TrainingRun:
-        """The run that a record belongs to; a run is created by its first record."""
+        """The run that a record belongs to; its first record creates it, with the start `at`."""
         run = self._runs.get(record.run)
         if run is None:
             run = TrainingRun(record.run, at, self._stall, record.position)
@@ -85,7 +85,7 @@ class Fleet:
                 self.touch(run)
 
     def touch(self, run: TrainingRun) -> None:
-        """Note that a run changed, and schedule its next timer."""
+        """Add a run to those that `take_touched` returns, and schedule its next timer."""
         self._touched[run.name] = run
         if self._last_healths and not run.life.ended:
             self._last_healths.pop(run.name, None)
@@ -135,7 +135,7 @@ class Fleet:
             self.touch(run)
 
     def due(self) -> float:
-        """Unix seconds of the next timer, up to a multiple of `DUE_SECONDS`; inf if none."""
+        """Unix seconds of the next timer, rounded up to whole `DUE_SECONDS`; inf if none is set."""
         first = self._first()
         return math.inf if first is None else (math.floor(first[0] / DUE_SECONDS) + 1) * DUE_SECONDS
 
@@ -158,7 +158,7 @@ class Fleet:
                 self._last_healths[name] = max(health, stored, key=HEALTH.index)
 
     def health(self, run: TrainingRun, healths: Mapping[str, Health]) -> Health:
-        """The worse of the run's health by `healths`, from firing alerts, and that at its end."""
+        """The worse of a run's health in `healths` (by firing alerts) and that kept at its end."""
         firing = healths.get(run.name, "HEALTHY")
         return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 

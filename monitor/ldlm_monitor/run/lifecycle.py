@@ -19,8 +19,7 @@ _PHASES = {
 
 
 class Lifecycle:
-    """The state of one run, by its records and the time.
-
+    """The state of one run, by its records and the time. All times are Unix seconds if `timed`.
     Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
     or a growing file is no progress. A smaller step is a resume. `timed`: records have times,
     and not only an order; otherwise no pace is learned from them.
@@ -54,7 +53,7 @@ class Lifecycle:
 
     @property
     def ended(self) -> bool:
-        """Finished, crashed or killed."""
+        """Whether the run finished, crashed or was killed."""
         return self.phase in ENDED_STATES
 
     @property
@@ -64,7 +63,7 @@ class Lifecycle:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the next step may take longer than usual steps, as a phase explains it."""
+        """Whether a phase explains why the next step takes longer than usual steps."""
         return self.phase != "running" or self._paused_by is not None
 
     @property
@@ -96,7 +95,7 @@ class Lifecycle:
         return self.state != before
 
     def goes_back(self, sample: Sample) -> bool:
-        """Whether its step is before the last one of its file and rank: training was resumed."""
+        """Whether a sample's step is below the last one of its file and rank: a resume."""
         last = self._steps.get((sample.position.path, sample.rank))
         return last is not None and sample.step is not None and sample.step < last
 
@@ -139,12 +138,12 @@ class Lifecycle:
             self._advance(last.step, last.position, times[-1])
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
-        """Process a heartbeat of a rank."""
+        """Process a heartbeat that a rank logged at `at`."""
         self._training = True
         self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
 
     def observe_event(self, event: Event, at: float) -> None:
-        """Process an event."""
+        """Process an event that was logged at `at`."""
         kind = event.kind
         if kind in ("run_started", "config"):
             self._training = True
@@ -235,7 +234,7 @@ class Lifecycle:
         self._enter(phase, at)
 
     def shift(self, seconds: float) -> None:
-        """Leave `seconds`, by which the clock jumped, out of the present silence."""
+        """Leave `seconds`, by which the clock jumped, out of the time since the last step."""
         self.last_progress_at += seconds
         self._alive_at += seconds
         self._ending.shift(seconds)

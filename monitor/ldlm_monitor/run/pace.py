@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-WINDOW = 1000  # last gaps kept, a choice: one outlier does not move their 99th percentile
+WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit
 LEARNED_AFTER = 20
 """Gaps after which a limit is learned from them. A choice: with fewer, unusual first steps decide;
 more leave the first hangs to the longer limit that holds until then."""
@@ -17,8 +17,8 @@ ROUND = 500
 """Steps between evaluations or checkpoints, where a log announces none: the default of Hugging
 Face's `save_steps`."""
 STRIDES = 50
-"""Least distance of such pauses in logged steps, where only some steps are logged. A choice: fewer
-give more steps the longer limit."""
+"""Least distance of unannounced pauses in logged steps, where only some steps are logged. A choice:
+fewer give more steps the longer limit, more leave frequent evaluations without it."""
 LEAST_ROUND = 1000
 """First step at which unannounced pauses are expected, a choice: shorter runs have too few of them
 to be worth a later hang alert."""
@@ -26,8 +26,8 @@ UNKNOWN_PAUSE = 300.0
 """Seconds allowed for an unannounced pause whose length is not learned yet. A choice: longer delays
 the alert of a hang at such a step, shorter rings at a first evaluation of usual length."""
 RHYTHMS = 8
-"""Most rhythms learned, that is distances between pauses. A choice: evaluation, checkpoint and
-logging, each with steps counted from 0 and from 1, and two more."""
+"""Most rhythms (distances between pauses) learned; a pause has two: steps count from 0 or from 1. A
+choice: for evaluation, checkpoint, logging and a spare; more excuse hangs at more steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class StallSettings:
     """The user's settings of stall limits, in seconds.
 
     `floor`: no pause shorter than this is a stall. `startup`: allowed before the
-    first step, and for a first evaluation. `limits`: a fixed limit for a phase
+    first step, and for a first evaluation or checkpoint. `limits`: a fixed limit for a phase
     ("starting", "running", "evaluating", "checkpointing"), instead of the learned one.
     The defaults are choices: a longer `floor` delays every hang alert, a shorter `startup`
     rings while a large model compiles or loads.
@@ -55,11 +55,11 @@ class Pace:
 
         limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause)
 
-    and before 20 gaps are known, `max(4 * floor, 10 * longest gap, 2 * pause)`,
-    at most `startup`. In an evaluation the limit counts from the last step too:
+    and before 20 gaps are known, `max(4 * floor, 10 * longest gap, 2 * pause)`, at most the
+    greater of `startup` and `2 * longest gap`. An evaluation's limit is from the last step, too:
 
         limit = (begin of the evaluation - last step) + allowance
-        allowance = max(floor, 2 * longest evaluation so far), `startup` before the first
+        allowance = max(limit between steps, 2 * longest evaluation), `startup` before the first
 
     and each sign of life in the evaluation counts as its begin. NVIDIA's resiliency extension
     allows five times the longest interval between heartbeats. The other factors are choices:
@@ -71,8 +71,8 @@ class Pace:
     of 500 steps (or of 50 logged steps) from 1000 on. A hang at such a step is reported later;
     one step in 250 is such a step.
 
-    `write_delay`: seconds by which a buffering writer may log a step late. They are added to
-    the limit between steps.
+    `write_delay`: seconds by which a buffering writer may log a step late, added to the limit
+    between steps. `longest_pause`: seconds, by the phase that explains the pause.
     """
 
     def __init__(self, settings: StallSettings) -> None:
@@ -84,7 +84,7 @@ class Pace:
         self._rhythms: dict[tuple[int, int], float] = {}
 
     def learn_gap(self, seconds: float) -> None:
-        """Add an ordinary gap between two advances of the step."""
+        """Add a gap between two advances of the step that no phase explains; ignored if not > 0."""
         if seconds <= 0:
             return
         if len(self._recent) == WINDOW:
@@ -109,7 +109,7 @@ class Pace:
     def expected_pause(self, step: int, stride: int, *, announced: bool) -> float:
         """Seconds that an evaluation or checkpoint after `step` may take; 0 if none is expected.
 
-        `announced`: the log reports when an evaluation begins, so that none has begun.
+        `announced`: the log reports when an evaluation begins; then only learned pauses count.
         """
         longest = [
             seconds
@@ -130,7 +130,7 @@ class Pace:
     def limit(self, phase: str) -> float:
         """How many seconds without an advance are still normal in `phase`.
 
-        For "evaluating" this is the allowance, counted from the last sign of life.
+        Counted from the last step, bar of an evaluation or change of phase, whichever is latest.
         """
         fixed = self.settings.limits.get(phase)
         if fixed is not None:
@@ -156,11 +156,11 @@ class Pace:
         return max(floor, 5 * q99, hiccups, unannounced)
 
 
-COARSE_SECONDS = 5.0  # least span between bars: they show whole seconds, an error of at most 20 %
+COARSE_SECONDS = 5.0  # least span of bars. A choice: in whole seconds, it errs by at most 20 %
 
 
 class StepDurations:
-    """Seconds per step, collected in `fresh` until `Progress.take_durations` takes them.
+    """Seconds per step, in `fresh` until `Progress.take_durations`. `resumed`: the step fell.
 
     Where each step has its own time, a duration is the time between two steps over the number
     of steps; otherwise it spans at least 5 seconds. Spans with a pause in them (an evaluation,
@@ -177,7 +177,7 @@ class StepDurations:
         self._last = None
 
     def advance(self, at: float, step: int, *, exact: bool) -> None:
-        """Add a step logged at `at`. `exact`: the record has its own time."""
+        """Add a step logged at `at` (Unix seconds). `exact`: that is the record's own time."""
         if self._last is None or step <= self._last[1] or at < self._last[0]:
             if self._last is not None and step < self._last[1]:
                 self.resumed = True
@@ -191,7 +191,7 @@ class StepDurations:
             self._last = (at, step)
 
     def advance_all(self, times: Sequence[float], steps: Sequence[int]) -> None:
-        """Add rising steps, each with its own time; times never fall."""
+        """Add rising steps, each with the time (Unix seconds) of its record; times never fall."""
         if self._last is None:
             self._last = (times[0], steps[0])
         moment, count = self._last

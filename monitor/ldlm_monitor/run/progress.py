@@ -22,8 +22,8 @@ _SKIPPED = 100
 """Last skipped steps kept: the detector asks which of the last 100 steps were skipped. They also
 serve to count each once though every rank logs it: ranks are few steps apart."""
 _CHECKPOINTS = 6
-"""Last checkpoints kept. The detector of late ones needs 4 and compares with the longest interval
-between them: more would keep an interval that has since been shortened."""
+"""Last checkpoints kept. A choice: the detector of late checkpoints needs 4 of them; it compares
+with their longest interval, so more would keep an interval that has since been shortened."""
 
 
 class Progress:
@@ -88,13 +88,13 @@ class Progress:
         return durations, resumed
 
     def skip(self, step: object) -> None:
-        """Count a skipped step once, though every rank logs it; without a number, always."""
+        """Count a skipped step once, though every rank logs it; one without a number each time."""
         if not isinstance(step, int) or step not in self.skipped:
             self.skipped_steps += 1
             self.skipped.append(step if isinstance(step, int) else self.step or 0)
 
     def shift(self, seconds: float) -> None:
-        """Leave a clock's jump of `seconds` out of the silence; no pace is learned across it."""
+        """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self._life.shift(seconds)
         self._recent.clear()
         self._durations.pause()
@@ -109,7 +109,7 @@ class Progress:
             self.checkpoints.append(self.step)
 
     def observe_beat(self, beat: Heartbeat, at: float) -> None:
-        """Process a heartbeat of a rank."""
+        """Process a heartbeat that a rank logged at `at` (Unix seconds)."""
         self.rank_steps[beat.rank] = beat.step
         self._rank_seen[beat.rank] = (at, beat.phase)
 

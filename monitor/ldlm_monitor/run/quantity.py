@@ -49,16 +49,16 @@ def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
     return source is ValueSource.CALLBACK and quantity in rates
 
 
-WINDOW = 1000  # last values in statistics, a choice: 32 kB of memory per quantity and rank
+WINDOW = 1000  # last values in statistics. A choice: more are steadier, but cost 32 bytes each
 
 _EXPORTED = frozenset(
     {"loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"}
     | {"samples_per_second", "tokens_per_second", "step_seconds"}
     | {"memory_allocated_bytes", "memory_reserved_bytes"}
 )
-"""Exported as `ldlm_train_` and their name (contract, section 3)."""
+"""Quantities that are exported as `ldlm_train_<quantity>` (contract, section 3)."""
 _NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
-"""Exported under another name (contract, section 3)."""
+"""Quantities that are exported under another name (contract, section 3)."""
 
 
 def exported_name(quantity: str) -> tuple[str, Labels]:
@@ -72,7 +72,7 @@ def exported_name(quantity: str) -> tuple[str, Labels]:
     return "ldlm_train_metric", make_labels(name=quantity)
 
 
-@lru_cache(maxsize=65536)  # a choice: above the series of usual fleets; a log may invent more
+@lru_cache(maxsize=65536)  # a choice: above usual fleets' series; more lets a log fill memory
 def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
     """The sorted labels of a series: `own`, the run, and the rank unless it is None."""
     shared = make_labels(run=run, rank=None if rank is None else str(rank))
@@ -83,7 +83,7 @@ def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
 class SourceLine:
     """The line that last changed a series; of two lines, the later has the greater `order`.
 
-    `text` is None if only the position of the line is stored.
+    `step` is None if the line has no step, `text` if only the line's position is stored.
     """
 
     position: Position
@@ -122,7 +122,7 @@ class QuantityValues:
 
 
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
-_COUNTED_STEPS = 64  # last steps kept, to count each once, a choice: ranks are few steps apart
+_COUNTED_STEPS = 64  # last steps kept. A choice: ranks are fewer apart, more are slower to search
 
 
 @dataclass(slots=True)

@@ -9,13 +9,13 @@ from ldlm_monitor.model.chunk import Origin, uncompressed
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
-"""Largest difference between the stamps of one launch, a choice: each node names its own log when
-it starts, and pulls of images and imports differ by up to a minute or two."""
+"""Largest difference between the stamps of one launch: each node names its log when it starts. A
+choice: less splits a launch whose nodes pull images for a minute or two, more joins launches."""
 
 # Parts of log names as usual launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
 _NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")  # train_node0.log, train-node-0.log
-_NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual NCCL_DEBUG_FILE
+_NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual name in NCCL_DEBUG_FILE
 _RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")  # health_rank3.jsonl, out.rank-3.log
 _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 """sbatch's default name, slurm-JOB.out, or slurm-ARRAY_TASK.out of an array job."""
@@ -34,7 +34,7 @@ _POD = re.compile(
 """A pod of an indexed Job, a StatefulSet or a PyTorchJob: its run consists of all such pods. Jobs
 append 5 random characters."""
 _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")  # mlruns/EXPERIMENT/RUN/metrics/
-_EVENT_FILE = "events.out.tfevents."  # how TensorBoard's writers begin each name
+_EVENT_FILE = "events.out.tfevents."  # beginning of the names of TensorBoard's event files
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
 """Folders in which Keras and other trainers log evaluations: the run's name is one folder up."""
 # Usual names of files and folders, which many runs share, so that none is a run's name.
@@ -115,8 +115,8 @@ class _LaunchName:
 class RunNames:
     """Gives every file its origin, and files of one launch the same run.
 
-    `run` (from `--run`) is the run of every file. The nodes of one launch name their files with
-    stamps that differ by seconds: their run is named after the file that was seen first.
+    `run` (from `--run`) is the run of every file, unless None. The nodes of one launch name their
+    files with stamps that differ by seconds: the run's name is that of the file seen first.
     """
 
     def __init__(self, run: str | None = None) -> None:
@@ -134,16 +134,16 @@ class RunNames:
         return origin
 
     def rename(self, run: str, name: str) -> None:
-        """Use the name that a run's log contains for all its files, present and future.
+        """Use `name`, which the log of `run` contains, for all files of the run, also later ones.
 
-        Call it before the first of them is read: earlier records keep the earlier name.
+        Call it before the first of these files is read: earlier records keep the earlier name.
         """
         if self._run is None and name:
             self._names[run] = name[:MAX_LABEL_LENGTH]
             self._origins = {path: self._renamed(each) for path, each in self._origins.items()}
 
     def tie(self, path: str, run: str) -> None:
-        """Assign a companion file to `run`, whatever its own path says."""
+        """Assign a companion file to `run` (or that of `--run`), whatever run its path gives."""
         origin = origin_of(path)
         named = (self._run or run)[:MAX_LABEL_LENGTH]
         self._origins[path] = Origin(named, origin.node, origin.rank)

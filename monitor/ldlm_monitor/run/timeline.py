@@ -18,12 +18,12 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark
 PIECES_A_SECOND = 4
 """Distinct times for the bars of one second in logs of at most `FINE_SECONDS`. A choice: detectors
 of short runs need more than one step a second, and each time costs memory."""
-FINE_SECONDS = 3600.0  # longest log whose bars are spread over a second, a choice: 14,400 times
+FINE_SECONDS = 3600.0  # longest log with these pieces. A choice: 14,400 times; more cost memory
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """Steps and when each was first shown, between two starts of the training; both rise."""
+    """Steps, and Unix seconds when each was first shown, from one start to the next; both rise."""
 
     steps: list[int]
     times: list[float]
@@ -46,13 +46,13 @@ class StepClock:
         return self.attempts[0].times[0]
 
     def when(self, step: int) -> float:
-        """The time of the first bar that shows `step` or more; without such, the furthest bar's."""
+        """The time of the first bar that shows `step` or more; of the furthest bar if none does."""
         reaching = (attempt for attempt in self.attempts if attempt.steps[-1] >= step)
         furthest = max(self.attempts, key=lambda attempt: attempt.steps[-1])
         return next(reaching, furthest).when(step)
 
     def times(self, steps: Sequence[int]) -> Iterator[float]:
-        """When each row of a step log was written.
+        """When (Unix seconds) each row of a step log was written; `steps` has each row's step.
 
         A row whose step falls begins another attempt. If rows and bars have the same number of
         attempts, these are matched; otherwise a step has the time when it was first shown.
@@ -106,12 +106,12 @@ class Timeline:
 
     @property
     def start(self) -> float:
-        """When the first byte arrived."""
+        """When the first byte arrived: Unix seconds if `timed`, else a number for the order."""
         return self._times[0]
 
     @property
     def end(self) -> float:
-        """When the last byte arrived."""
+        """When the last byte arrived, in the unit of `start`."""
         return self._times[-1]
 
     @property
@@ -120,13 +120,13 @@ class Timeline:
         return len(self._times) == 1 and not self.timed
 
     def without_start(self) -> "Timeline":
-        """The timeline of a file whose middle was skipped: its start gets the first mark's time."""
+        """The timeline of a file whose middle was skipped: its start gets the second time."""
         return Timeline(
             self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
         )
 
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
-        """The chunk in pieces of whole records, each with its time."""
+        """The chunk in pieces of whole records, each with its time and with `timed` set."""
         first = max(bisect_right(self._offsets, chunk.offset) - 1, 0)
         start, line = chunk.offset, chunk.line
         stop = chunk.offset + len(chunk.data)
@@ -265,5 +265,5 @@ def from_rows(offsets: Sequence[int], last_write: float) -> Timeline:
 
 
 def at_once(when: float) -> Timeline:
-    """The timeline of a log without a clock: all bytes have the time of the last write."""
+    """The timeline of a log without a clock: all bytes have the time of the last write, `when`."""
     return Timeline([0], [when], timed=False)

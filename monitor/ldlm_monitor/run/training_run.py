@@ -35,8 +35,8 @@ class TrainingRun:
         self.progress = Progress(self.life)
         self.findings = Findings(self.life)
         self._events = EventCounts(name)
-        self.files: dict[str, None] = {}
-        self.progress_line: str | None = None
+        self.files: dict[str, None] = {}  # the paths, as keys, in order of their first record
+        self.progress_line: str | None = None  # the text at `life.progress_position`, if stored
         self.logged = LoggedSettings()
         self._remark: Position | None = None
         self.ranks: set[int] = set()
@@ -51,7 +51,7 @@ class TrainingRun:
         self._note(record.position.path, record.rank)
         self.life.timed = timed or record.time is not None
         if isinstance(record, Sample):
-            # An error block repeats values of a bar, so they rank as a bar's.
+            # A sample at the position of an event is of a bar that the event's lines contain.
             remark = record.position == self._remark
             source = ValueSource.BAR if remark else source_of(record, rows=rows)
             return self._observe_sample(record, at, source)
@@ -64,7 +64,7 @@ class TrainingRun:
         return self._observe_event(record, at)
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
-        """Process rows with equal keys, all at `at`; returns what `observe` does for them."""
+        """Process rows with equal keys, all at `at`; returns a reason or None as `observe` does."""
         self._note(block.path, block.rank)
         self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
@@ -76,7 +76,7 @@ class TrainingRun:
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
         """Process rows logged at `times`, which never fall: as `observe` for each, but faster.
 
-        `life.only_advances` must be true of them, and the row before them be the last record.
+        `life.only_advances` must be true of them, and the last record must be the row before.
         """
         self.life.timed = True
         self.life.observe_steps(block, times)
@@ -99,7 +99,7 @@ class TrainingRun:
         return changed
 
     def shift(self, seconds: float) -> None:
-        """Leave `seconds` out of the present silence, and learn no pace across them."""
+        """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self.progress.shift(seconds)
         self.findings.shift(seconds)
         self._points = None

@@ -21,11 +21,11 @@ from ldlm_monitor.run.quantity import (
 )
 
 MAX_QUANTITIES = 200
-"""Most quantities of one rank; later ones are counted as dropped. A choice: it bounds the series of
-a run whose log has a name per layer or per expert."""
+"""Most quantities of one rank; values of later ones are dropped. A choice: usual logs have fewer,
+and more would let a log with a name per layer or per expert flood the series store."""
 
 _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Quantities of the run's progress: `TrainingRun` exports them, so that they are no values."""
+"""Quantities that `Progress` and `Lifecycle` read: positions in the run, and no values of it."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
 """Positions, whose mean has no meaning, and a rate that repeats `step_seconds`."""
 _SMOOTHED = ("steps_per_second", ValueSource.BAR)
@@ -42,7 +42,7 @@ class RunValues:
         self._charted: dict[str, ValueSource] = {}
         self.nonfinite = NonfiniteCounts(run)
         self._order = 0
-        self.dropped = 0  # values of quantities beyond the limit
+        self.dropped = 0  # values of quantities beyond `MAX_QUANTITIES`
 
     def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
         """Add a sample logged at `at` (Unix seconds); returns its newly non-finite quantities."""
@@ -125,14 +125,14 @@ class RunValues:
         yield from self.nonfinite.evidence()
 
     def last(self, quantity: str) -> float | None:
-        """The last value of a quantity, of the rank that reported first; None if there is none."""
+        """A quantity's last value, of the first rank to report; None if no rank reports it."""
         for quantities in self._by_rank.values():
             if kept := quantities.get(quantity):
                 return kept.value
         return None
 
     def statistics(self) -> dict[str, Statistics]:
-        """Statistics of recent values by quantity."""
+        """Statistics of recent values by quantity: of one rank, or the sum of the ranks' rates."""
         known: dict[str, tuple[float, list[float]]] = {}
         for quantity, kept in self._all():
             if quantity in _WITHOUT_STATISTICS or quantity in known:

@@ -1,8 +1,8 @@
 """Why a run takes no step: it is hung, killed, crashed, finished, or only silent.
 
-A pure function of the events since the last step. The strongest evidence decides: first
-processes that are gone, then a collective that ranks did not join, then processes that cannot
-or do not run. NCCL's RAS (its status service) is used against ranks only: a rank that it does
+A pure function of the events since the last step. The strongest evidence decides: first a fatal
+error or processes that are gone, then a collective that ranks did not join, then processes that
+cannot or do not run. NCCL's RAS (its status service) only adds accusations: a rank that it does
 not report may hang all the same.
 """
 
@@ -22,14 +22,14 @@ IDLE_CORES = 0.05
 alone use less, a thread that computes uses a whole one."""
 RELAY_CORES = 0.005
 """A process that used fewer CPU cores up to the last step only forwards a log: `srun`, `ssh`,
-`kubectl logs`. It always waits, as the training runs elsewhere. A choice: a tenth of the above."""
-MAX_REASONS = 4  # of a verdict, a choice: an alert shows them on one line
-_SHOWN_PROCESSES = 3  # processes that a reason names, a choice for the same line
-_SHOWN_STACKS = 2  # stacks in a verdict, a choice: one that waits, and one that does not
+`kubectl logs`; the training runs elsewhere. A choice: a tenth of `IDLE_CORES`."""
+MAX_REASONS = 4  # most reasons of a verdict. A choice: more make an alert's line hard to read
+_SHOWN_PROCESSES = 3  # processes that a reason names. A choice: more make its line hard to read
+_SHOWN_STACKS = 2  # stacks in a verdict. A choice: one waits and one differs; most repeat these
 KINDS = frozenset(
     {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
 )
-"""Events that are evidence, besides the errors of the log."""
+"""Kinds of events that are evidence, besides the errors of the log."""
 _Look: TypeAlias = Mapping[str, Scalar]
 """What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
 
@@ -139,7 +139,7 @@ def _looks(events: Sequence[Event]) -> list[_Look]:
     return []
 
 
-_MAX_EVENTS = 64  # last events kept since the last step, a choice: a crash may log thousands
+_MAX_EVENTS = 64  # last events kept since a step. A choice: more cost memory, crashes log thousands
 _MAX_RANKS = 4096
 """Most pids, and most dump files, kept: as many dumps of flight recorders as a probe reads."""
 
@@ -148,8 +148,8 @@ _MAX_RANKS = 4096
 class ProbeCandidate:
     """A run whose host may be probed to find why it takes no step; times in Unix seconds.
 
-    `stalls_at`: when it will count as stalled; None if it has ended. From its logs are `pids`,
-    the host and process of each rank, and `dumps`, the files of flight recorders.
+    `stalls_at`: when it will count as stalled; None if it has ended. By its logs: `pids` (host and
+    process id of each rank), `dumps` (files of flight recorders), `position` (of the last step).
     """
 
     run: str
@@ -167,7 +167,7 @@ class ProbeCandidate:
 class Findings:
     """The evidence since the last step of the run whose states are in `life`.
 
-    `pids` are the host and process of each rank; `dumps` are files of flight recorders, by rank.
+    `pids`: host and process id by rank. `dumps`: flight recorders' files by rank, None if unknown.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -183,7 +183,7 @@ class Findings:
             self.pids[beat.rank] = beat.host, beat.pid
 
     def shift(self, seconds: float) -> None:
-        """Keep the events though the time of the last step was moved by `seconds`."""
+        """Keep the events as evidence though `Lifecycle.shift` moved the time of the last step."""
         self._since += seconds
 
     def add(self, event: Event) -> None:
