@@ -92,7 +92,7 @@ def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1))
-    # Choices: margins free the frame; an end below 30 % of `high` becomes 0, so that sizes compare.
+    # Choices: margins keep curves off the frame; a `low` below 30 % of `high` is 0, to show ratios.
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
     return Axis(low, high, False, _linear(low, high))

@@ -21,11 +21,11 @@ from ldlm_monitor.run.run_names import RunNames
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""Least share of timed steps in an exact run: a choice; less distorts medians, more is rare."""
+"""Least share of timed steps in an exact run: a choice; less distorts medians, more bars logs."""
 # Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
-_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # what their names begin with
+_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes of what is learned
 _KEPT_EVENTS = (  # kinds that explain a pause between steps
     *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
     *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
@@ -40,7 +40,7 @@ def is_kept(quantity: str) -> bool:
 
 @dataclass(slots=True)
 class RunReadings:
-    """The numbers of one run, read from `files`. `events`: (kind, Unix s) that explain pauses."""
+    """The numbers of one run. `events`: (kind, Unix seconds) of events that explain pauses."""
 
     name: str
     files: dict[str, None] = field(default_factory=dict)

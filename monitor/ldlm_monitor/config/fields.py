@@ -53,7 +53,7 @@ def parse_json(text: str) -> Any:
 
 
 def _check(holds: Callable[[Any], object], should: str) -> Callable[[Any], Any]:
-    """A validator: returns the value if `holds(value)` is true, else raises `should` as error."""
+    """A validator: returns the value if `holds(value)` is true, else raises ValueError(should)."""
 
     def checked(value: Any) -> Any:
         if not holds(value):

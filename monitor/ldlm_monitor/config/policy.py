@@ -127,7 +127,7 @@ class Policy(StreamPolicy):
     0: at once, as all others."""
 
     def repeat_seconds(self, *, digest: bool) -> float:
-        """Seconds after which an unchanged message is sent again; `digest`: of a digest."""
+        """Seconds after which an unchanged message is sent again; `digest`: it is a digest."""
         if digest:
             return max(self.repeat_interval_seconds, DIGESTS_A_REPEAT * self.digest_seconds)
         return self.repeat_interval_seconds

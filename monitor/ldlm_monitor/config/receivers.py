@@ -42,7 +42,7 @@ def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = No
         fits = len(text.splitlines()) == 1
     if not fits:
         raise ConfigError(
-            "holds no URL, or text beside it" if what == _URL else f"should hold {what} alone",
+            "holds no URL, or a URL and more" if what == _URL else f"should hold {what} alone",
             where=f"{key}: {file}",
             remedy=f"write {what} as the file's one line",
         )

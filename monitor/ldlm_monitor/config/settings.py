@@ -34,7 +34,7 @@ from ldlm_monitor.config.receivers import (
 
 FailOn: TypeAlias = Literal[
     "critical", "error", "warning", "never"
-]  # the least severity for which the exit code is 3
+]  # the least severity for which the exit code is 3; never: none
 
 
 class Stall(Section):

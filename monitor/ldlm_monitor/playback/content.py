@@ -23,7 +23,7 @@ from ldlm_monitor.source.companions import LaunchFacts
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
 HEAD_BYTES = 256 * 1024
-"""Bytes at a log's start searched for its launch: a choice; our logs need a 50th; more is slow."""
+"""Bytes at a log's start searched for its launch: a choice; 50 times our need, and more is slow."""
 _DIRECTORY = re.compile(
     rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
 )
@@ -34,7 +34,7 @@ _CALLBACK_SCHEMA = "ldlm.health/"  # `schema` of the callback's first row, up to
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024
-"""Bytes before a part of a file to search for a bar: a choice; 100s of bars fit, more is slow."""
+"""Bytes before a part to search for a progress bar: a choice; they hold 100s, and more is slow."""
 # A date and time of ISO 8601 with a zone; some loggers print the fraction after a comma.
 _STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _ROW_TIME = re.compile(
@@ -47,7 +47,7 @@ _LINE_TIME = re.compile(rb"(?m)^(" + _STAMP + rb") ")
 _LOCAL_TIME = re2.compile(
     rb"(?m)^[^\n\r]{0,80}?([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
 )
-"""A time after at most 80 characters: a choice; a message may hold later ones, fewer miss some."""
+"""A date and time after up to 80 characters: a choice; more read a message's, fewer miss some."""
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Tested before `_ROW_TIME`: re2 is twice as fast as `re` without a match, half as fast with."""
 NOMINAL_ROWS = 3_600
@@ -159,7 +159,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
     """The times of rows or lines.
 
     The rows' own times, `apart` as in `row_times`; otherwise those of their steps on the run's
-    `clock` (None: it has none); otherwise nominal seconds, which show the order alone.
+    `clock` (None: no clock is known); otherwise nominal seconds, which show the order alone.
     """
     times = list(stretch.row_times(apart))
     if times:
@@ -194,7 +194,7 @@ def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
 
 
 def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
-    """Whether a log has progress bars: the training loop has begun. Raises `OSError`."""
+    """Whether a log has progress bars, as it has once training begins. Raises `OSError`."""
     end = max(disk.stat(log).st_size - HEAD_BYTES, 0)
     blocks = (disk.part(log, 0, HEAD_BYTES), disk.part(log, end, HEAD_BYTES))
     return any(not mark.inner for block in blocks for mark in clock_marks(block))
@@ -218,7 +218,7 @@ def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
 
 def is_rows(path: Path, disk: Disk = DIRECT) -> bool:
     """Whether the file begins like JSON lines. Raises `OSError`."""
-    return disk.part(path, 0, 256).lstrip()[:1] == b"{"  # 256 bytes: a choice beyond leading blanks
+    return disk.part(path, 0, 256).lstrip()[:1] == b"{"  # 256 bytes: more than leading blanks
 
 
 def _head(path: Path, disk: Disk) -> bytes:

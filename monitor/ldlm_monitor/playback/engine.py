@@ -20,16 +20,16 @@ from ldlm_monitor.source.log_parts import LogReader
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
 """Seconds of training per second: a choice; the highest plays four months in 2 minutes."""
 WHOLE_SECONDS = 120.0
-"""Most seconds of a reel at default speed (of four months): a choice; less is hard to follow."""
+"""Most seconds to play a reel at default speed: a choice; more is tedious, less hard to follow."""
 STEP_BYTES = 256 * 1024
 """Bytes that one `advance` judges: a choice; less is slower, more delays keys (now tens of ms)."""
 _PIECE = 2048
 """Bytes whose judging takes as long as a piece's fixed cost; added to the size of each piece."""
 _PULSE = 1.0
 """Seconds that `_seek` moves past an overdue timer: a choice; more overshoots, less is slow."""
-TURN_SECONDS = 0.05  # between two turns of the thread: a choice; less costs CPU, more jerks
+TURN_SECONDS = 0.05  # between two turns of the thread: a choice; less costs CPU, more looks jerky
 PICTURE_SECONDS = 0.2
-"""Least seconds between two snapshots: a screen draws four a second, so more would go unseen."""
+"""Least seconds between two snapshots: a screen draws four a second, more would be unseen."""
 
 
 class Playback:

@@ -26,7 +26,7 @@ APART_SECONDS = 0.2
 """Seconds; rows that span less are one piece. A choice: longer is faster, but judges rows late;
 this is a fraction of an evaluation interval."""
 ALONE_APART_SECONDS = 5.0
-"""`APART_SECONDS` of a single file, whose rows are merged with no other's: the default interval."""
+"""`APART_SECONDS` of a single file, merged with no other: the default `evaluation_interval`."""
 EXACT_APART_SECONDS = 0.0
 """`APART_SECONDS` where the rows of several files must keep the exact order of their times."""
 _Entry: TypeAlias = tuple[float, float, int, int, Chunk]  # time, order, numbers of file and piece

@@ -1,4 +1,4 @@
-"""One file of a history: its bytes, and when a daemon read or else a program wrote them."""
+"""One file of a history: its bytes, each with the time when it was read before, or else written."""
 
 import math
 from bisect import bisect_right

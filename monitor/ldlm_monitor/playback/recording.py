@@ -30,7 +30,7 @@ MAX_BYTES = 1 << 30
 """Bytes at which a recording ends: a choice; 4 to 18 GiB of logs, and more may fill a disk."""
 FLUSH_SECONDS = 1.0  # between flushes, a choice: more loses more at a kill, less compresses worse
 PULSE_SECONDS = 5.0
-"""Seconds between `Passed` entries, by which a recorded hang goes on: the default interval."""
+"""Seconds between `Passed` entries, by which a recorded hang goes on: as `evaluation_interval`."""
 _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 """The fields that `Chunk` and `Fed` have in common."""
 _LEVEL = 3  # of zlib: the pump waits for it; level 6 saves 10 to 26 % more of four public logs

@@ -98,7 +98,7 @@ class Report(View):
 
 
 def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
-    """The report of a snapshot; `readings`, by run, give its goodput and resumes.
+    """The report of a snapshot; `readings`, by run, give goodput and resumes.
 
     Texts from logs are redacted, but not escaped for HTML or Markdown.
     """

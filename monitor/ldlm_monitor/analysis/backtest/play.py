@@ -107,7 +107,7 @@ def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapsh
     """Each log's score and state at its end, in the order of the truth file.
 
     Companions are left out: the truth file describes the log alone. Raises TruthError before the
-    first log is played if the truth file and the logs do not match; otherwise raises as `Replay`.
+    first log is played if the truth file and the logs do not match, and errors as `Replay` does.
     """
     names = {rule.name for rule in rules_of(settings).alerts}
     entries = load_truth(truth, names)

@@ -76,7 +76,7 @@ class EventScore(View):
 
 
 class FalseAlarm(View):
-    """An alert without a reason in the truth; `benign`: the harmless event at its line, or None."""
+    """An alert without a reason in the truth; `benign`: kind of harmless event at its line."""
 
     alert: str
     severity: str

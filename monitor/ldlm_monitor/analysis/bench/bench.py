@@ -30,7 +30,7 @@ def bench(
     """Run the command in the working folder, and keep its record in `folder`.
 
     `also`: files that the command writes and that are read. `echo` gets the command's output,
-    `notice` messages. Raises `UsageError` if it cannot be started, `FormatError` for a bad format.
+    `notice` messages. Raises `UsageError` (the command cannot be started) or `FormatError`.
     """
     directory = Path.cwd()
     readings = Readings(Parser(settings.formats), RunNames(name), live=True)

@@ -17,11 +17,11 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.state.state_dir import default_state_dir
 
 SCHEMA: Final = "ldlm.bench/1"  # the number rises with an incompatible change
-FILE, LOG = "record.json", "output.log"  # the record, the command's output
+FILE, LOG = "record.json", "output.log"  # names of the record and of the command's output
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
 """Quantities that are measured from outside the command, not logged by it."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-"""A record's and its folder's name: 100 characters of ASCII, which need no quotes in a shell."""
+"""A record's and its folder's name: a choice of up to 100 characters that no shell must quote."""
 
 
 class BenchSeries(View):

@@ -125,7 +125,7 @@ StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 POLL_SECONDS = 0.1
 """Seconds between two looks at memory and files: a choice; less costs CPU, more misses peaks."""
 POLL_SHARE = 0.05
-"""Share of the time that looks may take; slow looks are rarer. A choice: more slows the command."""
+"""Share of the time that looks may take; slow looks are rarer. A choice: more slows it, less is coarse."""
 DRAIN_SECONDS = 2.0
 """Seconds to wait for the output after the command's end. A choice: longer delays the end if a
 grandchild keeps the pipe open, shorter stops one that still writes."""
@@ -135,8 +135,8 @@ _READ = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BenchLimits:
-    """The command stops `steps` after the first logged one, or `seconds` after its start (None: no
-    such limit). `grace`: seconds from SIGTERM to SIGKILL.
+    """When a command is stopped: `steps` after its first step, `seconds` after its start; None: no
+    such limit. `grace`: seconds from SIGTERM to SIGKILL.
     """
 
     steps: int | None
@@ -192,7 +192,7 @@ def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]
 
 
 class WatchedCommand:
-    """A running command, its output and its processes; `memory`: measured bytes by quantity."""
+    """A command, its output and processes. `memory`: bytes by quantity. `started_at`: Unix s."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], outputs: Outputs, echo: Callable[[bytes], None]
