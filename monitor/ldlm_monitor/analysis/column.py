@@ -36,7 +36,7 @@ class Column:
         return len(self.steps)
 
     def add(self, step: int, at: float, value: float) -> None:
-        """Add a value at Unix time `at` or NaN. A repeated step is ignored, a lower one a resume."""
+        """Add a value at Unix time `at` or NaN. A repeated step is ignored, a lower is a resume."""
         if self.steps and step <= self.steps[-1]:
             if step == self.steps[-1]:
                 return

@@ -125,7 +125,7 @@ StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 POLL_SECONDS = 0.1
 """Seconds between two looks at memory and files: a choice; less costs CPU, more misses peaks."""
 POLL_SHARE = 0.05
-"""Share of the time that looks may take; slow looks are rarer. A choice: more slows it, less is coarse."""
+"""Share of the time that looks take at most: a choice; more slows the command, less is coarse."""
 DRAIN_SECONDS = 2.0
 """Seconds to wait for the output after the command's end. A choice: longer delays the end if a
 grandchild keeps the pipe open, shorter stops one that still writes."""
