@@ -198,5 +198,5 @@ def test_a_long_first_reading_is_not_held_in_memory(tmp_path: Path) -> None:
 )
 def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "other").write_bytes(data)
-    with pytest.raises(InputError, match="is no recording"):
+    with pytest.raises(InputError, match="is no readable recording"):
         list(entries(tmp_path / "other"))

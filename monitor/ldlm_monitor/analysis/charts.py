@@ -20,7 +20,7 @@ from ldlm_monitor.text.sanitize import plain, shorten_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One quantity of one run: mean, least and greatest value of each bucket (NaN: none).
+    """One quantity of one run in buckets: first x, mean, least and greatest value (NaN: none).
 
     `nonfinite`: the x of NaN and infinite values. `color`: the number of the line's colour, from 0.
     """
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class FigureMark:
-    """A vertical line at `x`, where something happened."""
+    """A vertical line at `x`; `text` is its tooltip, `tone` its class in chart.css."""
 
     x: float
     text: str
@@ -45,7 +45,7 @@ class FigureMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Lines over the same steps. `unit` is written beside the title."""
+    """Lines and marks over the same steps. `unit` (empty: none) is written beside the title."""
 
     title: str
     lines: Sequence[Line]
@@ -54,11 +54,11 @@ class Figure:
 
 
 LOG_FROM = 10.0
-"""Greatest / least value from which an axis is logarithmic: a choice; linear, curves look flat."""
+"""Greatest / least value of a logarithmic axis: a choice; less hides changes, more flattens."""
 TICKS = 5
-"""Labels of an axis, about: a choice; more would crowd a chart of `HEIGHT` pixels."""
+"""Labels of an axis, about: a choice; more crowd `HEIGHT` pixels, fewer leave values unread."""
 GREATEST = 1e300
-"""The end of an axis at most: sums and differences of two ends are floats (below 1.8e308)."""
+"""Ends of an axis are cut to +/- this: sums and differences of two ends are floats (to 1.8e308)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Axis:
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """The place of a value: 0 at `low`, 1 at `high`; values beyond them are put there."""
+        """The place of a value: 0 at `low` or below, 1 at `high` or above."""
         if self.logarithmic:
             # Logarithms are subtracted because the quotient may overflow a float.
             least = math.log(self.low)
@@ -88,18 +88,18 @@ def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
     if straight:
         low, high = (low, high) if high > low else (low - 1, high + 1)
         places = _linear(low, high)
-        # Steps are whole numbers, so other ticks go unless nothing would be left.
+        # Steps are whole numbers, so fractional ticks are left out unless no tick would remain.
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1))
-    # The margins keep curves off the frame; an axis from near 0 (below 30 %) begins at 0: choices.
+    # Choices: margins keep curves off the frame; a `low` below 30 % of `high` is 0, to show ratios.
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
     return Axis(low, high, False, _linear(low, high))
 
 
 def _linear(low: float, high: float) -> tuple[float, ...]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
+    """About `TICKS` multiples of 1, 2 or 5 times a power of ten, from `low` to `high`."""
     raw = (high - low) / TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(
@@ -119,20 +119,20 @@ def _decades(low: float, high: float) -> tuple[float, ...]:
 
 
 HEIGHT = 216
-"""Pixels of a chart: a choice; four fit on a laptop's screen."""
-_TOP = 30  # pixels of the title: a choice
-_BOTTOM = 24  # pixels of the labels of the x axis: a choice
+"""Pixels of a chart: a choice; four fit on a laptop's screen, and lower ones flatten curves."""
+_TOP = 30  # pixels above the curves: a choice; less touches the title, more is empty
+_BOTTOM = 24  # pixels below the curves: a choice; less cuts the labels, more is empty
 LEGEND = 44
-"""Characters of all names of a legend together: a choice that fits on a phone."""
+"""Characters of all names of a legend together: a choice; more overflow phones, fewer cut names."""
 APART = 0.02
-"""Share of the width, a choice: non-finite values closer together would blur; they share a mark."""
+"""Share of the width; closer non-finite values share a mark. A choice: less blurs, more merges."""
 _SIZE = 1000
 """Units of the inner drawing across and down: with one decimal, finer than a pixel."""
 GUTTER = 46
 """Pixels that a page must leave free left of a chart: labels of the y axis of six digits fit."""
 WIDTH = 860
-"""Pixels of a file of charts: a portrait page at 96 dpi (A4: 794), and the y axis' labels."""
-_MARGIN = 16  # pixels around each chart: a choice
+"""Pixels of a file of charts: a choice; curves are about as wide as an A4 page (794 at 96 dpi)."""
+_MARGIN = 16  # pixels around each chart: a choice; less lets titles touch, more is empty
 _LEGEND = 110
 """Characters of all names of a legend in a file: at about seven pixels each, they fit `WIDTH`."""
 
@@ -161,7 +161,7 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     top = _top(chart)
     tall = HEIGHT - _BOTTOM - top
     for tick, label in zip(ys.ticks, _labels(ys.ticks), strict=True):
-        down = round(top + tall * (1 - ys.share(tick)) + 4)  # 4: half of a digit's height
+        down = round(top + tall * (1 - ys.share(tick)) + 4)  # 4: half of a digit's height, pixels
         yield f'<text x="-6" y="{down}" text-anchor="end">{escape(label)}</text>'
     yield (
         f'<svg y="{top}" width="100%" height="{tall}" viewBox="0 0 {_SIZE} {_SIZE}" '

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The step fell from `step_before` to `step`; times are Unix seconds, NaN if unknown."""
+    """Training went back from `step_before` to `step`; times are Unix seconds, NaN if unknown."""
 
     time_before: float
     step_before: int
@@ -22,8 +22,8 @@ class Resume:
 class Column:
     """Finite values of one quantity in the order of their steps.
 
-    `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
-    infinities. Of steps that were trained again after a resume, the last values stay.
+    `times`: Unix seconds, NaN where none is known. `nonfinite`: the steps of NaN and
+    infinities. `resumes`: where the step fell; of steps trained again, the last values stay.
     """
 
     steps: array[int] = field(default_factory=lambda: array("q"))
@@ -36,7 +36,7 @@ class Column:
         return len(self.steps)
 
     def add(self, step: int, at: float, value: float) -> None:
-        """Add a value. A repeated step is ignored; a smaller step is a resume."""
+        """Add a value at Unix time `at` or NaN. A repeated step is ignored, a lower is a resume."""
         if self.steps and step <= self.steps[-1]:
             if step == self.steps[-1]:
                 return
@@ -63,7 +63,7 @@ class Column:
         self.values.extend(values)
 
     def part(self, start: int, stop: int) -> Column:
-        """The values at the indices from `start` to before `stop`, and all of `nonfinite`."""
+        """The values from index `start` to before `stop`, all of `nonfinite`, and no resumes."""
         return Column(
             self.steps[start:stop], self.times[start:stop], self.values[start:stop], self.nonfinite
         )

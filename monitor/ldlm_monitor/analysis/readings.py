@@ -21,11 +21,11 @@ from ldlm_monitor.run.run_names import RunNames
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""Share of steps with an own time from which a run is exact: a choice; the rest moves no median."""
+"""Least share of timed steps in an exact run: a choice; less distorts medians, more bars logs."""
 # Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
-_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # how their names begin
+_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes of what is learned
 _KEPT_EVENTS = (  # kinds that explain a pause between steps
     *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
     *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
@@ -40,7 +40,7 @@ def is_kept(quantity: str) -> bool:
 
 @dataclass(slots=True)
 class RunReadings:
-    """The numbers of one run. `events`: (kind, Unix time) of events that explain pauses."""
+    """The numbers of one run. `events`: (kind, Unix seconds) of events that explain pauses."""
 
     name: str
     files: dict[str, None] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class RunReadings:
 
     @property
     def taken(self) -> int:
-        """The number of steps from the first to the last."""
+        """The last step minus the first; 0 without steps."""
         steps = self.steps.steps
         return steps[-1] - steps[0] if steps else 0
 
@@ -134,14 +134,14 @@ class RunReadings:
         return min(self._columns[STEPS], key=lambda key: (key[0], -1 if key[1] is None else key[1]))
 
     def put(self, quantity: str, column: Column, *, exact: bool = False) -> None:
-        """Set the values of a quantity from a record; `exact`: they have their own times."""
+        """Set a quantity's values from a bench record; `exact`: each value has its own time."""
         key = ValueSource.CALLBACK, None
         self._columns.setdefault(quantity, {})[key] = column
         if exact:
             self._exact[key] += len(column)
 
     def add_sample(self, sample: Sample, at: float, *, exact: bool = False) -> None:
-        """Add a sample logged at `at`, exactly or about; NaN if only the order is known."""
+        """Add a sample logged about `at` (Unix seconds; NaN: unknown), or at `at` if `exact`."""
         if sample.step is None and not any(map(is_kept, sample.values)):
             return
         self.files[sample.position.path] = None
@@ -157,7 +157,7 @@ class RunReadings:
                 self._of(quantity, key).add(step, when, value)
 
     def add_block(self, block: SampleBlock, at: float) -> None:
-        """Add a block of rows with the same columns, logged at `at` unless they have times."""
+        """Add rows, logged at `at` (Unix seconds; NaN: unknown) unless they have times."""
         self.files[block.path] = None
         key = source_of(block.sample(0), rows=True), block.rank
         self._exact[key] += len(block) if block.times is not None else 0
@@ -173,7 +173,7 @@ class RunReadings:
                     kept.add(block.steps[row], times[row], value)
 
     def add_event(self, event: Event, at: float) -> None:
-        """Add an event: the settings that it lists, and its time if it explains a pause."""
+        """Add an event's settings, and its time (else `at`, Unix seconds) if it explains pauses."""
         if event.kind in ("config", "run_started"):
             for name, value in event.fields.items():
                 if name not in ("family", "role") and isinstance(value, str | int | float):
@@ -185,13 +185,13 @@ class RunReadings:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
 
     def _step_of(self, sample: Sample, key: tuple[ValueSource, int | None]) -> int:
-        """The sample's step; if it has none, the file's last; if the file has none, a count."""
+        """The sample's step; if it has none, the file's last one; if no step is logged, a count."""
         path = sample.position.path
         has_steps, last = self._at.get(path, (False, -1))
         if sample.step is not None:
             if not has_steps and last >= 0:
                 for columns in self._columns.values():
-                    columns.pop(key, None)  # they were counted, not logged
+                    columns.pop(key, None)  # the steps in these columns were counted, not logged
             has_steps, last = True, self._counted_on(sample, sample.step)
         elif not has_steps:
             last += 1
@@ -211,10 +211,7 @@ class RunReadings:
 
 
 class Readings:
-    """All runs of some files, from their bytes.
-
-    `live`: the bytes are fed as they are written, so that their times are exact.
-    """
+    """All runs of some files, from their bytes; `live`: fed as written, so that times are exact."""
 
     def __init__(self, parser: Parser, names: RunNames, *, live: bool = False) -> None:
         self.runs: dict[str, RunReadings] = {}

@@ -25,12 +25,12 @@ class Section(BaseModel):
 
 
 def from_text(parse: Callable[[str], object]) -> BeforeValidator:
-    """A validator that parses text, such as a variable's; a value that is no text stays."""
+    """A validator that parses text, such as a variable's; other values pass unchanged."""
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
 def split_commas(text: str) -> list[str]:
-    """The parts of a variable that separates by commas, because its values may contain colons.
+    """The parts of a variable's text, split at commas because the parts may contain colons.
 
     A comma within double quotes is part of a matcher's value.
     """
@@ -45,7 +45,7 @@ def _split_pairs(text: str) -> dict[str, str]:
 
 
 def parse_json(text: str) -> Any:
-    """The table of tables that a variable contains as JSON. Raises ValueError."""
+    """The value of a variable's JSON, meant to be a table. Raises ValueError if it is no JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -53,7 +53,7 @@ def parse_json(text: str) -> Any:
 
 
 def _check(holds: Callable[[Any], object], should: str) -> Callable[[Any], Any]:
-    """A validator that returns the value if `holds` is true; its error text is `should`."""
+    """A validator: returns the value if `holds(value)` is true, else raises ValueError(should)."""
 
     def checked(value: Any) -> Any:
         if not holds(value):
@@ -66,7 +66,7 @@ def _check(holds: Callable[[Any], object], should: str) -> Callable[[Any], Any]:
 def _checked_label(name: str) -> str:
     # The names of Prometheus' data model; two leading underscores are reserved there.
     if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name.startswith("__"):
-        raise ValueError("should be a label's name: letters, digits and underscores")
+        raise ValueError("should be letters, digits and underscores, without a digit or __ first")
     if name in OWN_LABELS:
         raise ValueError("should not be a label that the monitor or Prometheus sets")
     return name
@@ -82,9 +82,9 @@ def _checked_listen(value: str) -> str:
 def _checked_server(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("should be a URL that begins with http:// or https://")
+        raise ValueError("should be a URL of a host that begins with http:// or https://")
     if parts.username or parts.password:
-        raise ValueError("should contain no password: name a file in authorization_file")
+        raise ValueError("should contain no user or password (Alertmanager: authorization_file)")
     return value
 
 
@@ -102,7 +102,7 @@ def address(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-# A variable separates paths and patterns as PATH does.
+# A variable separates paths and patterns by os.pathsep, as PATH does.
 _LIST = from_text(lambda text: [part for part in text.split(os.pathsep) if part])
 # A bool is an int in Python, and `true` would be one second.
 _NUMBER = BeforeValidator(_check(lambda value: not isinstance(value, bool), "should be a number"))
@@ -111,12 +111,12 @@ _HOST = _check(
     re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?").fullmatch,
     "should be a host's name, without scheme and port",
 )
-_DISCOVERY = _check(  # Prometheus reads YAML too, which is not written
+_DISCOVERY = _check(  # Prometheus reads YAML too, but the monitor writes JSON alone
     lambda path: path.suffix == ".json", "should be a file whose name ends in .json"
 )
-_SECRET_URL = _check(  # http too: some receivers stand in the same network
+_SECRET_URL = _check(  # http is accepted too: some receivers stand in the same network
     lambda value: value.get_secret_value().startswith(("https://", "http://")),
-    "should be a URL that begins with https://",
+    "should be a URL that begins with https:// or http://",
 )
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False), _NUMBER]
 SecondsFromZero: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), _NUMBER]

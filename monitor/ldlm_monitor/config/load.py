@@ -1,6 +1,6 @@
-"""Settings from flags, environment and file; an earlier source of these prevails.
+"""Settings from flags, environment and file; of these three, the one named first prevails.
 
-An unusable value is one line of error with the source, the key as spelled there, and a remedy.
+The error for an unusable value is one line: the source, the key as spelled there, a remedy.
 """
 
 import difflib
@@ -24,11 +24,11 @@ _MOVED = ("route", "inhibit_rules", "time_intervals")
 """Tables of earlier versions, refused with a hint to what replaces them."""
 Values: TypeAlias = Mapping[str, Any]
 Sources: TypeAlias = tuple[tuple[str, Values], ...]
-"""Pairs of a name (`_FLAG`, `_ENVIRONMENT`, a path) and its values; the first one prevails."""
+"""Pairs of a source (`_FLAG`, `_ENVIRONMENT`, a path) and its values; an earlier pair prevails."""
 # Names of the two sources that are no file; an error shows a setting as its source spells it.
 _FLAG, _ENVIRONMENT = "flag", "environment"
 _SHOWN = 60
-"""Characters of a wrong value in an error: a choice; the value is recognisable in one line."""
+"""Characters of a wrong value that an error shows: a choice; fewer hide it, more wrap the line."""
 _WITH_PASSWORDS = frozenset({"alertmanager.urls", "slack.api_url"})
 """Settings whose wrong values an error leaves out, because a URL may contain a password."""
 _WORDS = {
@@ -49,8 +49,9 @@ _WORDS = {
 def load(flags: Values, *, path: Path | None = None) -> Settings:
     """Settings from the flags that were given, the environment, and a file.
 
-    `path`: the file. None: the one in `LDLM_CONFIG`, otherwise ./ldlm-monitor.toml if it exists.
-    Its relative paths are relative to its folder. Raises ConfigError for an unusable file or value.
+    `flags`: values by key, of a table in a mapping of its own. `path`: the file; None: the one in
+    `LDLM_CONFIG`, otherwise ./ldlm-monitor.toml if it exists. Relative paths in the file start at
+    the file's folder. Raises ConfigError for an unusable file, key or value.
     """
     file = _file_to_read(path)
     from_file = _read_file(file) if file else {}

@@ -1,6 +1,6 @@
 """The notification policy: which alerts a receiver gets, and when.
 
-Each receiver has its own. Routing trees, inhibition and named time intervals are not built: an
+Each receiver has one policy. Routing trees, inhibition and named time intervals are not built: an
 Alertmanager has them (https://prometheus.io/docs/alerting/latest/configuration/).
 """
 
@@ -25,7 +25,7 @@ from ldlm_monitor.config.fields import (
 from ldlm_monitor.model.alert import LabelMatcher, parse_matcher
 
 DIGESTS_A_REPEAT: Final = 24
-"""Digest intervals until a digest is sent again: by default a day, a choice, as infos can wait."""
+"""Digest intervals until a digest is sent again: a choice; fewer repeat more, more remind later."""
 DAY_MINUTES: Final = 24 * 60  # minutes after which quiet hours repeat
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"  # hour, minute
 _QUIET = re.compile(rf"{_CLOCK}-{_CLOCK}(?: +(\S+))?")  # start, end, time zone
@@ -39,7 +39,7 @@ def severity_rank(severity: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """A daily period from `start` to before `end`, in minutes of the day in the zone `zone`."""
+    """A daily period from `start` to before `end`: minutes after midnight in the zone `zone`."""
 
     start: int
     end: int
@@ -53,7 +53,7 @@ class QuietHours:
 
 
 def parse_quiet_hours(value: object) -> object:
-    """The `QuietHours` of `22:00-07:00 Europe/Berlin` (default zone: UTC). Raises ValueError."""
+    """`QuietHours` of a text as `22:00-07:00 Europe/Berlin` (no zone: UTC). Raises ValueError."""
     if isinstance(value, QuietHours):
         return value
     found = _QUIET.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -65,7 +65,7 @@ def parse_quiet_hours(value: object) -> object:
     return QuietHours(start, end, zone)
 
 
-@lru_cache(maxsize=16)  # zones: each receiver has at most one
+@lru_cache(maxsize=16)  # zones: each receiver has at most one, and few settings name more
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
@@ -88,13 +88,13 @@ class StreamPolicy(Section):
     quiet_hours: Annotated[QuietHours | None, BeforeValidator(parse_quiet_hours)] = Field(
         default=None, examples=["22:00-07:00 Europe/Berlin"]
     )
-    """Each day from the first time to the second (in UTC unless a zone follows) alerts wait; what
-    still fires then is sent."""
-    quiet_max_severity: Severity = "error"  # a choice: critical alerts wake people
+    """Each day from the first time to the second (in UTC unless a zone follows) alerts wait; those
+    that still fire at the second are sent then."""
+    quiet_max_severity: Severity = "error"  # a choice: only critical alerts wake people
     """The worst severity that waits in quiet hours; `critical`: everything waits."""
 
     def accepts(self, alert: str, labels: Mapping[str, str]) -> bool:
-        """Whether the receiver gets this alert at all."""
+        """Whether the receiver gets this alert, by its severity and labels, now or later."""
         # An unknown severity counts as info here, so that the default lets it through.
         severity = min(severity_rank(labels.get("severity", "")), severity_rank("info"))
         if severity > severity_rank(self.min_severity):
@@ -117,17 +117,17 @@ class Policy(StreamPolicy):
     # The alerts of one failure fire within seconds of each other. People who have read the first
     # message can wait half a minute for the rest, and get one message instead of many.
     follow_up_seconds: Seconds = 30
-    """Seconds between two messages about one incident."""
+    """Least seconds between two messages about one incident."""
     # The default of Alertmanager's `repeat_interval`.
     repeat_interval_seconds: Seconds = 4 * 3600
     """Seconds after which an incident that still fires is sent again."""
-    # A choice: alerts of severity info can wait, and those of an hour make one message.
+    # A choice: shorter makes more messages, longer delays them; alerts of severity info can wait.
     digest_seconds: SecondsFromZero = 3600
     """Alerts of severity info are collected and sent together, this many seconds after the first.
     0: at once, as all others."""
 
     def repeat_seconds(self, *, digest: bool) -> float:
-        """Seconds after which an unchanged message is sent again; `digest`: whether it is one."""
+        """Seconds after which an unchanged message is sent again; `digest`: it is a digest."""
         if digest:
             return max(self.repeat_interval_seconds, DIGESTS_A_REPEAT * self.digest_seconds)
         return self.repeat_interval_seconds

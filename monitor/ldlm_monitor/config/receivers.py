@@ -1,6 +1,6 @@
 """The tables of receivers and servers, and reading the files of their secrets.
 
-A secret's file contains one line, and other users must not be able to read it.
+A secret's file contains one line (that of Apprise one URL a line); others must not read it.
 """
 
 import os
@@ -42,7 +42,7 @@ def _secret(file: Path | None, key: str, what: str, given: SecretStr | None = No
         fits = len(text.splitlines()) == 1
     if not fits:
         raise ConfigError(
-            "holds no URL" if what == _URL else f"should hold {what} alone",
+            "holds no URL, or a URL and more" if what == _URL else f"should hold {what} alone",
             where=f"{key}: {file}",
             remedy=f"write {what} as the file's one line",
         )
@@ -56,22 +56,22 @@ def secret_text(file: Path, key: str) -> str:
             check_mode(os.fstat(opened.fileno()), file, key)
             return opened.read()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
             f"cannot be read ({reason})",
             where=f"{key}: {file}",
-            remedy="create it, and give the monitor's user the right to read it",
+            remedy="create it as text that the monitor's user may read",
         ) from error
 
 
 def check_mode(status: os.stat_result, file: Path, key: str) -> None:
-    """Raise ConfigError if others may read a file of secrets.
+    """Raise ConfigError if others may read or write a regular file of secrets.
 
     A file of another owner, such as root's mounted secret, may be readable by its group, because
     the monitor could not read it otherwise. libpq has a similar rule for keys
     (https://www.postgresql.org/docs/current/libpq-ssl.html).
     """
-    ours = status.st_uid == os.geteuid()  # then no rights for others; else group may read (0o040)
+    ours = status.st_uid == os.geteuid()  # then no rights but the owner's; else group may read
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
         return
     raise ConfigError(
@@ -97,7 +97,7 @@ class Slack(Policy):
     channel: str = Field(default="", examples=["C0123456789"])
     """The channel that the bot writes to, by its id."""
     api_url: Url = "https://slack.com/api/"
-    """Slack's API; `https://slack-gov.com/api/` is GovSlack's."""
+    """Base URL of Slack's API; `https://slack-gov.com/api/` is GovSlack's."""
     channels: Annotated[dict[str, Policy], from_text(parse_json)] = Field(
         default={}, examples=[{"C0ONCALL": {"min_severity": "critical"}}]
     )
@@ -148,7 +148,7 @@ class AlertmanagerSettings(Section):
 
 
 class WebhookSettings(StreamPolicy):
-    """A webhook of the user's own."""
+    """A URL of the user's own that gets each transition as JSON."""
 
     url: SecretUrl | None = Field(default=None, examples=["https://example.org/alerts"])
     """A URL that each transition is posted to as JSON. A secret: refused in the configuration
@@ -156,7 +156,7 @@ class WebhookSettings(StreamPolicy):
     url_file: UserPath | None = Field(default=None, examples=["webhook.url"])
     """A file that holds that URL."""
     secret_file: UserPath | None = Field(default=None, examples=["webhook.secret"])
-    """A file that holds the secret which signs its requests."""
+    """A file that holds the secret by which requests to the webhook are signed."""
 
     def target(self) -> str | None:
         """The URL; None if none is set. Raises ConfigError if its file is unusable."""
@@ -174,7 +174,7 @@ class Apprise(Policy):
     """A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, ...), one a line."""
 
     def urls(self) -> tuple[str, ...]:
-        """The URLs, without comments. Raises ConfigError if the file is unusable."""
+        """The URLs, none if no file is set. Raises ConfigError if the file is unusable."""
         if self.urls_file is None:
             return ()
         lines = map(str.strip, secret_text(self.urls_file, "apprise.urls_file").splitlines())
@@ -189,7 +189,7 @@ class HeartbeatSettings(Section):
     check of healthchecks.io. A secret: refused in the configuration file."""
     url_file: UserPath | None = Field(default=None, examples=["heartbeat.url"])
     """A file that holds that URL."""
-    # The shortest period of healthchecks.io. The limits: more often is load, rarer is too late.
+    # 60 is the shortest period of healthchecks.io. Below 1 s is mere load; over a day is too late.
     interval_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
     """Seconds between two requests."""
 

@@ -34,7 +34,7 @@ from ldlm_monitor.config.receivers import (
 
 FailOn: TypeAlias = Literal[
     "critical", "error", "warning", "never"
-]  # from this severity on, exit code 3
+]  # the least severity for which the exit code is 3; never: none
 
 
 class Stall(Section):
@@ -75,26 +75,26 @@ class Settings(Section):
     """HOST:PORT of `/metrics`. If the default is taken, the next free port serves."""
     file_sd: Discovery | None = Field(default=None, examples=["/shared/file_sd/node17.json"])
     """A file (`.json`) for Prometheus' `file_sd_configs` that says where this monitor is scraped:
-    written at the start, taken away at the end."""
+    written at the start, removed at the end."""
     external_labels: Labels = Field(default={}, examples=[{"cluster": "a", "job_id": "4711"}])
-    """Labels of this monitor as a whole, such as `cluster` and `job_id`: Prometheus puts them on
-    its series where it finds it by `file_sd`, and Alertmanagers get them with every alert."""
+    """Labels of this monitor as a whole, such as `cluster` and `job_id`. Prometheus adds them to
+    this monitor's series if `file_sd` is set, and Alertmanagers get them with every alert."""
     allowed_hosts: Hosts = Field(default=(), examples=[["monitor.internal"]])
-    """Names by which requests over plain HTTP may ask this monitor, beside `localhost`, this
-    machine's name and addresses. On loopback no other name is answered; elsewhere any is, unless
-    some are named here."""
+    """Host names that requests over plain HTTP may carry, beside `localhost`, this machine's name
+    and addresses. On loopback, requests for other names are refused; elsewhere only if some names
+    are listed here."""
     web_config: UserPath | None = Field(default=None, examples=["web-config.yml"])
-    """A web configuration file as Prometheus has it: TLS, users, bearer tokens."""
+    """A web configuration file in Prometheus' format: TLS, users, bearer tokens."""
     state_dir: UserPath | None = Field(default=None, examples=["/var/lib/ldlm-monitor"])
     """Folder of what must survive a restart; by default one per set of inputs under
     `$XDG_STATE_HOME/ldlm-monitor/`."""
-    interval: Seconds = 10  # a choice: a reader of the output sees progress without a flood
+    interval: Seconds = 10  # a choice: less floods the output, more hides progress
     """Seconds between two status lines."""
-    # A choice: Prometheus' example has 15 s; here no scrape crosses a network.
+    # A choice: sooner costs CPU, later alerts late. Prometheus' example has 15 s, over a network.
     evaluation_interval: Seconds = 5
     """Seconds between two evaluations of the rules."""
     headless: bool = False
-    """Run as a daemon, also on a terminal."""
+    """Run as a daemon, without the screen, also on a terminal."""
     ascii: bool = False
     """Draw the screen in ASCII; done anyway where the locale is not UTF-8."""
     web: bool = False
@@ -102,20 +102,20 @@ class Settings(Section):
     web_listen: Listen = "127.0.0.1:9848"  # the port after that of `listen`
     """HOST:PORT for browsers. If the default is taken, the next free port serves."""
     record: UserPath | None = Field(default=None, examples=["/var/tmp/night.ldlm"])
-    """Keep what the screen is fed in this new file, for `replay --tui`."""
+    """Record the monitor's input in this new file, for `replay --tui`."""
     companions: bool = True
-    """Follow also what belongs to a followed log."""
+    """Follow also the files that belong to the launch of a followed log."""
     once: bool = False
     """Read to the end, report, exit."""
     fail_on: FailOn = Field(default="critical", examples=["error"])
-    """The severity from which the exit code is 3."""
-    # A choice: the launch's settings are in the first MiB, and a node's logs are read in seconds.
+    """The least severity of an alert for which the exit code is 3; `never`: none."""
+    # A choice: less loses history, more starts later. A launch's settings are in the first MiB.
     history_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 8
     """MiB of a log that are read when the daemon first sees it, its start and its end (eight times
     as many of JSON lines). 0: everything."""
     stall: Stall = Stall()
     probe: Probe = Probe()
-    # A choice: time to see the end of a run on a dashboard; three of Prometheus' lookbacks.
+    # A choice: three of Prometheus' lookbacks; less hides the end on dashboards, more looks alive.
     end_series_after_seconds: SecondsFromZero = 900
     """Seconds that an ended run's series stay in `/metrics`."""
     slack: Slack = Slack()
@@ -126,14 +126,14 @@ class Settings(Section):
     attach: Attach = Attach()
     # Slack's limit: one message per second and channel (https://docs.slack.dev/apis/web-api/rate-limits/).
     post_interval_seconds: SecondsFromZero = 1
-    """Each channel of people (Slack, Apprise) gets at most one post in this time. 0: as many as
-    there are."""
+    """Each channel of people (Slack, Apprise) gets at most one post in this many seconds.
+    0: no limit."""
     bell: bool = True
     """Ring the terminal's bell where a critical alert fires; screen only."""
     log_format: Literal["text", "json"] = "text"
     """Form of the messages on stderr."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least level that is written."""
+    """The least level of a message that is written to stderr."""
 
     @property
     def history_bytes(self) -> int | None:

@@ -23,40 +23,40 @@ from ldlm_monitor.source.companions import LaunchFacts
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
 HEAD_BYTES = 256 * 1024
-"""Bytes at a log's start that are searched for its launch: a choice, 50 times our corpus' need."""
+"""Bytes at a log's start searched for its launch: a choice; 50 times our need, and more is slow."""
 _DIRECTORY = re.compile(
     rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
 )
 """A line of MM-LDLM's trainer, which names its folder; `ldlm_trainer` puts the time in front."""
-_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # of NCCL's log; `env` prints it so
+_NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")  # names NCCL's log, as `env` prints it
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")  # a Hydra override of MM-LDLM
 _CALLBACK_SCHEMA = "ldlm.health/"  # `schema` of the callback's first row, up to its version
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024
-"""Bytes before a part of a file that are searched for a progress bar: a choice, 100s of redraws."""
+"""Bytes before a part to search for a progress bar: a choice; they hold 100s, and more is slow."""
 # A date and time of ISO 8601 with a zone; some loggers print the fraction after a comma.
 _STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _ROW_TIME = re.compile(
     rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,10}(?:\.\d+)?)(?!\d)|"(' + _STAMP + rb')")'
 )
 """The time of a JSON row: `time` of the callback, `timestamp` of common loggers, `_timestamp` of
-W&B. Nine or ten digits are Unix seconds (1973 to 2286); fewer are a duration."""
+W&B. Nine or ten digits are Unix seconds (1973 to 2286); fewer are a duration, more other units."""
 _LINE_TIME = re.compile(rb"(?m)^(" + _STAMP + rb") ")
 """The time that container runtimes put before each line; with its zone it is unambiguous."""
 _LOCAL_TIME = re2.compile(
     rb"(?m)^[^\n\r]{0,80}?([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
 )
-"""A date and time in a line's first 80 characters, a choice: later ones may belong to a message."""
+"""A date and time after up to 80 characters: a choice; more read a message's, fewer miss some."""
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
-"""Tested before `_ROW_TIME`: re2 finds no match twice as fast as `re`, a match half as fast."""
+"""Tested before `_ROW_TIME`: re2 is twice as fast as `re` without a match, half as fast with."""
 NOMINAL_ROWS = 3_600
-"""Times that a file without times gets at most, a second apart: a choice, as many as in an hour."""
+"""Most times, a second apart, given to a file without times: a choice; more are finer, slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes `start` to `stop` of a file; the last one was written at `written_at` (Unix s)."""
+    """Bytes `start` to `stop` of `backlog`; the last one was written at `written_at` (Unix s)."""
 
     backlog: Backlog
     start: int
@@ -128,7 +128,7 @@ class Stretch:
                         yield offset + block.rfind(b"\n", 0, match.start()) + 1, when
 
     def row_offsets(self) -> list[int]:
-        """Offsets of rows: of all if they are few, otherwise of `NOMINAL_ROWS` at most, spaced."""
+        """Offsets of all rows, or of `NOMINAL_ROWS` at most, evenly spaced, if there are more."""
         offsets, apart = [self.start], 1
         for chunk in self.chunks():
             while end := chunk.data.find(b"\n", max(offsets[-1] + apart - 1 - chunk.offset, 0)) + 1:
@@ -142,7 +142,7 @@ class Stretch:
 def _moment(stamp: bytes) -> float | None:
     try:
         return datetime.fromisoformat(stamp.decode().replace(",", ".")).timestamp()
-    except (ValueError, OverflowError, OSError):  # no date, or one that no clock shows
+    except (ValueError, OverflowError, OSError):  # no date, or one outside of Unix times
         return None
 
 
@@ -158,8 +158,8 @@ def form_of(backlog: Backlog) -> Form:
 def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Timeline:
     """The times of rows or lines.
 
-    They are the rows' own; otherwise those of the steps on the run's `clock`; otherwise nominal
-    seconds, which show the order alone.
+    The rows' own times, `apart` as in `row_times`; otherwise those of their steps on the run's
+    `clock` (None: no clock is known); otherwise nominal seconds, which show the order alone.
     """
     times = list(stretch.row_times(apart))
     if times:
@@ -194,20 +194,20 @@ def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
 
 
 def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
-    """Whether a log has progress bars, so that the training loop has begun. Raises `OSError`."""
+    """Whether a log has progress bars, as it has once training begins. Raises `OSError`."""
     end = max(disk.stat(log).st_size - HEAD_BYTES, 0)
     blocks = (disk.part(log, 0, HEAD_BYTES), disk.part(log, end, HEAD_BYTES))
     return any(not mark.inner for block in blocks for mark in clock_marks(block))
 
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
-    """Tie a file of the callback to the run that its first row names, if it is not tied yet."""
+    """Tie an untied file of the callback to the run in its first row. Raises `TimeoutError`."""
     if not names.is_tied(str(path)) and (named := callback_run(path, disk)) is not None:
         names.tie(str(path), named)
 
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
-    """The run in a callback's first row; None for other files. Raises `TimeoutError`."""
+    """The run in a callback's first row; None for any other file. Raises `TimeoutError`."""
     try:
         header = json.loads(_head(path, disk).split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)
@@ -218,7 +218,7 @@ def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
 
 def is_rows(path: Path, disk: Disk = DIRECT) -> bool:
     """Whether the file begins like JSON lines. Raises `OSError`."""
-    return disk.part(path, 0, 256).lstrip()[:1] == b"{"  # bytes: more than any leading blanks
+    return disk.part(path, 0, 256).lstrip()[:1] == b"{"  # 256 bytes: more than leading blanks
 
 
 def _head(path: Path, disk: Disk) -> bytes:
@@ -226,7 +226,7 @@ def _head(path: Path, disk: Disk) -> bytes:
         return disk.part(path, 0, HEAD_BYTES)
     except TimeoutError:
         raise
-    except OSError:  # following the file reports the error
+    except OSError:  # the error is reported where the file is followed
         return b""
 
 

@@ -1,7 +1,7 @@
 """Plays a reel on a clock that can be stopped, sped up and moved to the next alert.
 
 `Playback` is deterministic and reads no clock: `advance` gets the time that passed. `Showing`
-calls it in a thread of its own, because the screen has to answer keys meanwhile.
+calls `advance` in a thread of its own, because the screen has to answer keys meanwhile.
 """
 
 import math
@@ -18,18 +18,18 @@ from ldlm_monitor.playback.reel import Piece, Reel
 from ldlm_monitor.source.log_parts import LogReader
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
-"""Seconds of training in one second: a choice; the highest plays four months in two minutes."""
+"""Seconds of training per second: a choice; the highest plays four months in 2 minutes."""
 WHOLE_SECONDS = 120.0
-"""Seconds in which the default speed plays the whole reel at most: a choice, as for a video."""
+"""Most seconds to play a reel at default speed: a choice; more is tedious, less hard to follow."""
 STEP_BYTES = 256 * 1024
-"""Bytes that one `advance` judges, about: a choice; keys wait the tens of milliseconds it takes."""
+"""Bytes that one `advance` judges: a choice; less is slower, more delays keys (now tens of ms)."""
 _PIECE = 2048
-"""Bytes whose judging takes as long as the fixed cost of a piece; it is added to each size."""
+"""Bytes whose judging takes as long as a piece's fixed cost; added to the size of each piece."""
 _PULSE = 1.0
-"""Seconds that `_seek` moves on if a timer is overdue: a choice; more may overshoot the alert."""
-TURN_SECONDS = 0.05  # between two turns of the thread: a choice, as 20 a second look smooth
+"""Seconds that `_seek` moves past an overdue timer: a choice; more overshoots, less is slow."""
+TURN_SECONDS = 0.05  # between two turns of the thread: a choice; less costs CPU, more looks jerky
 PICTURE_SECONDS = 0.2
-"""Seconds between two snapshots at least: a screen draws four a second, and would miss more."""
+"""Least seconds between two snapshots: a screen draws four a second, more would be unseen."""
 
 
 class Playback:
@@ -52,7 +52,7 @@ class Playback:
 
     @property
     def version(self) -> int:
-        """The version of the present snapshot; it changes with the snapshot."""
+        """A number that changes whenever the snapshot does."""
         return self._reel.monitor.version
 
     def snapshot(self) -> Snapshot:
@@ -60,7 +60,7 @@ class Playback:
         return self._reel.monitor.snapshot()
 
     def opened(self, path: str) -> LogReader:
-        """A log up to where it was played. Raises `OSError`."""
+        """The log at `path`, up to where it was played. Raises `OSError`."""
         return self._reel.opened(path)
 
     def played(self) -> Played:
@@ -79,7 +79,7 @@ class Playback:
         )
 
     def toggle(self) -> None:
-        """Stop, or go on; after the end, begin again."""
+        """Stop if playing or seeking, otherwise go on; after the end, begin again."""
         if self._has_ended:
             self.rewind()
         else:
@@ -92,7 +92,7 @@ class Playback:
         self.speed = SPEEDS[max(0, min(near + by, len(SPEEDS) - 1))]
 
     def seek_alert(self) -> None:
-        """Go to where the next alert begins to fire, and stop there."""
+        """Let `advance` go to where the next alert begins to fire, and stop there."""
         if not self._has_ended:
             self._is_playing, self._seeks, self._alert = False, True, None
 
@@ -151,7 +151,7 @@ class Playback:
 
 
 class Showing:
-    """The `queries.Player` of a screen: plays in a thread from `start` until `close`."""
+    """The `queries.Player` of a screen: plays `playback` in a thread from `start` until `close`."""
 
     def __init__(self, playback: Playback) -> None:
         self._playback = playback
@@ -170,7 +170,7 @@ class Showing:
         self._ended = self._pool.submit(self._run)
 
     def close(self) -> None:
-        """End the thread. Raises the exception that ended it before, if any."""
+        """End the thread. Raises the exception that ended the thread before this, if any."""
         self._stopping = True
         self._rung.set()
         self._pool.shutdown()
@@ -228,4 +228,4 @@ class Showing:
             taken = time.monotonic() - now
             self._picture_at = now + max(
                 PICTURE_SECONDS, 5 * taken
-            )  # snapshots take a fifth at most
+            )  # snapshots take a fifth of the time at most

@@ -23,13 +23,13 @@ from ldlm_monitor.source.open_files import affordable_files
 from ldlm_monitor.source.split import Splitter, split
 
 APART_SECONDS = 0.2
-"""Seconds; rows that span less are one piece, for speed: a choice, a fraction of an evaluation
-interval."""
+"""Seconds; rows that span less are one piece. A choice: longer is faster, but judges rows late;
+this is a fraction of an evaluation interval."""
 ALONE_APART_SECONDS = 5.0
-"""`APART_SECONDS` of a single file, whose rows meet no other's: the usual evaluation interval."""
+"""`APART_SECONDS` of a single file, merged with no other: the default `evaluation_interval`."""
 EXACT_APART_SECONDS = 0.0
 """`APART_SECONDS` where the rows of several files must keep the exact order of their times."""
-_Entry: TypeAlias = tuple[float, float, int, int, Chunk]
+_Entry: TypeAlias = tuple[float, float, int, int, Chunk]  # time, order, numbers of file and piece
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class History:
         return frozenset(file.run for file in self.all) - timed
 
     def play(self) -> Iterator[tuple[float, Chunk, HistoryFile | StreamFile]]:
-        """Time (Unix seconds), bytes and file of each piece; an `unreadable` file ends early."""
+        """Time (Unix seconds), bytes and file of each piece; an unreadable file ends early."""
         files = self.all
         for when, _, index, _, chunk in self._merged(files):
             yield when, chunk, files[index]
@@ -91,7 +91,7 @@ class History:
             for number, (when, order, chunk) in enumerate(file.pieces(ends=self.ends)):
                 if rests and isinstance(file, HistoryFile):
                     file.backlog.rest()
-                latest = max(latest, when)  # a clock that was set back
+                latest = max(latest, when)  # rises even if a clock was set back
                 yield latest, order, index, number, chunk
         except OSError as error:
             self.unreadable[Path(file.path)] = error
@@ -114,10 +114,11 @@ def place(
 
     Text logs come first: their progress bars are the clock of JSON lines that have no times.
     `continued`: files that were followed before a restart; bytes in them without an arrival time
-    were written at `floor` (Unix seconds) or later. `apart`: rows with times come in pieces that
-    span less than these seconds, each at the time of its last row. `budget`: bytes to read of a
-    file, None for all. `now`: Unix seconds. `journal` counts errors of reading. `ends`: no more
-    bytes will follow. Files that cannot be read are in the history's `unreadable`.
+    were written at `floor` (Unix seconds) or later. `names`: the runs of the files. `apart`: rows
+    with times come in pieces that span less than these seconds, each at its last row's time.
+    `budget`: bytes to read of a file, None for all. `now`: Unix seconds; inf for finished files.
+    `journal` counts errors of reading, `disk` reads. `ends`: no more bytes will follow. Files that
+    cannot be read are in the history's `unreadable`.
     """
     history = History(list(continued), ends=ends)
     journal = Journal() if journal is None else journal
@@ -153,7 +154,7 @@ def _timeline(
 ) -> Timeline:
     """The arrival times of a file's bytes: those in the read log, otherwise estimated ones.
 
-    Bytes that arrived while no daemon ran came after all that one had read: at `floor` or later.
+    Bytes that arrived while no daemon ran came after all that was read before: at `floor` or later.
     """
     parts: list[tuple[int, float, Timeline]] = []
     earliest = -math.inf
@@ -191,6 +192,6 @@ def _estimate(
 
 
 def place_stream(name: str, stream: BinaryIO, names: RunNames, now: float) -> StreamFile:
-    """A stream that ends, such as standard input of `--once`; all its bytes arrive at `now`."""
+    """A stream that ends, such as standard input of `--once`; all arrives at `now` (Unix s)."""
     chunks = split(stream, Splitter(name, (0, 0, 0)))
     return StreamFile(name, names.origin(name).run, at_once(now), chunks)

@@ -1,4 +1,4 @@
-"""One file of a history: its bytes with the times at which they were read before, or written."""
+"""One file of a history: its bytes, each with the time when it was read before, or else written."""
 
 import math
 from bisect import bisect_right
@@ -21,9 +21,9 @@ ROWS_BUDGET = 8
 """Factor of `budget` for JSON lines, which are parsed faster. A choice: a larger one reads more of
 a long history, a smaller one starts sooner."""
 Piece: TypeAlias = tuple[float, float, Chunk]
-"""Bytes with their time (Unix seconds) and their order among those of the same time."""
+"""Time (Unix seconds), order among pieces of the same time, and bytes."""
 UNSEEN = math.inf
-"""The order of bytes that are not in the read log: after those of the same time that are."""
+"""The order of bytes that are not in the read log: behind those of the same time that are in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Seen:
     """What the state store has of a file that was followed before a restart.
 
     The file was judged up to `position`. `arrivals`: the read log's rows of this file. `judged`:
-    the number of the last row that was judged.
+    the `order` of the last row that was judged.
     """
 
     position: FilePosition
@@ -43,8 +43,8 @@ class HistoryFile:
     """A file whose bytes come at the read log's times, otherwise at estimated ones.
 
     `run`: the name of the file's run. `now`: Unix seconds. `seen`: None if no daemon read the
-    file before. `budget`: of a longer file (bytes), only the start and the end are read, and
-    `note` is a line about it; None reads all. Raises `OSError`.
+    file before. `budget`: bytes; of a longer file only the start and the end are read, and `note`,
+    otherwise empty, is a line about that; None reads all. `disk` reads. Raises `OSError`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HistoryFile:
         return sum(span.size for span in self._spans)
 
     def whole(self) -> Stretch:
-        """The bytes that are read; of a file whose start and end are read, those of the end."""
+        """The bytes that are read; if only start and end are read, those of the end."""
         return Stretch(
             self.backlog, self._spans[-1].start, self._spans[-1].end, self.backlog.modified
         )
@@ -128,8 +128,8 @@ class HistoryFile:
     def position(self) -> FilePosition | None:
         """Up to where the file was read, and not before the stored position.
 
-        Reading may have ended earlier than that, because its mount stopped answering. None if the
-        file was read to its end and has no name, so that nothing can be appended by name.
+        Reading may have ended earlier, because the file's mount stopped answering. None if the file
+        was read to its end and was deleted, so that nothing can be appended by name.
         """
         reached = self.backlog.position()
         is_behind = reached is not None and reached.offset < self._kept
@@ -187,7 +187,7 @@ class HistoryFile:
         return head if self.seen is None else [*head, rest]
 
     def _choose_start(self, kept: FilePosition, least: int) -> tuple[int, int]:
-        """Offset and line from which all is read: a record's in the read log, or `kept`."""
+        """Offset (from `least` on, or `kept`) and line of the record from which all is read."""
         places = {each.start: each.line for each in self._records}
         places[kept.offset] = kept.line
         if self._begin == 0:
@@ -204,7 +204,7 @@ class HistoryFile:
         return Stretch(self.backlog, start, stop, written_at)
 
     def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
-        """The piece of a record that was judged unfinished and begins at `near`, or of the end."""
+        """A piece judged before: an unfinished record at the start of `near`, or the file's end."""
         if arrival.kind == "final":
             yield arrival.at, arrival.order, self.backlog.tail.finish()
         elif near is not None and arrival.start == near.offset:

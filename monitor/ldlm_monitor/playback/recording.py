@@ -27,10 +27,10 @@ from ldlm_monitor.text.sanitize import encodable, plain
 FORMAT = "ldlm-recording/1"
 """The file's mark in its first line; the number rises with an incompatible change."""
 MAX_BYTES = 1 << 30
-"""Size at which a recording ends: a choice (4 to 18 GiB of logs) that fills no training's disk."""
-FLUSH_SECONDS = 1.0  # between flushes, a choice: a kill loses as much; a flush costs compression
+"""Bytes at which a recording ends: a choice; 4 to 18 GiB of logs, and more may fill a disk."""
+FLUSH_SECONDS = 1.0  # between flushes, a choice: more loses more at a kill, less compresses worse
 PULSE_SECONDS = 5.0
-"""Seconds between `Passed` entries, by which a recorded hang goes on: the evaluation interval."""
+"""Seconds between `Passed` entries, by which a recorded hang goes on: as `evaluation_interval`."""
 _ALIKE = ("file", "offset", "line", "final", "peek", "age", "timed", "framed")
 """The fields that `Chunk` and `Fed` have in common."""
 _LEVEL = 3  # of zlib: the pump waits for it; level 6 saves 10 to 26 % more of four public logs
@@ -59,7 +59,7 @@ def _as_they_are(fields: Chunk | Fed) -> dict[str, Any]:
 
 
 class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=True):
-    """A chunk (fields as in `Chunk`); its bytes are in `text` if they are UTF-8, else in `data`."""
+    """A chunk of `run`, judged at `at` (Unix s); UTF-8 bytes are in `text`, others in `data`."""
 
     at: float
     path: str
@@ -114,8 +114,9 @@ _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(
 class Recorder:
     """Appends to a new file that only its owner may read: logs may hold secrets.
 
-    A full disk ends the recording, with a log line, and not the monitoring. `limit`: bytes.
-    Raises `UsageError` if the file exists already, or cannot be made.
+    A full disk ends the recording, with a log line, and not the monitoring. `shown`: the inputs as
+    the screen names them. `now`: Unix seconds. `limit`: bytes. Raises `UsageError` if the file
+    exists already, or cannot be made.
     """
 
     def __init__(self, path: Path, shown: str, now: float, *, limit: int = MAX_BYTES) -> None:
@@ -167,7 +168,7 @@ class Recorder:
         self._keep(Finished(at, [encodable(path) for path in paths]))
 
     def turn(self, now: float) -> None:
-        """Write the waiting entries, once in `FLUSH_SECONDS` or if the clock went back."""
+        """Write the waiting entries, once in `FLUSH_SECONDS` or if the clock (`now`) went back."""
         if 0 <= now - self._flushed_at < FLUSH_SECONDS:
             return
         if self._is_flushed and not 0 <= now - self._marked_at < PULSE_SECONDS:
@@ -212,7 +213,7 @@ class Recorder:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a regular file begins as a recording does; False for a pipe, which is not read."""
+    """Whether a file begins as a recording does; False for a pipe, and if it cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -226,7 +227,7 @@ def entries(path: Path) -> Iterator[Entry]:
     """The entries until a recording is cut off or damaged. Raises `InputError` for other files."""
     if not is_recording(path):
         raise InputError(
-            "is no recording", where=str(path), remedy="name a file that --record wrote, or logs"
+            "is no readable recording", where=str(path), remedy="name a file of --record, or logs"
         )
     with GzipFile(path) as file, suppress(*_DAMAGE):
         while line := file.readline(_LONGEST_LINE):

@@ -19,11 +19,11 @@ from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observe
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source.log_parts import LogReader
 
-Play: TypeAlias = Callable[[], list[Transition]]
+Play: TypeAlias = Callable[[], list[Transition]]  # judges an input or the end
 
 
 class Piece(NamedTuple):
-    """An input that arrived at `at` (Unix seconds), of `size` bytes; `play` judges it."""
+    """An input that arrived at `at` (Unix seconds), of `size` bytes (0: none); `play` judges it."""
 
     at: float
     size: int
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 class Reel:
     """A playback from `start` to `end` (Unix seconds); earlier pieces are the logs' old content.
 
-    `runs`: how many runs it has. `opened` opens a log up to where it was played. `finish` judges
+    `runs`: the number of runs. `opened` opens a log up to where it was played. `finish` judges
     the end of all input.
     """
 
@@ -48,7 +48,7 @@ class Reel:
 
 
 def of_logs(settings: Settings) -> Reel:
-    """A reel of the finished logs that `settings` name. Raises `InputError`."""
+    """A reel of the finished logs that `settings` name. Raises as `Replay` does."""
     replay = Replay(settings)
     history, monitor = replay.history, replay.monitor
     _paced(history)
@@ -151,7 +151,7 @@ class _Logs:
 
 
 def _paced(history: History) -> None:
-    """Time the lines of logs without zones, in place: a player shows them one by one."""
+    """Give text logs without zones the times of their lines, so that a player shows each."""
     for file in history.files:
         if file.timeline.is_at_once and file.form == "text":
             file.timeline = line_order(file.whole())

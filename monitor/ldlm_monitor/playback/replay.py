@@ -31,8 +31,8 @@ class Replay:
     """One pass over files that are finished, or are read as if they were.
 
     It waits for nothing and sends nothing; the clock ends at the last byte's time. `monitor`
-    judges `history`. `notices` and `apart`: see `gather`. `parser`: one made earlier of the
-    settings' formats; None makes a new one.
+    judges `history`. `notices` and `apart`: see `gather`. `parser`: one made of the settings'
+    formats; None makes it. Raises `InputError`, `RuleError` or `FormatError` for unusable files.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Replay:
     def played(self) -> Iterator[tuple[float | None, Chunk | None, list[Transition]]]:
         """For each piece: its time (None if its log has no times), the piece, its transitions.
 
-        The last item, without time and piece, has the transitions of the end.
+        The last item, without time and piece, has the transitions of the end. Raises `InputError`.
         """
         history = self.history
         for when, chunk, file in history.play():
@@ -60,7 +60,7 @@ class Replay:
         yield None, None, self._dated(ended)
 
     def snapshot(self) -> Snapshot:
-        """The state at the end, once `transitions` is exhausted."""
+        """The state at the end, once `transitions` or `played` is exhausted."""
         return self.monitor.snapshot()
 
     def _dated(self, transitions: list[Transition]) -> list[Transition]:

@@ -1,7 +1,7 @@
 """The alerts that a report shows, the health that follows from them, and advice for each.
 
-The advice is in `advice.yml`. A setting has the launch script's name there; `aliases` are its names
-in the configurations of other trainers.
+The advice is in `advice.yml`, which names each setting as MM-LDLM's launch script does; `aliases`
+are the setting's names in the configurations of other trainers.
 """
 
 import math
@@ -34,13 +34,13 @@ def firing(snapshot: Snapshot) -> list[AlertView]:
 
 
 def summary_of(alert: AlertView) -> str:
-    """The alert's summary without the run's name, which is shown above it."""
+    """The alert's summary without the run's name, which reports show above the summary."""
     return without_run(plain(alert.annotations.get("summary", "")), alert.labels.get("run", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Change `setting` by `factor`, or to the value `to`, because of `reason`."""
+    """Change `setting` (elsewhere: `aliases`) by `factor`, or set it `to`, because of `reason`."""
 
     setting: str
     aliases: tuple[str, ...]
@@ -49,7 +49,7 @@ class Advice:
     to: str | None = None
 
     def text(self, settings: Mapping[str, str]) -> str | None:
-        """The advice in one sentence; None if the setting has the advised value already."""
+        """The advice in one sentence; None if `settings`, a run's, have that value already."""
         now = self._current(settings)
         if self.to is not None and now == self.to:
             return None

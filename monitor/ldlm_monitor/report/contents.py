@@ -15,7 +15,7 @@ from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
 NO_BREAK = "\u00a0"
 """A space between a name and its count, so that no line ends between them."""
 _SYMPTOMS = 8
-"""Kinds of symptoms that are listed, the most frequent first: a choice, two lines of text."""
+"""Kinds of symptoms listed, the most frequent first: a choice; more than two lines bury others."""
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
 """Quantities at the top of the table, as people check them first; the others follow by name."""
 
@@ -24,8 +24,9 @@ _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_se
 class Item:
     """An incident, an alert or an issue.
 
-    `badge`: its severity, or the confidence in its cause. `at`: Unix seconds. `notes`: lines below
-    the title. `reasons`: why the cause is named. `excerpt`: pairs of a log line and its place.
+    `badge`: its severity, or the confidence in its cause. `at`: Unix seconds, None if unknown.
+    `notes`: lines below the title. `place`: path and line. `reasons`: why the cause is named.
+    `excerpt`: pairs of a log line and its place. `action`: what to do. An empty one is left out.
     """
 
     severity: str
@@ -41,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of texts; the first cell of a row is its name."""
+    """A table of texts; the first cell names the row."""
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

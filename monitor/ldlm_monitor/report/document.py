@@ -28,14 +28,14 @@ from ldlm_monitor.text.format import counted, duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
 TIMELINE = 200
-"""Newest entries of a run's timeline that are kept: a choice, as more fill many screens."""
+"""Newest entries kept of a run's timeline: a choice; more fill screens, fewer drop some."""
 ISSUES = 8
-"""Kinds of issues that are kept: a choice, half a screen. `parse` prints all events."""
-ISSUE_TEXT = 200  # characters of an issue's message: a choice, three lines of text at most
+"""Issues kept, one for each kind and rank: a choice; more fill a screen. `parse` has all events."""
+ISSUE_TEXT = 200  # characters of an issue's message: a choice; more than three lines bury others
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
-"""Kinds of events in the timeline: turns of a run. Others are shown as issues or by alerts."""
+"""Kinds of events in the timeline, which change a run's course. Issues and alerts show others."""
 _AT_ONCE = {"run_started": -1, "run_finished": 1}
 """Sort keys among entries of the same time (others: 0): a run's start goes first, its end last."""
 _TEXT = 2000
@@ -43,7 +43,7 @@ _TEXT = 2000
 
 
 class Entry(View):
-    """Something that happened: an alert that fired or ended, an incident, an event of the run."""
+    """An alert that fired or ended, an incident, or an event. `time`: Unix s (None: unknown)."""
 
     time: float | None
     kind: Literal["alert", "incident", "event"]
@@ -93,14 +93,14 @@ class Report(View):
 
     @property
     def headline(self) -> str:
-        """The worst health in one word; for a single run its own headline, such as CRASHED."""
+        """The worst health in one word; of a single run, the run's headline, such as CRASHED."""
         return self.runs[0].headline if len(self.runs) == 1 else self.health
 
 
 def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
-    """The report of a snapshot; `readings`, by run, are the source of its goodput.
+    """The report of a snapshot; `readings`, by run, give goodput and resumes.
 
-    Its texts from logs are redacted, but not escaped.
+    Texts from logs are redacted, but not escaped for HTML or Markdown.
     """
     owned = {run.name for run in snapshot.runs}
     found = {
@@ -174,7 +174,7 @@ def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
         "Skipped": counted(run.skipped_steps, "step") if run.skipped_steps else "",
         "Verdict": str(run.verdict or ""),
     }
-    return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": not known
+    return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": unknown
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
@@ -195,7 +195,7 @@ def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:
-    """Root causes first, then the newest; one entry, with a count, for each kind on a rank."""
+    """Root causes first, then the newest; one entry, with a count, for each kind and rank."""
     found: dict[tuple[str, int | None], list[Event]] = {}
     for event in reversed(events):
         if event.run == run.name and event.severity in SEVERITIES[1:]:
@@ -272,6 +272,6 @@ def _cleaned(value: Any) -> Any:
             return value
 
 
-@lru_cache(maxsize=4096)  # texts, a choice: every run has the same names
+@lru_cache(maxsize=4096)  # texts: a choice; fewer clean a name twice, more take memory
 def _clean_text(text: str) -> str:
     return plain(encodable(text), _TEXT)

@@ -17,14 +17,14 @@ from ldlm_monitor.run.pace import COARSE_SECONDS
 from ldlm_monitor.text.format import duration
 
 PAUSE = 3.0
-"""Multiple of a gap's usual length above which it is a pause: a choice, above slow steps."""
+"""Multiple of the usual length from which a gap is a pause: a choice; less includes slow steps."""
 EXPLAINED_PAUSE = 1.5
-"""`PAUSE` if the log announces an evaluation or a checkpoint in the gap, where less suffices."""
+"""`PAUSE` if an evaluation or a checkpoint is logged in the gap: a choice, as that explains it."""
 _CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # of a pause, by an event kind's start
 
 
 class Spent(View):
-    """Seconds lost to one cause, in `times` intervals."""
+    """`seconds` lost to the cause `what`, in `times` intervals."""
 
     what: str
     seconds: float
@@ -43,7 +43,7 @@ class Goodput(View):
 
     @property
     def said(self) -> str:
-        """The share in a sentence."""
+        """The share, the usual time of a step and the blind spot in a sentence."""
         least = self.least_pause_seconds
         blind = f"; pauses below {duration(least)} are not seen" if least else ""
         return (
@@ -55,10 +55,9 @@ class Goodput(View):
 def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
     """The goodput from the run's start to its end, or to `now` (Unix seconds) if it goes on.
 
-    None for fewer than three steps, or if a step has no time.
-
-    Evaluations and checkpoints are recognised if the log announces them; other pauses are
-    unexplained. Steps that were repeated after a restart are lost.
+    None for fewer than three steps, if a step has no time, or if no time passed. Evaluations and
+    checkpoints are recognised if the log announces them; other pauses are unexplained. Steps that
+    were repeated after a restart are lost.
     """
     times = readings.steps.times
     paces = readings.durations().values

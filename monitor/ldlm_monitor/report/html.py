@@ -18,7 +18,7 @@ _POLICY = (  # the page contains log text: nothing in it may load or run anythin
     "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 )
 _URGENT = ("Incidents", "Firing", "Recommendations")
-"""Sections above the charts, as they ask for action; all others are below."""
+"""Sections above the charts, as they ask for action; all others are below the charts."""
 GIB = 2.0**30  # bytes
 LINES = 5
 """Curves of one chart at most: chart.css has five colours."""
@@ -111,7 +111,7 @@ def _charts(run: ReportRun) -> Iterator[str]:
 
 
 def _graphs(run: ReportRun) -> Iterator[Figure]:
-    """The charts of _CHARTS and of the pace; those with values at one step alone are left out."""
+    """The charts of _CHARTS and of the pace; charts of one step alone are left out."""
     marks = tuple(_marks(run))
     pace = [chart for chart in _PACE if chart[2] in run.curves]
     for title, unit, names in (*_CHARTS, *pace[:1]):

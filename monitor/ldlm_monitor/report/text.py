@@ -15,7 +15,7 @@ WIDTH = 80
 """Columns of a line: the default of terminals, and usual in mail."""
 _BAR = 30  # characters of the progress bar: percentage and steps fit the line beside it
 _LIMIT = 12
-"""Items and rows of a section at most: a choice, half of a usual terminal. The JSON has all."""
+"""Items and rows of a section at most: a choice; more fill a screen. The JSON has all."""
 _SECTIONS = (
     "Statistics over the last values",
     "Incidents",
@@ -118,7 +118,7 @@ def _item(item: Item, indent: int) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    widths = [max(11, len(title) + 2) for title in table.titles[1:]]  # 2 + 22 + 5 x 11 fit
+    widths = [max(11, len(title) + 2) for title in table.titles[1:]]  # 2 + 22 + 5 x 11 fit `WIDTH`
     for first, *cells in (table.titles, *table.rows[:_LIMIT]):
         row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"  {shorten(first, 21):<22}{row}"
@@ -147,7 +147,7 @@ def _between(left: str, right: str) -> list[str]:
 
 
 def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -> list[str]:
-    """Lines of at most WIDTH; `first` is text that replaces the first line's indent."""
+    """Lines of at most WIDTH; `first` is text in place of the first line's indent."""
     return textwrap.wrap(
         text,
         WIDTH,

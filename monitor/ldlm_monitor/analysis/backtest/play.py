@@ -100,14 +100,14 @@ def _percent(ratio: float | None) -> str:
 
 
 FINE_SECONDS = 0.2
-"""Seconds that rows judged together may span, the error of a delay: a choice; less is slower."""
+"""Seconds that rows judged together may span: a choice; less is slower, more blurs delays."""
 
 
 def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:
     """Each log's score and state at its end, in the order of the truth file.
 
     Companions are left out: the truth file describes the log alone. Raises TruthError before the
-    first log is played if the truth file and the logs do not match.
+    first log is played if the truth file and the logs do not match, and errors as `Replay` does.
     """
     names = {rule.name for rule in rules_of(settings).alerts}
     entries = load_truth(truth, names)
@@ -120,7 +120,7 @@ def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapsh
 
 
 def _logs(settings: Settings, truth: Path) -> list[Path]:
-    """The given logs, without the truth file, which may be in their folder."""
+    """The given logs, without the truth file, which may be in a folder of logs."""
     patterns = resolve(settings.files, base=Path())
     if patterns.standard_input or patterns.pipes():
         raise TruthError(

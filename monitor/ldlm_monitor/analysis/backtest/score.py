@@ -1,11 +1,11 @@
 """Compares the alerts of a log with its truth: events found and missed, false alerts, delays.
 
-An alert detects an event if its name is among those of the event's kind, and its line
-is the event's or a later one (not after `last_line`). For a record of several lines,
-such as a traceback, an alert names the first line; it counts if the alert's text contains
-the event's quote. An alert that is not in the default pack counts for the event's own
-lines only. A true alert that still fires at a later event of its kinds detects that event
-too. An alert of severity error or above is false for an event of severity warning.
+An alert detects an event if its name is among those of the event's kind, and its line is the
+event's or a later one (not after the event's `last_line`). Of a record of several lines, such as a
+traceback, an alert names the first line; the alert counts if its text contains the event's quote.
+An alert that is not in the default pack counts for the event's own lines only. A true alert that
+still fires at a later event of a kind that it detects, detects that event too. An alert of severity
+error or above is false for an event of severity warning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,14 +27,14 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.sanitize import encodable
 
 QUIET = frozenset({"", "info", "none"})
-"""Severities of alerts that a backtest leaves out, as they ask nobody to act."""
+"""Severities of alerts that a backtest leaves out, as such alerts ask nobody to act."""
 
 
 @dataclass(slots=True)
 class Alarm:
     """An alert that fired, of severity warning or above.
 
-    `line` and `text`: the log line that made the alert fire (None: no line did). `below`: the
+    `line` (from 1) and `text`: the log line that made the alert fire (None: none did). `below`: the
     text is that of a later line of the same record. `time`: Unix seconds, None if the log has no
     times. `until_line`: the last line that was read when the alert ended, None if it never did.
     """
@@ -63,7 +63,7 @@ class EventScore(View):
     """An expected event, and the alert that detected it (None: it was missed).
 
     `seconds_to_detect` is by the log's own times, None if it has none. `lines_to_detect`: log
-    lines from the event to the alert, None if the alert has no line.
+    lines from the event to the alert, None if the alert has no line. Missed: all are None.
     """
 
     kind: str
@@ -76,7 +76,7 @@ class EventScore(View):
 
 
 class FalseAlarm(View):
-    """An alert without a reason in the truth; `benign`: the kind of harmless event at its line."""
+    """An alert without a reason in the truth; `benign`: kind of harmless event at its line."""
 
     alert: str
     severity: str
@@ -94,7 +94,7 @@ class LogScore(Counts):
 
 
 class Delay(View):
-    """Times to detect several events, in seconds or in lines."""
+    """Delays until `count` events were detected, in seconds or in lines."""
 
     count: int
     median: float
@@ -119,7 +119,7 @@ class Scores(View):
 
 
 def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float]) -> LogScore:
-    """Score one log; `times`: when its events were logged (Unix seconds), as far as known."""
+    """Score one log; `times`: when events were logged (Unix seconds), of those with known times."""
     true = [alarm for alarm in alarms if any(_is_due(alarm, e) for e in truth.expected)]
     found = tuple(_find(event, true, times) for event in truth.expected)
     benign = {event.line_number: event.kind for event in truth.events if event.severity == "benign"}
@@ -154,7 +154,7 @@ def _counts(events: Sequence[EventScore], alerts: int, true: int) -> dict[str, A
 
 
 def _is_due(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the event gives the alarm a reason: the alarm detects it, or the run died of it."""
+    """Whether the event gives the alarm a reason: it is detected, or the run died of it."""
     follows = alarm.alert in follow_from(event.kind) and _reaches(alarm, event)
     return _detects(alarm, event) or (_fits(alarm, event) and follows)
 

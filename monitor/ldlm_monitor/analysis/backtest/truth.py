@@ -25,11 +25,11 @@ _FORM = (  # a truth file, as the remedy of errors shows it
 
 
 class TrueEvent(BaseModel):
-    """Something that happened at a line (1-based, counting `\n`).
+    """Something that happened at a line (from 1; only a line feed ends a line).
 
-    `failure` and `warning` should raise an alert, `benign` none. An alert
-    after `last_line` comes too late to count (None: it never does). `quote` is part
-    of the line; in a line with many states of a progress bar, it selects one.
+    `failure` and `warning` should raise an alert, `benign` none. An alert after `last_line` comes
+    too late to count (None: no alert does). `quote` is part of the line (empty: no part is named);
+    in a line with many states of a progress bar, the quote selects one.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,7 +65,7 @@ _FILE = TypeAdapter(tuple[Truth, ...])
 
 
 def load_truth(path: Path, alerts: Collection[str]) -> tuple[Truth, ...]:
-    """The entries of a truth file, a JSON list; `alerts` are the names that rules have.
+    """The entries of a truth file, a JSON list; `alerts`: names of the alerts that rules raise.
 
     Raises TruthError that names the first place that is wrong.
     """
@@ -73,7 +73,7 @@ def load_truth(path: Path, alerts: Collection[str]) -> tuple[Truth, ...]:
         entries = _FILE.validate_json(path.read_bytes())
     except OSError as error:
         raise TruthError(
-            f"cannot be read ({error.strerror})", where=f"--truth {path}", remedy="check its name"
+            f"cannot be read ({error.strerror})", where=f"--truth {path}", remedy="check the file"
         ) from error
     except ValidationError as error:
         place, what = first_problem(error)
@@ -156,13 +156,13 @@ DETECTED_BY: Mapping[str, tuple[str, ...]] = {
     "job_time_limit": ("JobKilled",),
     "job_cancelled": ("JobKilled",),
 }
-"""By kind of event: the alerts of the default pack, each of which detects it."""
+"""Kind of an event to the alerts of the default pack; any one of these detects the event."""
 
-# Kinds of events that end a run: those above but four, and five that are names of alerts.
+# Kinds of events that end a run: of those above all but four, and five names of alerts.
 _FATAL = frozenset(DETECTED_BY) - {"nan", "loss_spike", "overflow_skip", "slow"}
 _FATAL |= {"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"}
 KNOWN_ALERTS = frozenset(alert for alerts in DETECTED_BY.values() for alert in alerts)
-"""The alerts in `DETECTED_BY`; of other rules, an alert counts at an event's own lines alone."""
+"""The alerts in `DETECTED_BY`; an alert of a user's rule counts at an event's own lines alone."""
 
 
 def detected_by(kind: str) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ def bench(
 ) -> BenchRecord:
     """Run the command in the working folder, and keep its record in `folder`.
 
-    `also`: files that it writes and that are read; `echo` gets its output, `notice` messages.
-    Raises `UsageError` if the command cannot be started.
+    `also`: files that the command writes and that are read. `echo` gets the command's output,
+    `notice` messages. Raises `UsageError` (the command cannot be started) or `FormatError`.
     """
     directory = Path.cwd()
     readings = Readings(Parser(settings.formats), RunNames(name), live=True)
@@ -42,7 +42,7 @@ def bench(
     columns |= {STEPS: run.steps} | watched.memory
     record = BenchRecord(
         name=name,
-        command=tuple(plain(word, 2000) for word in command),  # characters: one may be a script
+        command=tuple(plain(word, 2000) for word in command),  # characters: a word may be a script
         started_at=watched.started_at,
         seconds=watched.seconds,
         stopped_by=watched.stopped_by,
@@ -61,7 +61,7 @@ def bench(
 
 
 def summary(record: BenchRecord) -> str:
-    """One line: steps and time, pace, memory, and how the command ended."""
+    """A line about a record: steps and time, pace, memory, and how the command ended."""
     return ", ".join(_facts(record))
 
 

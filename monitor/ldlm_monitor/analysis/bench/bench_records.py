@@ -17,11 +17,11 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.state.state_dir import default_state_dir
 
 SCHEMA: Final = "ldlm.bench/1"  # the number rises with an incompatible change
-FILE, LOG = "record.json", "output.log"  # of the record and of the command's output, in its folder
+FILE, LOG = "record.json", "output.log"  # names of the record and of the command's output
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
-"""Quantities that are measured from outside, not logged by the command."""
+"""Quantities that are measured from outside the command, not logged by it."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-"""A record's name, also that of its folder: a choice of ASCII that needs no quotes in a shell."""
+"""A record's and its folder's name: a choice of up to 100 characters that no shell must quote."""
 
 
 class BenchSeries(View):
@@ -33,10 +33,11 @@ class BenchSeries(View):
 
 
 class BenchRecord(View):
-    """One benchmark. `series`: what was logged and measured; bytes, seconds, per second.
+    """One benchmark of `seconds` from `started_at` (Unix seconds).
 
-    `stopped_by`: `command` if it ended by itself, otherwise the limit that ended it. `exit_code`:
-    negative if a signal killed the command. `exact`: the steps have their own times.
+    `series`: values by quantity, in bytes, seconds or per second. `stopped_by`: `command` if it
+    ended by itself, otherwise the limit or Ctrl-C. `exit_code`: below 0 if a signal killed the
+    command. `exact`: the steps have their own times.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
@@ -69,7 +70,7 @@ class BenchRecord(View):
 
 
 def records_dir(state_dir: Path | None) -> Path:
-    """Where records are kept: under the state folder, or `$XDG_STATE_HOME/ldlm-monitor/`."""
+    """Folder of the records: in `state_dir`, or (None) in `$XDG_STATE_HOME/ldlm-monitor/`."""
     return (state_dir or default_state_dir((), Path()).parent) / "bench"
 
 
@@ -84,7 +85,7 @@ def check_name(name: str) -> None:
 
 
 def keep(record: BenchRecord, folder: Path) -> Path:
-    """Write the record into its folder; an earlier record is replaced atomically."""
+    """Write the record into `folder`, in place of an earlier one, atomically; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     fresh = folder / f".{FILE}.{os.getpid()}"
@@ -117,7 +118,7 @@ def all_records(state_dir: Path | None) -> Iterator[BenchRecord]:
 
 def _is_record(path: Path) -> bool:
     with path.open("rb") as file:
-        return SCHEMA.encode() in file.read(200)  # bytes: it is the first key
+        return SCHEMA.encode() in file.read(200)  # 200 bytes: `schema` is the first key
 
 
 def _read(path: Path) -> BenchRecord:

@@ -13,7 +13,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes, the unit of statm (proc(5))
 
 
 class CommandProcesses:
-    """A process and its descendants that `look` found while their parents ran.
+    """A process and those of its descendants that `look` found while their parents ran.
 
     Descendants that leave the process group, as torchrun's workers do, are included.
     """
@@ -42,7 +42,7 @@ class CommandProcesses:
         return sum(_resident(pid) for pid in self.pids)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process group, and to those of its processes that left it."""
+        """Send a signal to the process group, and to descendants that left the group."""
         self.look()
         with_group = {pid for pid in self.pids if _group(pid) == self._pid}
         if with_group:
@@ -79,7 +79,7 @@ def _send(kill: Callable[[int, int], None], target: int, number: signal.Signals)
 
 
 class GpuMemory:
-    """GPU memory by nvidia-ml-py (extra `gpu`); `look` is None without the package or a GPU."""
+    """GPU memory by nvidia-ml-py (extra `gpu`); without it or a GPU, `look` returns None."""
 
     def __init__(self) -> None:
         self._devices: list[Any] = []

@@ -25,16 +25,15 @@ from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.split import Splitter
 
 LOOK_SECONDS = 2.0
-"""Seconds between two searches for files of the command: a choice; a glob is slow on a network."""
+"""Seconds between two searches for files: a choice; less loads a network disk, more reads late."""
 
 
 class Outputs:
     """Feeds the readings of the run `name` with what a command writes.
 
-    `log`: the file that keeps its output. `directory`: where it runs. `also`: files, folders or
-    globs that it writes.
-
-    Of files that existed before the start, only what is appended is read.
+    `log`: the file that keeps the command's output. `directory`: where the command runs. `also`:
+    files, folders or globs that the command writes. `notice` gets a line for each file found. Of
+    files that existed before the start, only what is appended is read.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Outputs:
         self._feed(self._splitter.feed(data, now), now)
 
     def poll(self, now: float) -> None:
-        """Look for files that the command writes, and read what is new in them."""
+        """Read what is new in files of the command; search for more if due. `now`: Unix seconds."""
         if now >= self._due:
             self._due = now + LOOK_SECONDS
             self._file.flush()
@@ -89,7 +88,7 @@ class Outputs:
         self._feed(self._follower.read(None, now), now)
 
     def finish(self, now: float) -> None:
-        """Read the rest of all files and their last records: the command has ended."""
+        """Read the rest of all files, as the command has ended. `now`: Unix seconds."""
         self._due = -math.inf
         self.poll(now)
         while self._follower.behind() and self._feed(self._follower.read(None, now), now):
@@ -124,9 +123,9 @@ def _size(path: Path) -> int:
 StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 
 POLL_SECONDS = 0.1
-"""Seconds between two looks at memory and files: a choice; shorter peaks of memory are missed."""
+"""Seconds between two looks at memory and files: a choice; less costs CPU, more misses peaks."""
 POLL_SHARE = 0.05
-"""Share of the time that looks may take; slow looks are rarer. A choice: more slows the command."""
+"""Share of the time that looks take at most: a choice; more slows the command, less is coarse."""
 DRAIN_SECONDS = 2.0
 """Seconds to wait for the output after the command's end. A choice: longer delays the end if a
 grandchild keeps the pipe open, shorter stops one that still writes."""
@@ -136,9 +135,8 @@ _READ = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BenchLimits:
-    """When the command is stopped: `steps` after its first logged one, `seconds` after its start.
-
-    `grace`: seconds from SIGTERM to SIGKILL.
+    """When a command is stopped: `steps` after its first step, `seconds` after its start; None: no
+    such limit. `grace`: seconds from SIGTERM to SIGKILL.
     """
 
     steps: int | None
@@ -155,7 +153,7 @@ def watch(
 ) -> WatchedCommand:
     """Run the command until it ends, or a limit or Ctrl-C (SIGTERM and SIGHUP too) ends it.
 
-    Raises `UsageError` if it cannot be started.
+    `echo` gets the output. Raises `UsageError` if the command cannot be started.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -173,7 +171,7 @@ def watch(
 
 
 def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]:
-    """Start the command in a session of its own, without Python's buffer: lines arrive in time."""
+    """Start the command in a session of its own; Python does not buffer: lines arrive at once."""
     try:
         return subprocess.Popen(
             list(command),
@@ -194,10 +192,7 @@ def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]
 
 
 class WatchedCommand:
-    """A command, its output, its processes, and how it went.
-
-    `memory`: bytes by quantity, at the steps and times of the looks.
-    """
+    """A command, its output and processes. `memory`: bytes by quantity. `started_at`: Unix s."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], outputs: Outputs, echo: Callable[[bytes], None]
@@ -266,14 +261,14 @@ class WatchedCommand:
         """Read to the output's end, for `seconds` at most; stop soon after `go_on()` is false."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if not self._read(min(left, 0.1)):  # seconds: `go_on` is called ten times a second
+            if not self._read(min(left, 0.1)):  # 0.1 s: `go_on` is called ten times a second
                 return
             if not go_on():
-                until = min(until, time.monotonic() + 0.2)  # seconds for the rest in the pipe
+                until = min(until, time.monotonic() + 0.2)  # 0.2 s for the rest in the pipe
 
     def _measure(self, gpu: GpuMemory) -> None:
         step = self._outputs.run.last_step or 0
-        host = self._family.look()  # it finds the processes that the GPU is asked about
+        host = self._family.look()  # `look` sets `pids`, whose GPU memory is measured
         seen = {"host_memory_bytes": host, "gpu_memory_bytes": gpu.look(self._family.pids)}
         for name, value in seen.items():
             if value:

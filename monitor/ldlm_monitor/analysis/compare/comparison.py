@@ -30,16 +30,16 @@ from ldlm_monitor.model.view import View
 
 SCHEMA: Final = "ldlm.compare/1"  # the number rises with an incompatible change
 CONFIDENCE = 0.95
-"""Share of intervals that should contain the truth: the usual level; `--confidence` changes it."""
+"""Share of intervals that should contain the truth: the usual value; `--confidence` sets it."""
 
 
 class TargetResult(View):
-    """A target and its result."""
+    """A target of `compare --target` and its result."""
 
     name: str = Field(description="speed, memory, or the name of a quantity")
     change: float = Field(description="the wanted change at least, as a share: 0.3 is 30 % more")
     result: Reached = Field(
-        description="reached: the whole interval is at or beyond it; missed: none of it is"
+        description="reached: the whole interval is at or beyond it; missed: no part; open: a part"
     )
 
 
@@ -54,10 +54,10 @@ class Cell(View):
     value: float | None = Field(
         description="in the row's unit: a median (pace, memory) or a mean (losses, accuracies)"
     )
-    count: int = Field(description="values that it was made of")
+    count: int = Field(description="values that `value` was made of")
     change: float | None = None
     low: float | None = Field(default=None, description="lower end of the confidence interval")
-    high: float | None = Field(default=None, description="its upper end")
+    high: float | None = Field(default=None, description="upper end of the confidence interval")
     p: float | None = Field(default=None, description="two-sided p-value of no difference")
     verdict: Word = Field(
         description="better, worse, same: no difference found; unclear: not known; "
@@ -70,7 +70,7 @@ class Cell(View):
 class Row(View):
     """One quantity of all runs, in the order of `runs`."""
 
-    quantity: str = Field(description="its name, the same as in `parse` and /metrics")
+    quantity: str = Field(description="the quantity's name, as in `parse` and /metrics")
     title: str
     kind: Kind
     unit: str = Field(description="of the values: s, /s, B (bytes), or nothing")
@@ -84,12 +84,12 @@ class Row(View):
 class RunSummary(View):
     """A run that was compared."""
 
-    name: str = Field(description="its name in this table, unique")
-    run: str = Field(description="as the log or the record calls it")
+    name: str = Field(description="the run's name in this table, unique")
+    run: str = Field(description="the run's name in its log or bench record")
     files: tuple[str, ...]
     first_step: int | None
     last_step: int | None
-    warm_up_steps: int = Field(description="left out of pace and memory")
+    warm_up_steps: int = Field(description="first steps that pace and memory leave out")
     seconds: float | None = Field(description="from the first logged step to the last")
 
 
@@ -102,7 +102,7 @@ class Comparison(View):
     version: str = Field(description="of the monitor")
     confidence: float = Field(description="share of intervals that should contain the truth")
     runs: tuple[RunSummary, ...]
-    rows: tuple[Row, ...] = Field(description="those that at least one run has")
+    rows: tuple[Row, ...] = Field(description="quantities that at least one run has")
     missing: tuple[str, ...] = Field(description="titles of quantities that no run has")
     notes: tuple[str, ...] = Field(description="remarks on the figures")
 
@@ -114,7 +114,7 @@ def compare(
     at: Sequence[Point] = (),
     confidence: float = CONFIDENCE,
 ) -> Comparison:
-    """Compare each side with the first one. `at`: more points at which losses are compared."""
+    """Compare all sides with the first, and with `targets`; losses also at the points `at`."""
     table = [*_steady(sides, confidence), *_learned(sides, at, confidence)]
     shared = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
     goals = {target.stands_for(shared): target for target in targets}
@@ -142,7 +142,7 @@ def compare(
 
 
 _Entry: TypeAlias = tuple[Quantity, Span | None, list[Seen]]
-"""A row before its verdict: the quantity, where losses are compared, and each run's value there."""
+"""A row before its verdict: the quantity, its span (None: pace and memory), each run's value."""
 
 
 def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
@@ -178,7 +178,7 @@ def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> I
 
 
 def _apart(sides: Sequence[Side], table: Sequence[_Entry]) -> Iterator[str]:
-    """Losses and accuracies that several runs have, but not over the same steps."""
+    """Notes on losses and accuracies that several runs have, but not over the same steps."""
     shared = {
         quantity.name for quantity, place, _ in table if place is not None and place.unit == "step"
     }

@@ -18,15 +18,15 @@ from statistics import fmean, median, pvariance
 LEAST_VALUES = 20
 """Fewer values give no interval: a choice; spread and correlations of so few are mostly chance."""
 SERIES = 5000
-"""A longer series is thinned to about so many values: a choice; sorting millions takes seconds."""
+"""A series of twice this or more is thinned to about this: a choice; more is slow, less inexact."""
 LEAST_FREEDOM = 3
 """With fewer degrees of freedom, Student's interval is too wide to be of use (t of 4.3 for 2)."""
 LONGEST = 0.97
-"""Correlation of neighbours at most: a choice; a stronger one looks the same as a drift."""
+"""Correlation of neighbours at most: a choice; more looks like drift, less narrows intervals."""
 _NORMAL = 1.96
 """Standard errors to each side that contain 95 % of a normal distribution."""
 _ROUNDS = 4
-"""Rounds of the iteration in `memory_of`: a choice; it converges fast, as its bias is capped."""
+"""Rounds of iteration in `memory_of`: a choice; the capped bias converges fast, more is slower."""
 _GREATEST = 700.0
 """Change of a logarithm that is still converted: exp() of a float overflows above 709."""
 
@@ -161,7 +161,7 @@ def _inverse(change: float) -> float:
 
 
 def unknown(found: Location | None, count: int, whose: str = "") -> str:
-    """Why `count` values give no interval; empty if they give one. `whose`: text on their run."""
+    """Why `count` values give no interval; empty if they give one. `whose`: words on the run."""
     if found is None:
         return f"too few steps{whose} ({count} values)"
     if found.freedom < LEAST_FREEDOM:
@@ -170,7 +170,7 @@ def unknown(found: Location | None, count: int, whose: str = "") -> str:
 
 
 def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | None:
-    """The change from exp(a) to exp(b), by B. L. Welch's interval (1947) of the logarithms."""
+    """The change from exp(a) to exp(b), by B. L. Welch's interval (1947); None: as `_interval`."""
     found = _interval(b.value - a.value, *_together(a, b), confidence)
     if found is None:
         return None
@@ -178,14 +178,14 @@ def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | N
 
 
 def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
-    """The change from mean a to mean b, relative to a, by the delta method."""
+    """The change from mean a to b as a share of a, by the delta method; None: as `of_pairs`."""
     share = b.value / a.value if a.value else 1.0
     error, freedom = _together(replace(a, error=abs(share) * a.error), b)
     return _relative(_interval(b.value - a.value, error, freedom, confidence), a.value)
 
 
 def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference | None:
-    """The mean difference `moved` at equal steps as a share of the mean `baseline` at these."""
+    """The mean `moved` of differences as a share of `baseline`; None as `_relative`."""
     return _relative(_interval(moved.value, moved.error, moved.freedom, confidence), baseline)
 
 
@@ -194,7 +194,7 @@ def _share(moved: float) -> float:
 
 
 def _relative(found: Difference | None, baseline: float) -> Difference | None:
-    """The difference as a share of the baseline; None if that is 0 and the difference is not."""
+    """`found` as a share of `baseline`; None without `found`, or if only the baseline is 0."""
     scale = abs(baseline)
     if found is None or found.low == found.high == 0:
         return found
@@ -204,7 +204,7 @@ def _relative(found: Difference | None, baseline: float) -> Difference | None:
 
 
 def _together(a: Location, b: Location) -> tuple[float, int]:
-    """The standard error of a difference, its degrees of freedom by F. E. Satterthwaite (1946)."""
+    """A difference's standard error, and its degrees of freedom by F. E. Satterthwaite (1946)."""
     error, least = math.hypot(a.error, b.error), min(a.freedom, b.freedom)
     if least < LEAST_FREEDOM:
         return error, least
@@ -213,7 +213,7 @@ def _together(a: Location, b: Location) -> tuple[float, int]:
 
 
 def _interval(moved: float, error: float, freedom: int, confidence: float) -> Difference | None:
-    """The difference `moved` with its interval; None with less than `LEAST_FREEDOM`."""
+    """The difference `moved` with its interval; None if `freedom` < `LEAST_FREEDOM`."""
     if freedom < LEAST_FREEDOM:
         return None
     if error == 0:
@@ -224,7 +224,7 @@ def _interval(moved: float, error: float, freedom: int, confidence: float) -> Di
 
 
 def inside(t: float, freedom: int) -> float:
-    """P(|T| <= t) with `freedom` >= 1 degrees of freedom.
+    """P(|T| <= |t|) of Student's distribution with `freedom` >= 1 degrees of freedom.
 
     The finite series of Abramowitz and Stegun, Handbook of Mathematical Functions (1964),
     26.7.3 and 26.7.4.
@@ -244,7 +244,7 @@ def inside(t: float, freedom: int) -> float:
 
 @lru_cache(maxsize=1024)  # more than the rows and runs of a table
 def quantile(confidence: float, freedom: int) -> float:
-    """The t within which a share `confidence` of the distribution lies, by bisection."""
+    """The t for which `inside(t, freedom)` is `confidence` (0 to below 1), by bisection."""
     low, high = 0.0, 2.0
     while inside(high, freedom) < confidence:
         high *= 2

@@ -24,13 +24,13 @@ from ldlm_monitor.model.view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
-"""Share of the steps before a point over which a loss is averaged: a choice; less is noisier."""
+"""Share of the steps before a point that average a loss: a choice; less is noisy, more is old."""
 ENOUGH = 2 * LEAST_VALUES
 """Values that each average needs: twice the least, because neighbours are correlated."""
 REACH = 0.5
-"""Share of the steps to which a window of too few values is widened: a choice; more is too old."""
+"""Greatest share of steps in a window of too few values: a choice; more is old, less is noisy."""
 PAIRED = 0.9
-"""Share of common steps from which runs are compared in pairs: a choice; other steps are unused."""
+"""Least share of common steps for pairs of values: a choice; less wastes steps, more has noise."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")  # more digits are a typing error
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}  # of each unit that `_POINT` matches
 Point: TypeAlias = tuple[Literal["step", "time"], float]
@@ -52,7 +52,7 @@ class Span(View):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run in a row: its value, made of `count` values, and the difference or a reason."""
+    """A run in a row: `value`, a mean or median of `count` values, the difference or why none."""
 
     value: float | None
     count: int
@@ -60,7 +60,7 @@ class Seen:
 
 
 def point_of(text: str) -> Point:
-    """Parse `500`, a step, or `90s`, `30min`, `2h`, a time. Raises `UsageError`."""
+    """Parse a step (`500`), or a run's time (`90s`, `30min`, `2h`). Raises `UsageError`."""
     match = _POINT.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
         raise UsageError(
@@ -74,8 +74,8 @@ def point_of(text: str) -> Point:
 def places(
     columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Point]
 ) -> Iterator[Span]:
-    """Where the runs with this quantity are compared: at the end of what they share, and
-    at the points asked for. `starts`: when each run began (Unix seconds).
+    """Where the runs with this quantity are compared: at the end of what all share, and `at`
+    points. `columns`: None for a run without it. `starts`: when each run began (Unix seconds).
     """
     known = [(column, start) for column, start in zip(columns, starts, strict=True) if column]
     if not known:
@@ -90,7 +90,7 @@ def places(
 def look(
     columns: Sequence[Column | None], starts: Sequence[float], span: Span, confidence: float
 ) -> Iterator[Seen]:
-    """Each run's mean in the span, and how it differs from the first run's."""
+    """Each run's mean in the span, and how it differs from the first run's mean; see `places`."""
     parts = [
         None if column is None else _part(column, start, span)
         for column, start in zip(columns, starts, strict=True)

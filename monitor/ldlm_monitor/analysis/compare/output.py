@@ -20,13 +20,13 @@ from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 
 _NAMES = 24, 40
-"""Least and greatest width of the names, in columns: a choice that keeps the verdicts in view."""
+"""Least and greatest columns of the names: a choice; wider hides verdicts, narrower cuts names."""
 _VALUE = 12
 """Columns of a value with its unit, such as `1023.9 KiB`."""
 _REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}  # words
 GIB = 2.0**30  # bytes
 LEARNED = 6
-"""Losses and accuracies drawn at most: a choice; with speed and memory, two screens of charts."""
+"""Losses and accuracies drawn at most: a choice; more fill over two screens, fewer hide parts."""
 BUCKETS = 400
 """Points of a curve at most: a page's chart has about two pixels for each."""
 
@@ -119,7 +119,7 @@ def bucketed(
     *,
     color: int = 0,
 ) -> Line:
-    """Finite values in at most `BUCKETS` buckets, whose least and greatest values keep spikes."""
+    """A curve of `BUCKETS` buckets at most; their extremes keep spikes. `nonfinite`: steps."""
     width = math.ceil(len(values) / BUCKETS) or 1
     parts = [values[at : at + width] for at in range(0, len(values), width)]
     return Line(

@@ -1,4 +1,4 @@
-"""The runs of a comparison: what a user names, its values, and which steps are warm-up."""
+"""The runs of a comparison: the input that a user names, its values, and its warm-up steps."""
 
 import math
 from array import array
@@ -22,11 +22,11 @@ _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 GROUP = 5
 """Values that `steady_from` averages into one first, as the MSER-5 rule does."""
 OUTLIER = 5.0
-"""Median absolute deviations at which values are capped, as a pause is no warm-up: a choice."""
+"""Median absolute deviations at which values are capped: a choice; higher, pauses seem warm-up."""
 NEAR = 1.05
-"""Multiple of the least error that `steady_from` accepts: a choice; more leaves out fewer steps."""
+"""Multiple of the least error to accept: a choice; more keeps warm-up steps, less drops others."""
 WORTH = 0.5
-"""Share to which the squared error must fall if a start is left out: a choice; more may be luck."""
+"""Share to which the squared error must fall: a choice; more drops steps by luck, less too few."""
 
 
 class Side:
@@ -47,19 +47,19 @@ class Side:
         """Whether the run's pace became steady in its first half."""
 
     def steady(self, quantity: str) -> Sequence[float]:
-        """The values above 0 after the warm-up; empty if the run has none."""
+        """A quantity's values above 0 after the warm-up; empty if there are none."""
         column = self.column(quantity) or Column()
         first = bisect_left(column.steps, self._from)
         return [value for value in column.values[first:] if value > 0]
 
     @property
     def warm_up_steps(self) -> int:
-        """The number of steps that are left out."""
+        """The number of steps that are left out as warm-up."""
         first = self.readings.first_step
         return 0 if first is None else max(0, self._from - first)
 
     def notes(self) -> Iterator[str]:
-        """Remarks for readers: values that are not finite, a pace that kept changing."""
+        """Remarks for users: values that are not finite, a pace that kept changing."""
         for quantity in self.readings.quantities():
             column = self.readings.column(quantity)
             if column is not None and column.nonfinite:
@@ -156,7 +156,10 @@ def steady_from(values: Sequence[float]) -> int:
 def sides_of(
     inputs: Sequence[Settings], warm_up: float | None, notice: Callable[[str], None]
 ) -> list[Side]:
-    """One side for each input, under names that differ. Raises `InputError`."""
+    """One side for each input, uniquely named. `warm_up`: as for `Side`. `notice` gets remarks.
+
+    Raises `InputError`, or `FormatError` for a bad format file.
+    """
     found = [_read(each, notice) for each in inputs]
     names = [readings.name for readings in found]
     if len(set(names)) < len(names):

@@ -13,8 +13,9 @@ Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What is compared. `less`, `more`: words for its fall and rise; `better` is one of the two.
+    """What is compared, under `title`. `unit`: of its values, empty if none.
 
+    `less`, `more`: words for a fall and a rise; `better`: which of the two is an improvement.
     `inverse`: the change of 1 / value is shown.
     """
 
@@ -50,7 +51,7 @@ MEMORY_BY = (
 )
 """Measures of memory, the best first: from that of the tensors alone to the whole process's."""
 ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
-"""Quantities that are listed as missing if no run has them: a choice, what people compare first."""
+"""Quantities that are listed as missing if no run has them: a choice; people expect these."""
 
 
 def learned(names: Iterable[str]) -> list[Quantity]:
@@ -66,20 +67,20 @@ def learned(names: Iterable[str]) -> list[Quantity]:
 
 
 Word: TypeAlias = Literal["better", "worse", "same", "unclear", "missing", "baseline"]
-Reached: TypeAlias = Literal["reached", "missed", "open"]
+Reached: TypeAlias = Literal["reached", "missed", "open"]  # open: not known yet
 
 MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0005, "accuracy": 0.0005}
 """Shares. A smaller change counts as none: the same training, run twice, differs by as much
 (losses because sums are taken in another order, as by a fused optimizer)."""
 UNCLEAR = 0.1
-"""Share; an interval that contains 0 and has a longer side is unclear: a choice, as 10 % matter."""
+"""Share; an interval that contains 0 and has a longer side is unclear: a choice; 10 % matter."""
 # Digits are bounded, as for `--at`: more are a mistake.
 _TARGET = re.compile(r"([a-z_0-9]{1,80})=([+-]?\d{1,6}(?:\.\d{1,6})?)\s?%?")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a quantity should change by: at least `change` (0.3: 30 %) in its direction.
+    """What a quantity should change by: at least `change`, a share (0.3: 30 % more; below 0: less).
 
     `quantity` may be `speed` or `memory`: the best measure of it that the runs have in common.
     """
