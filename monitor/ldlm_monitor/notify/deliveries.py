@@ -1,4 +1,4 @@
-"""Deliveries: each is one notification for one receiver, with its outcome and its next attempt.
+"""Deliveries (each is one notification for one receiver, with its outcome); pauses after failures.
 
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """

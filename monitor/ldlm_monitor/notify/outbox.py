@@ -33,8 +33,8 @@ class Outbox:
     """The queue of every receiver, in one file; safe to use from several threads.
 
     `policies` are by receiver name; a receiver without one gets every transition by itself.
-    Alerts that `silences` hold back wait until the silence is over. A file that fails is logged
-    and never stops the monitor. Times are Unix seconds.
+    Alerts that `silences` (None: none) hold back wait until the silence is over. A file that fails
+    is logged and never stops the monitor. Times are Unix seconds.
     """
 
     def __init__(

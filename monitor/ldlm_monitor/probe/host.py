@@ -29,12 +29,12 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
-"""Seconds that ranks get at least to write their stacks: ten times what they need."""
+"""Seconds that ranks get at least for their stacks: five pauses by which a dump's end is found."""
 APART_SECONDS = 1.0
 """Seconds between the two reads of a process: a hundred of the ticks that count CPU time."""
 _RAS_SECONDS = 3.0  # for one query of RAS: a choice, since a look has five for all its parts
 MAX_KNOWN = 4096
-"""Ended runs whose processes are kept, the newest ones: a choice that bounds memory to some MB."""
+"""Ended runs whose processes are kept, the newest ones: a choice; these many need some MB."""
 _STATES = {
     "R": "running",
     "D": "disk sleep",

@@ -35,7 +35,7 @@ _FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')  # as faulthand
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 """Signals without a meaning of their own (signal(7)); all others are never sent."""
 _QUIET_SECONDS = 0.1
-"""Seconds without growth after which a dump is complete: a choice, as it is written at once."""
+"""Seconds without growth after which a dump is complete: a choice; it is written without pauses."""
 _POLL_SECONDS = 0.01  # between two looks at the stack file: the dump appears within milliseconds
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 """Parts of file names that are not the user's code: installed packages and Python's own."""

@@ -45,7 +45,7 @@ class Silencing(Protocol):
         """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
 
     def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """As `take_silence`, for an acknowledgement. LookupError: `alerts` lacks its alert."""
+        """As `take_silence`, for an acknowledgement. Raises LookupError if not of `alerts`."""
 
     def expire(self, number: str, now: float) -> bool:
         """Delete a silence or an acknowledgement by its id; False if none has this id."""

@@ -72,7 +72,7 @@ class WebFile(_Part):
 class WebConfig:
     """A web configuration that is ready to use.
 
-    `stamps`: the files that it was read from, with their state before that; None if missing.
+    `stamps`: each file that it was read from, to its state before the reading; None if missing.
     """
 
     tls: ssl.SSLContext | None
@@ -176,7 +176,7 @@ class Gate:
     """The TLS context and the credentials to use now; reloads a web configuration that changed.
 
     Without a file anyone may enter, over plain HTTP. Raises ConfigError if the file cannot be used
-    at the start. Later an unusable file is logged once, and the last good content stays in use.
+    at the start. Later each unusable change is logged, and the last good content stays in use.
     TLS is switched on and off by a restart only, since it changes the URL that others use. `clock`
     returns seconds. While the server runs, only its event loop calls `tls` and `access`.
     """
