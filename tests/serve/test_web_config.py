@@ -310,7 +310,7 @@ def test_a_new_certificate_is_taken_up_and_tls_is_not_switched_off(
         ("tls_server_config: {cert_file: x, key_file: server.key}", r"x: cannot be read"),
         (
             "tls_server_config: {cert_file: server.key, key_file: server.key}",
-            r"tls_server_config: certificate and key cannot be used",
+            r"tls_server_config: a certificate or key cannot be used",
         ),
         (
             "tls_server_config: {cert_file: server.pem, key_file: open.key}",
@@ -322,7 +322,7 @@ def test_a_new_certificate_is_taken_up_and_tls_is_not_switched_off(
         ),
         (
             f"{TLS}, client_auth_type: RequireAndVerifyClientCert}}",
-            r"client_ca_file and a client_auth_type belong together",
+            r"client_ca_file and a client_auth_type that verifies belong together",
         ),
         (
             f"{TLS}, client_auth_type: RequestClientCert}}",

@@ -1,5 +1,5 @@
 """Delivers alert transitions to people: at least once, in order, without secrets.
 
 A transition becomes a `message.Notification`. The `outbox.Outbox` stores notifications and combines
-them into messages. Each receiver has a `courier.Courier`, which retries until it has accepted them.
+them into messages. A receiver's `courier.Courier` sends each until it is accepted or given up.
 """

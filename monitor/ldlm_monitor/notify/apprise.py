@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
 
 TITLE_LIMIT, TEXT_LIMIT = 200, 1500
-"""Characters of the title and of each line of the text. A title with one full line fits a message
-on Discord, which may have 2000."""
+"""Characters of a message's title, and of each line of its text: a title and one full line, 1700,
+fit a message on Discord, which may have 2000."""
 
 _ACTIVE = (
     (re2.compile(r"([^A-Za-z0-9]|^)(@+)"), lambda found: found[1] + "＠" * len(found[2])),
@@ -25,20 +25,20 @@ _ACTIVE = (
     (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found[1]}"),
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
-"""Mentions, tags and links of Markdown, as which Discord and Mattermost render text. Look-alikes
-replace them, on which no service acts. The first pattern spares mail addresses. The second does
-not: Discord finds the mention of a whole channel within a word too."""
+"""Patterns of mentions, tags and Markdown links, which Discord and Mattermost find in any text, and
+the look-alike of each, on which no service acts. The first pattern spares mail addresses. The
+second does not: Discord finds the mention of a whole channel within a word too."""
 
 
 class AppriseService:
-    """Sends to one service. Its URL is a secret: it is never logged or shown."""
+    """Sends to one service, shown as `name`. Its URL is a secret: it is never logged or shown."""
 
     def __init__(self, service: "Apprise", name: str) -> None:
         self.name = name
         self._service = service
 
     def send(self, message: Message) -> Receipt:
-        """Send a group's news, or the alerts that still fire. Raises DeliveryError if refused."""
+        """Send the news, else what still fires. Raises DeliveryError unless it was accepted."""
         kind = _type(min(message.news or message.firing, key=weight))
         title, body = plain_text(news_of(message))
         if not self._service.notify(title=title, body=body, notify_type=kind, body_format="text"):
@@ -47,7 +47,7 @@ class AppriseService:
 
 
 def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
-    """A receiver for each URL. Raises ConfigError without Apprise, or for URLs that it refuses."""
+    """A receiver for each URL. Raises ConfigError without Apprise, or if one is wrong or unsafe."""
     if not (urls := list(urls)):
         return
     try:
@@ -58,8 +58,8 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
             where="apprise.urls_file",
             remedy="pip install 'ldlm-monitor[apprise]'",
         ) from error
-    # Apprise's own log shows URLs, which are secrets. `service_timeout=0`: Apprise's requests have
-    # timeouts of their own, and a courier that waits stalls no other receiver.
+    # Apprise's own log shows URLs, which are secrets. `service_timeout=0` means none: each request
+    # of Apprise has a timeout, and a courier that waits stalls no other receiver.
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
     seen: Counter[str] = Counter()
     for number, url in enumerate(urls, 1):
@@ -86,7 +86,7 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
 
 
 def plain_text(content: Content) -> tuple[str, str]:
-    """(title, text) of a message; each part of the content is one plain line."""
+    """(title, text) of a message; each part of the content, and each log line, is a plain line."""
     parts = [
         *content.summary,
         f"First cause: {content.cause}" if content.cause else "",

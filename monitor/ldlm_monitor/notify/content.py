@@ -1,6 +1,6 @@
 """The content of a message, from which each receiver builds its own form.
 
-Texts are cleaned and redacted here; the receiver escapes what is special in its own form.
+Texts are cleaned and redacted here; each receiver escapes the special characters of its form.
 """
 
 from collections import Counter
@@ -173,7 +173,7 @@ def _flapping(message: Message) -> tuple[str, ...]:
 
 
 def _times(alerts: Sequence[Notification]) -> str:
-    """The begin of the alerts; if the lead has ended, also when, after how long and why."""
+    """When the alerts began; if the lead has ended, also when all had, after how long and why."""
     lead = min(alerts, key=weight)
     ends = [each.at for each in alerts if each.at is not None]
     if lead.state in ("firing", "pending"):
@@ -199,7 +199,7 @@ def _moment(time: float) -> str:
 
 
 def _listed(alerts: Iterable[Notification]) -> tuple[str, ...]:
-    """One line for each kind of alert, the worst first; beyond ALERTS_SHOWN only a count."""
+    """A line for alerts of one state, severity, name and run, the worst first; then a count."""
     kinds: dict[tuple[str, str, str, str], list[Notification]] = {}
     for each in alerts:
         kinds.setdefault((each.state, each.severity, each.alert, each.run), []).append(each)

@@ -1,4 +1,4 @@
-"""Deliveries: each is one notification for one receiver, with its outcome and its next attempt.
+"""Deliveries (each is one notification for one receiver, with its outcome); pauses after failures.
 
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
@@ -12,10 +12,10 @@ from typing import Final, Literal, TypeAlias
 from ldlm_monitor.notify.message import Notification, from_json, to_json
 
 Outcome: TypeAlias = Literal["sent", "retried", "failed", "repeated", "withheld"]
-"""`retried` counts failed attempts, `failed` those given up, `repeated` messages sent twice.
+"""`retried` counts attempts; the others notifications: `failed` given up, `repeated` sent twice.
 `withheld`: an alert began and ended while quiet hours or a silence held it; neither is sent."""
 COUNTED_FROM_ZERO: Final[tuple[Outcome, ...]] = ("sent", "retried", "failed", "repeated")
-"""Outcomes whose counters start at 0: PromQL's `increase` does not see one that appears at 1."""
+"""Outcomes whose counters start at 0: a first value of 1 is no `increase` in PromQL."""
 Holds: TypeAlias = Callable[[Notification], bool]
 """Whether quiet hours or a silence hold a notification now."""
 
@@ -54,15 +54,16 @@ CREATE TABLE IF NOT EXISTS tally (
 SELECT id, key, state, started_at, added_at, body FROM notification LIMIT 0;
 SELECT notification, receiver, group_id, outcome, in_flight FROM delivery LIMIT 0;
 """
-"""The last statements fail on a file whose columns differ, which is then set aside."""
+"""`outcome`: an Outcome, `pending`, or `held` (by a silence or quiet hours). The SELECTs fail on a
+file whose columns differ, which is then set aside."""
 
 
 def pause(attempts: int, retry_after: float | None) -> float:
     """Seconds to wait after a failed attempt; `attempts` counts the failures before it.
 
-    The receiver's `Retry-After`, between FIRST_PAUSE and LONGEST_PAUSE. Without one, the pause
-    doubles with every attempt up to LONGEST_PAUSE; a random half to all of it is used, so that
-    the monitors of one job do not all return together.
+    It is `retry_after`, as the receiver asked, but at least FIRST_PAUSE and at most LONGEST_PAUSE.
+    If None, the pause doubles with every attempt up to LONGEST_PAUSE, times a random factor of
+    0.5 to 1, so that the monitors of one job do not all return together.
     """
     if retry_after is not None and not math.isnan(retry_after):
         return min(LONGEST_PAUSE, max(FIRST_PAUSE, retry_after))
@@ -85,7 +86,7 @@ def store(db: sqlite3.Connection, notification: Notification, now: float) -> int
 
 
 def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
-    """Queue a notification for a receiver; False if it was queued before."""
+    """Queue the notification with the id `number` for a receiver; False if it was queued before."""
     register(db, receiver)
     queued = "INSERT OR IGNORE INTO delivery (notification, receiver) VALUES (?, ?)"
     return db.execute(queued, (number, receiver)).rowcount == 1
@@ -94,7 +95,7 @@ def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
 def apply_holds(
     db: sqlite3.Connection, receiver: str, holds: Holds | None, active: Container[str]
 ) -> None:
-    """Hold the notifications for which `holds` is true, and release the others.
+    """Hold the notifications for which `holds` (None: for none) is true, and release the others.
 
     If an alert has begun and ended while held, both notifications are withheld. A held alert
     whose key is not in `active` stays held until the logs have been read again and show whether
@@ -132,9 +133,9 @@ def apply_holds(
 def _waiting(
     db: sqlite3.Connection, receiver: str, *, always: bool
 ) -> dict[int, tuple[str, Notification]]:
-    """Outcome and notification by id, without those in flight, which cannot be held.
+    """Outcome and notification, by id, of those that wait or are held and are not in flight.
 
-    Unless `always`, nothing if none is held.
+    Without `always`, nothing if no notification is held.
     """
     rows = db.execute(
         "SELECT notification, outcome, body FROM delivery JOIN notification ON id = notification"
@@ -150,7 +151,7 @@ def _waiting(
 def mark_in_flight(
     db: sqlite3.Connection, numbers: Iterable[int], receiver: str, value: int = 1
 ) -> None:
-    """Set `in_flight` of pending deliveries: 1 on their way, UNSURE without answer, 0 neither."""
+    """Set `in_flight` of pending deliveries to `value`: 1 (on their way), UNSURE or 0 (neither)."""
     db.executemany(
         "UPDATE delivery SET in_flight = ?"
         " WHERE notification = ? AND receiver = ? AND outcome = 'pending'",
@@ -177,7 +178,7 @@ def register(db: sqlite3.Connection, receiver: str) -> None:
 
 
 def tally(db: sqlite3.Connection, receiver: str, outcome: Outcome, more: int = 1) -> None:
-    """Count `more` of an outcome."""
+    """Add `more` to a receiver's count of an outcome."""
     if more:
         db.execute(
             "INSERT INTO tally (receiver, outcome, count) VALUES (?, ?, ?)"

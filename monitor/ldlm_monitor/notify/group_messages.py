@@ -16,14 +16,14 @@ from ldlm_monitor.notify.groups import DIGEST, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json
 
 BATCH: Final = 5000
-"""Notifications of one message at most: a choice that bounds memory, as people read fewer."""
+"""Notifications of one message at most: a choice; one for each of 5000 ranks, tens of MB in all."""
 UPDATE_SECONDS: Final = 5.0
-"""Seconds between two edits: a choice. Incidents change with each log line; Slack limits edits."""
+"""Seconds between two edits: a choice. Slack allows some 50 a minute; fewer show old facts."""
 RECHECK_SECONDS: Final = 60.0
-"""Seconds until a repeat that is due is tried again if none of the group's alerts is known to fire,
-as after a restart until the logs have been read again."""
+"""Seconds until a repeat is tried again if none of the group's alerts is known to fire, as after a
+restart until the logs have been read again. A choice: little beside the hours between repeats."""
 _COLUMNS: Final = "id, kind, incident, opened_at, worst_sent, place, changes, sent_at"  # of `Group`
-# A group whose last message lies in the future was sent before the clock was set back: it is due.
+# A last message in the future was sent before the clock was set back: the group is due.
 _WITH_NEWS: Final = f"{WAITS} AND (:last OR send_at <= :now OR coalesce(sent_at, opened_at) > :now)"
 _STEPS: Final[Mapping[Step, str]] = {  # SQL: when the step is due for a group
     "repeat": "closed_at IS NULL AND repeat_at <= :now",
@@ -34,7 +34,7 @@ _STEPS: Final[Mapping[Step, str]] = {  # SQL: when the step is due for a group
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The columns of a group that its messages depend on."""
+    """The columns of `groups.SCHEMA` on which a group's messages depend."""
 
     id: int
     kind: str

@@ -1,10 +1,10 @@
-"""Groups: which alerts one receiver gets in one message, and when the next one is due.
+"""Groups: which alerts one receiver gets in one message, and when the next message is due.
 
 The alerts around one incident of a run are a group. An alert without an incident joins the run's
 current group; if there is none, it begins one, and an incident that opens soon after joins that
-group. Alerts of severity info of all runs are one group, the digest. For a receiver that gets every
-transition by itself, each transition is a group. Groups are stored in the outbox's file, so they
-survive a restart. Every function runs within a transaction on that file. Times are Unix seconds.
+group. Alerts of severity info of all runs are one group, the digest, unless digests are off. For a
+receiver that gets every transition by itself, each is a group. Groups survive a restart in the
+outbox's file. Every function runs within a transaction on that file. Times are Unix seconds.
 """
 
 import sqlite3
@@ -16,10 +16,10 @@ from ldlm_monitor.notify.message import FLAPPING, Notification
 ALONE, DIGEST, INCIDENT = "alone", "digest", "incident"
 """Kinds of groups: one transition; the info alerts of all runs; alerts of one run's failure."""
 JOIN_SECONDS: Final = 60.0
-"""Alerts of a run that begin within so many seconds of a group's first alert join the group, even
+"""Alerts of a run that come within so many seconds of a group's first alert join the group, even
 with another incident: ranks and log files report one failure with delays of up to a minute."""
 REOPEN_SECONDS: Final = 600.0
-"""An alert that fires again within so many seconds continues its closed group. A choice: a longer
+"""Seconds for which a closed group still takes alerts of its run or incident. A choice: a longer
 time would hide a new failure in an old thread; with a shorter one, flapping opens many threads."""
 FLAPPING_SECONDS: Final = 3600.0
 """Seconds within which an alert's firings are counted. Each firing beyond FLAPPING doubles the
@@ -54,8 +54,9 @@ SELECT id, receiver, kind, run, incident, opened_at, send_at, sent_at, repeat_at
     worst_sent, place, changes, updated_at FROM message_group LIMIT 0;
 SELECT incident, body, changed_at FROM story LIMIT 0;
 """
-"""`send_at` is the time of a group's next message. `closed_at` is NULL while an alert of the group
-fires or waits to be sent."""
+"""`send_at`: when news are sent next. `repeat_at`: when a reminder is due. `closed_at`: NULL while
+an alert of the group fires or waits to be sent. `place`: as in `Receipt`. `changes` counts those of
+the incident's story since the edit at `updated_at`. The SELECTs fail if columns differ."""
 WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
     "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
     " WHERE group_id = message_group.id AND outcome = 'pending')"
@@ -70,7 +71,7 @@ DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < :before
     AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id);
 DELETE FROM story WHERE changed_at < :before
 """
-"""SQL of `forget`, in an order by which no row refers to one that is deleted before."""
+"""SQL of `forget`; deliveries are deleted first, as they refer to notifications and groups."""
 
 
 def join(
@@ -80,7 +81,7 @@ def join(
     policy: StreamPolicy,
     now: float,
 ) -> None:
-    """Put a delivery (notification id, receiver) into its group, or a new one, and schedule it."""
+    """Put the delivery (notification id, receiver) of `each` into a group, perhaps a new one."""
     number, receiver = delivery
     kind, group, first_wait, interval = ALONE, None, 0.0, 0.0
     if isinstance(policy, Policy):
@@ -114,7 +115,7 @@ def interval_seconds(kind: str, policy: Policy) -> float:
 def _group_of(
     db: sqlite3.Connection, each: Notification, receiver: str, kind: str, now: float
 ) -> int | None:
-    """The group where the alert fired, of its incident, or the run's latest; None to begin one."""
+    """The group where the alert fired, else its incident's, else the run's last; None: make one."""
     found = None
     if each.state != "firing":
         found = db.execute(
@@ -139,9 +140,9 @@ def _group_of(
 def _schedule(
     db: sqlite3.Connection, group: int, each: Notification, pauses: tuple[float, float], now: float
 ) -> None:
-    """Set the time of a group's next message, which only the flapping of `each` delays.
+    """Set the time of a group's next message.
 
-    `pauses` are the seconds before the first message and between two messages.
+    `pauses`: seconds before the first and between two, which the flapping of `each` doubles.
     """
     first, interval = pauses
     waits, sent_at, send_at = db.execute(
@@ -161,7 +162,7 @@ def _schedule(
 
 
 def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = None) -> int:
-    """Firings within the last hour of the alert `key`; if None, of the one that fired most."""
+    """A group's firings within the last hour of the alert `key` (None: of the most frequent)."""
     row = db.execute(
         "SELECT max(times) FROM (SELECT count(*) AS times FROM delivery"
         " JOIN notification ON id = notification"
@@ -173,6 +174,6 @@ def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = N
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:
-    """Delete rows that were last used before a time (Unix seconds) and wait for no receiver."""
+    """Delete what was stored, changed or closed before a time and waits for no receiver."""
     for statement in _FORGET.split(";"):
         db.execute(statement, {"before": before})

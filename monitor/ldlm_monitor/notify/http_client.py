@@ -15,9 +15,9 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.text.sanitize import plain
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
-"""HTTP statuses that the same request would get again: it is wrong, not allowed or too large."""
+"""HTTP statuses that the same request would get again: it is wrong, refused or without a target."""
 TIMEOUT_SECONDS: Final = 10
-"""Seconds that each wait for a server may take: a choice, as Slack answers within three."""
+"""Seconds of each wait for a server: a choice; fewer would fail slow servers, more delay news."""
 _ANSWER_LIMIT: Final = 4096
 """Bytes of an answer that are read: enough for an error's text; a hostile server may send more."""
 SHOWN: Final = 200  # characters of an answer that an error shows: about two lines of a log
@@ -25,7 +25,7 @@ SHOWN: Final = 200  # characters of an answer that an error shows: about two lin
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A server's answer; the names of `headers` are matched in any case."""
+    """A server's answer; `body` may be cut, and names of `headers` are matched in any case."""
 
     status: int
     body: str
@@ -33,7 +33,7 @@ class HttpAnswer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds by `Retry-After`, a number or a date (RFC 9110, 10.2.3); None without it."""
+        """Seconds by `Retry-After` (RFC 9110, 10.2.3), a number or date; None if missing or bad."""
         value = self.headers.get("Retry-After") or ""
         if value.strip().isdecimal():
             return float(value)
@@ -46,7 +46,7 @@ class HttpAnswer:
 class _EveryAnswer(HTTPErrorProcessor):
     """Returns every answer as it is, redirects included.
 
-    Following one would turn the POST into a GET of another server, whose 200 is no delivery.
+    To follow a redirect would turn a POST into a GET of another server, whose 200 is no delivery.
     """
 
     def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
@@ -83,7 +83,7 @@ def deliver(request: Request, begin: str = "", *, show_body: bool = True) -> Non
 
 
 def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:
-    """Raises DeliveryError, whose text begins with `begin`, unless the answer is a success."""
+    """Raises DeliveryError unless `answer` is a success; its text is as that of `deliver`."""
     if not 200 <= answer.status < 300:
         body = f": {plain(answer.body, SHOWN)}" if show_body else ""
         raise DeliveryError(

@@ -17,13 +17,13 @@ QUANTITY: Final = "loss"  # a choice: the curve that shows a failure of training
 BEFORE, AFTER = 150, 50
 """Buckets of the curve that are shown before and after the incident's begin: what led to it
 matters more than what followed, and a picture of this width can show 200 points."""
-LEAST = 3  # buckets of a curve at least: two points are only a line
+LEAST = 3  # buckets that a curve needs to be drawn: two points are only a line
 _SIZE, _DPI = (8.0, 3.5), 100
 """Inches and dots per inch: 800 x 350 pixels. A choice: legible on a phone, and a small file."""
 
 
 def picture_of(curves: Curves) -> Callable[[Message], bytes | None]:
-    """A function that draws the loss of a message's run, or returns None if it cannot."""
+    """A function that draws the loss of a message's run; None without matplotlib or a curve."""
 
     def draw(message: Message) -> bytes | None:
         lead = message.lead
@@ -36,10 +36,10 @@ def picture_of(curves: Curves) -> Callable[[Message], bytes | None]:
 
 
 def loss_picture(curve: CurveView, at: float, run: str, *, step: int | None = None) -> bytes:
-    """The curve around an incident as a PNG, with the incident and non-finite values marked.
+    """The curve of `run` around an incident as a PNG, which marks it and non-finite values.
 
-    The mark is at `step`; without one, at the first bucket that arrived at or after `at` (Unix
-    seconds), which is inexact where many steps were read at once.
+    The mark is at `step` if in the curve, else at the first bucket that arrived at `at` (Unix
+    seconds) or later, or at the last one: inexact where many steps were read at once.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -13,16 +13,16 @@ from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.text.sanitize import sanitized, shorten
 
 MAX_TEXT = 4000
-"""Characters kept of the log line and of each annotation: more than Slack's longest text (3000), so
-that a receiver's own limit decides."""
+"""Characters kept of a log line, an annotation and other long texts: more than Slack's longest text
+(3000), so that a receiver's own limit decides."""
 MAX_LABEL = MAX_ID = 256
-"""Characters kept of a label's value and of an incident's id: a choice, far above usual names."""
+"""Characters kept of a label's value and of an incident's id: a choice; usual ones are shorter."""
 Step: TypeAlias = Literal["first", "follow-up", "repeat", "update"]
-"""`first` posts a group's first message, `follow-up` its news, `repeat` a reminder of what still
-fires; `update` edits the first message."""
+"""`first` posts a group's first message, `follow-up` the group's later news, `repeat` a reminder of
+the alerts that still fire; `update` edits the first message."""
 
 FLAPPING: Final = 2
-"""Firings within an hour above which an alert is flapping: the second may follow a restart."""
+"""Firings within an hour above which an alert is flapping: a run's restart may cause the second."""
 _EXCERPT, _WHY = 6, 4
 """Log lines, and reasons for the cause, kept of an incident. A choice: more of them would move the
 alerts and the action off a phone's screen."""
@@ -34,10 +34,10 @@ class Notification:
 
     `key` names the alert instance and is the same for all its transitions; with `state` and
     `started_at` (when the condition began to hold) it identifies the notification. `at` is the time
-    of the transition, None if the log has no times. `rank` and `step` are None if unknown.
+    of the transition, None if the log has no times. In other fields None means unknown.
     `line` is the log line that made the condition hold, at `path`, `line_number` (1-based) and
-    `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause
-    if one is known. `reason` is the transition's, such as `no data`.
+    `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause.
+    `reason` says why the state changed, such as `no data`. `value` is that of the rule.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -70,7 +70,7 @@ class Story:
     """An incident, its texts redacted for sending.
 
     `excerpt` holds (file:line, text) of the log lines that show the first cause. `cause` is
-    empty if none is known; `why` are the reasons for it.
+    empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`.
     """
 
     id: str
@@ -84,14 +84,14 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One group of alerts, as one receiver gets it. Times are Unix seconds.
+    """One group of alerts, as one receiver gets it. `group` is its id, `opened_at` Unix seconds.
 
     `news` are the transitions that have not been sent yet, oldest first. `alerts` holds the
     latest transition of every alert of the group, those in `news` included. `place` is the
-    receiver's own reference to the first message. `identity` is the same at every attempt to
-    send these news; with `unsure` an earlier attempt may have arrived. `worst_sent` is the worst
-    severity sent before. `flaps` counts the firings of the group's most frequent alert within
-    the last hour.
+    receiver's reference to the first message; None before it, or if the receiver gives none.
+    `identity` is the same at every attempt to send these news; with `unsure` an earlier attempt
+    may have arrived. `worst_sent` is the worst severity sent before ("": none). `flaps` counts
+    the firings of the group's most frequent alert within the last hour.
     """
 
     step: Step
@@ -125,7 +125,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A receiver's confirmation; `place` is its own reference to the message, if it has any.
+    """A receiver's confirmation. `place`: the receiver's reference to the message, if it has any.
 
     `found`: the message was not sent again, as an earlier attempt had arrived. `then` adds a
     picture; the courier calls it once, after the arrival is committed.
@@ -172,7 +172,7 @@ def from_transition(transition: Transition) -> Notification:
 
 
 def fit(text: str, limit: int = MAX_TEXT) -> str:
-    """`text` redacted, then cut to `limit` characters: half a secret is not recognised."""
+    """`text` redacted and only then cut to `limit` characters: half a secret is not recognised."""
     return shorten(clean(text), limit)
 
 
@@ -189,7 +189,7 @@ def message_of(each: Notification) -> Message:
 
 def story_of(view: IncidentView) -> Story:
     """The story of an incident: its texts redacted and cut."""
-    # Characters, a choice: each text has at most some lines on a phone, the action a screen.
+    # Limits in characters, a choice: a text fills a few lines of a phone, the action a screen.
     root = view.root
     known = view.confidence != "none"
     return Story(
@@ -220,7 +220,7 @@ def to_json(stored: Notification | Story) -> str:
 
 
 def from_json(kind: type[Stored], body: str) -> Stored | None:
-    """The value that `to_json` wrote; None if its fields are those of another version."""
+    """The value that `to_json` wrote; None if `body` is damaged or of another version."""
     try:
         return cast("Stored", _adapters()[kind].validate_json(body))
     except ValidationError:

@@ -1,7 +1,7 @@
 """The queue of notifications to send and the record of those sent, committed before sending.
 
-A crash loses no notification. A message is sent twice only if the process was killed between its
-acceptance and our commit; it is counted as `repeated`.
+A crash loses no notification. A message may be sent twice if the process was killed between its
+acceptance and our commit, or if its answer was lost; its news are then counted as `repeated`.
 """
 
 import math
@@ -25,7 +25,7 @@ KEPT_SECONDS: Final = 30 * 86400.0
 """Seconds for which a settled notification is stored: until then, reading the logs again does not
 send it again. A choice: a longer time would need more disk."""
 FORGET_SECONDS: Final = 60.0
-"""Seconds between two deletions of old notifications: a choice, as each delays one alert."""
+"""Seconds between two deletions of old rows: a choice; each delays an alert, rarer ones more."""
 _EVERYTHING: Final = StreamPolicy()  # for a receiver without a policy: every transition by itself
 
 
@@ -33,8 +33,8 @@ class Outbox:
     """The queue of every receiver, in one file; safe to use from several threads.
 
     `policies` are by receiver name; a receiver without one gets every transition by itself.
-    Alerts that `silences` hold back wait until the silence is over. A file that fails is logged
-    and never stops the monitor. Times are Unix seconds.
+    Alerts that `silences` (None: none) hold back wait until the silence is over. A file that fails
+    is logged and never stops the monitor. Times are Unix seconds.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Outbox:
         self._database.run(work)
 
     def count(self, receiver: str, outcome: Outcome) -> None:
-        """Count an outcome for a receiver that gets states, which are never queued."""
+        """Add 1 to an outcome's count, for a receiver of states, which are never queued."""
         self._database.run(lambda db: deliveries.tally(db, receiver, outcome))
 
     def firing_keys(self) -> frozenset[str]:
@@ -193,11 +193,7 @@ class Outbox:
         return frozenset(key for (key,) in self._database.rows(latest))
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Numbers of notifications by (receiver, outcome).
-
-        `sent`, `retried`, `failed` and `repeated` only ever grow; `pending` counts those that
-        wait now.
-        """
+        """Totals by (receiver, outcome); `pending`: notifications that wait and are not held."""
         known = (
             "SELECT receiver, outcome, count FROM tally"
             " UNION ALL SELECT DISTINCT receiver, 'pending', (SELECT count(*) FROM delivery"

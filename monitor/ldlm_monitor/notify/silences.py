@@ -1,6 +1,6 @@
 """Silences as Alertmanager's API v2 spells them, and acknowledgements of single alerts.
 
-The outbox holds back the alerts that they match. They are stored and survive a restart.
+The outbox holds back the alerts that match. Both kinds are stored and survive a restart.
 """
 
 import json
@@ -29,12 +29,10 @@ from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.text.sanitize import redact
 
-MAX_MATCHERS: Final = 20
-MAX_LABELS: Final = 100
-"""Most matchers of a silence, most labels of an acknowledgement: choices that bound a request,
-above what any alert has."""
+MAX_MATCHERS: Final = 20  # of a silence: a choice; usual ones have three, and each costs time
+MAX_LABELS: Final = 100  # of an acknowledgement: a choice; alerts have fewer, and each costs memory
 MAX_KEPT: Final = 1000
-"""Silences and acknowledgements at most: a choice. Every alert is matched against each of them."""
+"""Silences and acknowledgements at most: a choice; people need fewer, each costs time per alert."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS silence (
     id TEXT PRIMARY KEY,
@@ -49,7 +47,7 @@ _EXAMPLE: Final = {  # shown with an error, by the class of the request
 
 
 def _is_a_date(value: object) -> object:
-    """pydantic would read a bare number as seconds or as milliseconds, by its size."""
+    """`value`; ValueError for a number, which pydantic reads as seconds or as milliseconds."""
     if isinstance(value, datetime) or (isinstance(value, str) and "-" in value[1:]):
         return value
     raise ValueError("should be a time of RFC 3339, such as 2026-01-30T06:00:00Z")
@@ -64,7 +62,7 @@ class _Request(BaseModel):
 
 
 class Silence(_Request):
-    """Alerts whose labels satisfy every matcher are not sent from `startsAt` to `endsAt`.
+    """Firing alerts whose labels satisfy every matcher are held from `startsAt` to `endsAt`.
 
     The alert's name is the label `alertname`. Without `startsAt`, the silence begins at once.
     """
@@ -97,7 +95,7 @@ class Silence(_Request):
 
 
 class Acknowledgement(_Request):
-    """Somebody is working on exactly this alert: it is not sent until it has ended."""
+    """A person, `by`, works on exactly this alert: while it fires, it is not sent."""
 
     alert: Name
     labels: dict[Name, Value] = Field(max_length=MAX_LABELS)
@@ -158,7 +156,7 @@ class Silences:
     def take_silence(self, body: bytes, now: float) -> str:
         """Store a silence, given as JSON; committed on return. Returns its id.
 
-        Raises `UsageError` if it is invalid, is over already, or is one too many.
+        Raises `UsageError` if it is invalid or over already, or if MAX_KEPT are stored.
         """
         silence = read_request(Silence, body)
         if silence.state(now) == "expired":
@@ -176,7 +174,7 @@ class Silences:
         """Store an acknowledgement of one of `alerts`; committed on return. Returns its id.
 
         A second one of the same alert replaces the first. Raises `LookupError` if no such alert
-        is active, and `UsageError` if it is invalid or one too many.
+        is active, and `UsageError` if it is invalid or MAX_KEPT are stored.
         """
         ack = read_request(Acknowledgement, body)
         for alert in alerts:
@@ -205,7 +203,7 @@ class Silences:
             self._drop([number for number, key in acks if key in over or key not in alive])
 
     def listing(self, now: float) -> dict[str, list[dict[str, Any]]]:
-        """`silences` that are not over, spelled as in Alertmanager, and all `acks`."""
+        """`silences` that are not over, in the fields of Alertmanager's API v2, and all `acks`."""
         silences, acks = [], []
         for number, (_, request) in self._kept.items():
             spelled = {"id": number, **request.model_dump(mode="json", by_alias=True)}
@@ -225,7 +223,7 @@ class Silences:
             replaced = [number for number, (known, _) in self._kept.items() if known == key != ""]
             if len(self._kept) - len(replaced) >= MAX_KEPT:
                 raise UsageError(
-                    f"{MAX_KEPT} silences are kept already", remedy="let some of them expire first"
+                    f"{MAX_KEPT} silences and acknowledgements exist", remedy="delete some first"
                 )
             self._drop(replaced)
             number = str(uuid.uuid4())

@@ -16,7 +16,7 @@ from ldlm_monitor.notify.http_client import SHOWN, HttpAnswer, post
 from ldlm_monitor.text.sanitize import plain
 
 _ANSWER_LIMIT = 4 << 20
-"""Bytes of an answer that are read: a choice, ten times those of 200 messages with their blocks."""
+"""Bytes of an answer that are read: a choice; 4 KiB for each of the 999 messages of a search."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
 _GONE = frozenset(  # the message was deleted, or may not be edited any more
@@ -48,7 +48,7 @@ class MendableError(DeliveryError):
 class SlackApi:
     """Calls methods of the Web API with a bot's token, which is never logged or shown.
 
-    `scopes` are the token's scopes in the last answer; empty before the first answer with scopes.
+    `url`: the API's. `scopes`: the token's by the last successful answer, empty if it named none.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -87,4 +87,4 @@ def _meaning(answer: HttpAnswer, code: str) -> Exception:
     if not code or code in _OF_THE_SERVER or answer.status >= 500:
         what = f": {code}" if code else ""
         return DeliveryError(f"slack answered {answer.status}{what}", retry_after=wait, unsure=True)
-    return MendableError(f"slack refused it: {code}; check the bot's token and channel")
+    return MendableError(f"slack refused it: {code}; check the bot's token, scopes and channel")

@@ -1,7 +1,7 @@
 """Slack by a bot's token: one message per incident, edited as the incident develops.
 
-News are replies in the message's thread. News worse than all before also appear in the channel,
-because an edit notifies nobody. Methods (https://docs.slack.dev/reference/methods):
+News and reminders are replies in its thread. Reminders, and news worse than all before, also appear
+in the channel: an edit notifies nobody. Methods (https://docs.slack.dev/reference/methods):
 chat.postMessage, chat.update, files.getUploadURLExternal, files.completeUploadExternal. Scopes:
 `chat:write`; `files:write` for pictures; `channels:history` (of a private channel `groups:history`)
 to find, after a crash, messages that had arrived.
@@ -28,7 +28,7 @@ SEARCHED, SEARCHED_REPLIES = 200, 999
 """Messages of a channel (the newest) and of a thread (the oldest) among which to look for one that
 may have arrived: one page each. Slack recommends 200 and allows 999, which holds most threads."""
 _BEFORE_SECONDS = 600.0
-"""Seconds before the group's begin at which to start searching: Slack's clock may be behind."""
+"""Seconds before a group's begin to search from: a choice; Slack's clock may be minutes behind."""
 
 _LOSSES = {
     ("files:write",): "it adds no pictures",
@@ -44,8 +44,8 @@ class SlackBot:
     """Sends to one channel. The token is a secret: it is never logged or shown.
 
     `channel` is an id (`C0123456789`) or `#name`. `api_url` differs for another Slack, such as
-    GovSlack. Without `draw`, which may be set later, no pictures are added. Raises ConfigError for
-    a token or URL that cannot be used.
+    GovSlack. `name`: that of its outbox queue. Without `draw`, which may be set later, no pictures
+    are added. Raises ConfigError for a token or URL that cannot be used.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SlackBot:
         self._api = SlackApi(api_url, _checked_token(token))
 
     def send_test(self, message: Message) -> str:
-        """Post a message and edit it; returns a remark on scopes that the token lacks.
+        """Post a message and edit it; returns a remark on scopes that the token lacks, or "".
 
         Raises DeliveryError unless Slack accepted both.
         """
@@ -125,7 +125,7 @@ class SlackBot:
             raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
-        """The place of a message that may have arrived; None if it, or a scope, is missing."""
+        """The place of a message that may have arrived; None if not found or a scope is missing."""
         oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
         method, where = "conversations.history", {"channel": self._channel, "limit": SEARCHED}
         if message.place is not None:
@@ -166,7 +166,7 @@ class SlackBot:
 
 
 def _checked_token(token: str) -> str:
-    too_short = len(token) < 8  # a choice: Slack's own have 50 and more
+    too_short = len(token) < 8  # characters: a choice, far below Slack's 50, which may change
     if not token.isascii() or not token.isprintable() or " " in token or too_short:
         raise ConfigError(
             "is not a token of a Slack app",

@@ -15,18 +15,18 @@ from ldlm_monitor.notify.content import Content
 Block: TypeAlias = dict[str, Any]
 
 HEADER_LIMIT: Final = 150  # characters, Slack's limit
-FALLBACK_LIMIT: Final = 1000  # characters of the fallback text: a choice, more than a phone shows
+FALLBACK_LIMIT: Final = 1000  # characters of `text` in `drawn`: a choice, more than a phone shows
 TEXT_LIMIT: Final = 1700
-"""Characters of each text, the log line included: a choice. All blocks of a message together may
-have some 13,000; Slack does not document that (https://github.com/slackapi/bolt-js/issues/2509)."""
+"""Characters of each text. A choice: two of a summary, cause, log, action, facts and list fit the
+13,000 of all blocks (not documented: https://github.com/slackapi/bolt-js/issues/2509)."""
 LIST_LIMIT: Final = 2600
 """Characters of the list of alerts: its 15 lines of 160 characters, and some room for escapes."""
-FACT_LIMIT: Final = 300  # characters of a fact's value: a choice, so that a long path fits
+FACT_LIMIT: Final = 300  # characters of a fact: a choice; a long path fits, few lines on a phone
 ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # Slack's escapes of its own characters
 IN_CODE: Final = {**ESCAPED, "`": "ˋ"}
-"""A backtick would end the code; its look-alike (U+02CB) does not."""
+"""Escapes within code, which a backtick would end; its look-alike (U+02CB) does not."""
 IN_HEADER: Final = {"<": "‹", ">": "›"}
-"""Plain text has no escapes; with these look-alikes no client finds a mention in it."""
+"""A header is plain text without escapes; with these look-alikes no client finds a mention."""
 
 
 def drawn(content: Content) -> tuple[str, list[Block]]:
@@ -65,12 +65,12 @@ def mrkdwn(text: str) -> Block:
 
 
 def as_code(text: str) -> str:
-    """An escaped line as code. Outside of blocks, Slack adds links to text that is no code."""
+    """`text`, a line escaped already, as code: outside of blocks Slack adds links to other text."""
     return f"`{text.replace('`', IN_CODE['`'])}`"
 
 
 def cut(text: str, limit: int, escapes: dict[str, str] = ESCAPED) -> str:
-    """`text` escaped, at most `limit` UTF-16 units long and never cut inside an entity."""
+    """`text` with `escapes` applied, at most `limit` UTF-16 units; none of the escapes is cut."""
     pieces = [escapes.get(char, char) for char in text[: limit + 1]]
     ends = [*accumulate(len(piece) + (piece > "\uffff") for piece in pieces)]
     if not ends or ends[-1] <= limit:

@@ -3,7 +3,7 @@
 The heartbeat feeds a dead man's switch: it is sent regularly as long as the logs are watched. An
 Alertmanager gets states, not transitions: an alert that is not sent any more ends at its `endsAt`.
 So nothing waits in the outbox, and after a restart an Alertmanager gets the alerts that fire then.
-The times are those of Prometheus' rule manager (`--rules.alert.resend-delay` in
+Alerts are sent at the times of Prometheus' rule manager (`--rules.alert.resend-delay` in
 cmd/prometheus/main.go; rules/alerting.go), the body is that of Alertmanager's API v2
 (`postableAlerts` in api/v2/openapi.yaml).
 """
@@ -32,20 +32,21 @@ from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
 STILL_SECONDS: Final = 60.0
-"""Seconds without a turn of the pump after which it is stuck: a choice, as a turn takes 1 or 2."""
+"""Seconds without a turn after which the pump, the thread that reads the logs, counts as stuck. A
+choice: a turn takes 1 or 2; fewer would take a slow disk for it, more would delay the alarm."""
 AGAIN_SECONDS: Final = 10.0
 """Seconds until a failed heartbeat is sent again, or a sender goes on after a bug. A choice: after
 a whole interval the switch would alert; a shorter time loads a server that is down."""
-RESEND_SECONDS: Final = 60.0  # the default of `--rules.alert.resend-delay`
+RESEND_SECONDS: Final = 60.0  # until a firing alert is sent again: Prometheus' default
 VALID_SECONDS: Final = 4 * RESEND_SECONDS  # rules/alerting.go: `endsAt` is 4 resend delays ahead
-RESOLVED_KEPT_SECONDS: Final = 900.0  # rules/alerting.go: `resolvedRetention`
+RESOLVED_KEPT_SECONDS: Final = 900.0  # for which an ended alert is sent: `resolvedRetention` there
 LOOK_SECONDS: Final = 0.25
-"""Seconds between two looks at the snapshot, or at a stuck pump: a choice, by which an Alertmanager
-gets an alert within a second."""
+"""Seconds between two looks at the snapshot, or at a stuck pump. A choice: more would delay each
+alert to an Alertmanager, fewer would use CPU for looks that find nothing."""
 BATCH: Final = 64
-"""Alerts of one request at most: a choice. Prometheus sends 256 by default, with shorter texts."""
+"""Most alerts of one request. A choice: a quarter of Prometheus' 256, as our texts are longer."""
 LONGEST_PAUSE: Final = 60.0
-"""Seconds between two attempts at most: after VALID_SECONDS an Alertmanager ends an alert."""
+"""Seconds at most between two attempts: a quarter of VALID_SECONDS, after which alerts end."""
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class Pulse:
         self._seen_at = float("-inf")
 
     def beats(self, now: float) -> bool:
-        """Whether a turn was completed within STILL_SECONDS; `now`: seconds of always one clock."""
+        """Whether a turn was completed within STILL_SECONDS; `now`: seconds of any one clock."""
         turns = self._turns()
         if turns != self._seen:
             self._seen, self._seen_at = turns, now
@@ -69,7 +70,8 @@ class Pulse:
 class Sender(threading.Thread):
     """A thread that calls `turn`, which sends what is due, again and again until it is stopped.
 
-    Nothing waits in the outbox: a late request would be of no use.
+    `receiver` names the thread, and its counts in `outbox`. Its requests do not wait there: a late
+    one would be of no use.
     """
 
     def __init__(self, receiver: str, outbox: Outbox) -> None:
@@ -88,7 +90,7 @@ class Sender(threading.Thread):
                 pause = self.turn()
             except sqlite3.ProgrammingError:  # the outbox is closed
                 return
-            except Exception:  # a bug of ours must not end the heartbeat, or every alert elsewhere
+            except Exception:  # a bug must not end the thread, and all its requests with it
                 log.exception("%s: a bug of the monitor while sending", self.receiver)
                 pause = AGAIN_SECONDS
 
@@ -108,7 +110,7 @@ class Sender(threading.Thread):
             send()
         except DeliveryError as error:
             if not self._failures:
-                log.warning("%s: %s; trying again until it is accepted", self.receiver, error)
+                log.warning("%s: %s; trying again", self.receiver, error)
             self._failures += 1
             self._outbox.count(self.receiver, "failed" if error.permanent else "retried")
             return error
@@ -159,13 +161,13 @@ class SentAlert:
 
 
 class SentAlerts:
-    """The alerts that one Alertmanager has, and which are due to be sent to it."""
+    """The alerts for one Alertmanager, firing or ended lately, and when each was sent to it."""
 
     def __init__(self) -> None:
         self._known: dict[str, SentAlert] = {}
 
     def update(self, alerts: Iterable[AlertView], now: float) -> None:
-        """Take over the alerts that are active at `now` (Unix seconds)."""
+        """Take over those of `alerts` that fire at `now` (Unix seconds); the rest has ended."""
         active = (alert for alert in alerts if alert.state == "firing")
         firing = {alert_key(alert.name, alert.labels): alert for alert in active}
         for key, sent in self._known.items():
@@ -179,7 +181,7 @@ class SentAlerts:
                 known.alert = alert
 
     def due(self, now: float, *, beats: bool = True) -> list[SentAlert]:
-        """The alerts to send now, at most those of one request.
+        """The alerts to send at `now` (Unix seconds), at most BATCH.
 
         If `beats` is false, the pump is stuck, and alerts of severity `none` are left out: the
         Watchdog, by whose absence others notice that alerting is broken.
@@ -202,7 +204,7 @@ def body(
     generator: str = "",
     external: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """The body of a request, `postableAlerts`; `generator` is the monitor's own URL, if it has one.
+    """A request's body (`postableAlerts`) at `now` (Unix seconds); `generator`: our URL, or "".
 
     An alert's own labels override `external` ones, as in Prometheus (notifier/notifier.go).
     """
@@ -228,7 +230,7 @@ class AlertmanagerClient:
     """Posts to one Alertmanager.
 
     `url` is its base URL, a path prefix included. `authorization` is the value of the header
-    of that name.
+    `Authorization`; None: it is left out.
     """
 
     def __init__(self, url: str, *, authorization: str | None = None) -> None:
@@ -245,7 +247,7 @@ class AlertmanagerClient:
 
 
 class AlertmanagerSender(Sender):
-    """Keeps one Alertmanager up to date with the snapshot's alerts.
+    """Keeps one Alertmanager up to date with the alerts of the last `snapshot`.
 
     `pulse` shows whether the pump still replaces the snapshot. `render` makes a request's body from
     the alerts and the time. `clock` returns Unix seconds.

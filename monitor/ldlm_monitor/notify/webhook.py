@@ -1,7 +1,7 @@
 """A webhook of the user's own: each transition as JSON, signed by the Standard Webhooks rules.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md:
-`webhook-id` is the same at every attempt, `webhook-timestamp` the time of this one, and
+`webhook-id` is the same at every attempt, `webhook-timestamp` its time (Unix seconds), and
 `webhook-signature` is `v1,` and the base64 of HMAC-SHA256 over "id.timestamp.body".
 """
 
@@ -23,11 +23,11 @@ from ldlm_monitor.notify.message import Message, Notification, Receipt
 
 SECRET_PREFIX = "whsec_"  # of secrets that are base64, by the Standard Webhooks rules
 LEAST_SECRET_BYTES = 16
-"""A choice: 128 bits cannot be guessed. Standard Webhooks recommends 24 bytes or more."""
+"""A choice: 128 bits cannot be guessed. Standard Webhooks' 24 bytes would refuse usable keys."""
 
 
 class WebhookBody(BaseModel):
-    """One transition of one alert."""
+    """One transition of one alert, as a webhook gets it."""
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
 
@@ -35,10 +35,10 @@ class WebhookBody(BaseModel):
     alert: str
     state: State
     reason: str = Field(description="Why the state changed.")
-    labels: dict[str, str] = Field(description="`severity`, `run`, and where known `rank`.")
-    annotations: dict[str, str] = Field(description="`summary`, `description`, `action`.")
-    value: float | str = Field(description='A number, or "NaN", "Infinity", "-Infinity".')
-    position: Position | None = Field(description="The log line that made the condition hold.")
+    labels: dict[str, str] = Field(description="Such as `severity`, `run` and, if known, `rank`.")
+    annotations: dict[str, str] = Field(description="`summary`, `description`, `action`, if any.")
+    value: float | str = Field(description='The rule\'s: a number, "NaN", "Infinity", "-Infinity".')
+    position: Position | None = Field(description="Log line that made the condition hold, or null.")
 
 
 def webhook_body(notification: Notification) -> bytes:
@@ -63,9 +63,9 @@ def webhook_body(notification: Notification) -> bytes:
 class WebhookSender:
     """Sends to one URL. The URL and the secret are never logged or shown.
 
-    `secret` signs each request: `whsec_` and base64, or any text; the key has 16 bytes or more.
-    Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses)
-    and for a secret that is short or has invalid base64.
+    `secret` is any text, or `whsec_` and base64, of 16 bytes or more; None: no request is signed.
+    `clock` returns Unix seconds. Raises ConfigError for a URL that is not https (plain http is
+    accepted for loopback addresses), and for a secret that is short or has invalid base64.
     """
 
     name = "webhook"
@@ -103,7 +103,7 @@ class WebhookSender:
 
 
 def signing_key(secret: str) -> bytes:
-    """The key of `secret`. Raises ConfigError if it is too short or its base64 is invalid."""
+    """The bytes that `secret` means. Raises ConfigError if too few, or if its base64 is invalid."""
     key = secret.encode()
     if secret.startswith(SECRET_PREFIX):
         try:

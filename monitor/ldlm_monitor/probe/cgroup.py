@@ -1,7 +1,7 @@
 """How often the kernel's OOM killer killed processes of a training's control groups.
 
-Version 2: `memory.events` (oom_kill, which includes the groups below), `memory.max`. Version 1:
-`memory.oom_control` (oom_kill, since Linux 4.13), `memory.limit_in_bytes` (Linux,
+The kills are in `memory.events` (version 2, groups below included) or `memory.oom_control` (version
+1, since Linux 4.13), the limit in `memory.max` or `memory.limit_in_bytes` (Linux,
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 """
 
@@ -17,14 +17,14 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 
 MOUNT = Path("/sys/fs/cgroup")  # as systemd and container runtimes mount it
 _NO_LIMIT = 1 << 60
-"""Bytes. Version 1 shows a missing limit as the largest multiple of a page, which is above this."""
+"""Bytes that no host has: version 1 shows a missing limit as 2^63 less one page, which is above."""
 
 _OOM_KILLS = re.compile(r"^oom_kill (\d{1,19})$", re.MULTILINE)  # a 64-bit counter
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A control group's memory; `limit`: bytes, None if unreadable or unlimited."""
+    """A control group's folder, kills so far, and limit in bytes (None: unlimited or unknown)."""
 
     path: Path
     oom_kills: int
@@ -33,13 +33,13 @@ class MemoryGroup:
 
 @dataclass(slots=True)
 class MemoryGroups:
-    """The memory groups of a run's ranks, and the kills in each when `note` last counted them."""
+    """`groups`: rank (None without ranks) to its folder; `kills`: folder to its last count."""
 
     groups: dict[int | None, Path] = field(default_factory=dict)
     kills: dict[Path, int] = field(default_factory=dict)
 
     def note(self, mount: Path, *, goes_on: bool) -> None:
-        """Count the kills with which `events` compares; with `goes_on`, the run survived these."""
+        """Count the kills with which `events` compares; if not `goes_on`, of new groups only."""
         for group in {*self.groups.values()}:
             for around in upwards(group, mount):
                 if (goes_on or around not in self.kills) and (seen := look(around)):
@@ -83,7 +83,7 @@ def _event(case: ProbeCandidate, rank: int | None, group: MemoryGroup, kills: in
 
 
 def group_of(membership: str, mount: Path = MOUNT) -> Path | None:
-    """The folder of a process' memory group; `membership`: the text of its /proc/PID/cgroup."""
+    """The folder of a process' memory group, if any; `membership`: text of its /proc/PID/cgroup."""
     hierarchies = [line.split(":", 2) for line in membership.splitlines() if line.count(":") >= 2]
     for _, controllers, path in hierarchies:
         if "memory" in controllers.split(","):
@@ -115,7 +115,7 @@ def look(folder: Path) -> MemoryGroup | None:
 
 
 def upwards(folder: Path, mount: Path = MOUNT) -> Iterator[Path]:
-    """The group and the groups that contain it, up to the mount point of the hierarchy."""
+    """The group and the groups that contain it, up to but without `mount`."""
     yield folder
     for parent in folder.parents:
         if parent in (mount, mount.parent) or not parent.is_relative_to(mount):

@@ -36,7 +36,8 @@ _ALIKE = frozenset(
 _DEFAULT = "default_pg"  # torch's description of the group of all ranks
 _MAX_WORLD = 1 << 20  # ranks, more than any job has: a log may contain any number as world size
 FILES_SKEW_SECONDS = 60.0
-"""Seconds by which dumps may be older than the last step: a choice; file servers' clocks differ."""
+"""Seconds by which dumps may be older than the last step: a choice. Fewer lose dumps of a server
+whose clock is behind, more accept those of an earlier launch."""
 _MAX_FINDINGS = 4  # hanging groups that are reported: a choice; a person reads one or two
 _FETCH_SECONDS = 1.0  # for one rank's recorder: a choice, which leaves time for the other ranks
 
@@ -47,11 +48,11 @@ log = logging.getLogger(__name__)
 class Finding:
     """A collective that does not finish.
 
-    Ranks in `missing` have not enqueued the collective, those in `waiting` have. `mismatched` are
-    waiting ranks that called another operation than most, or with other sizes. `calls`: the
-    different calls as text. `without_dump`: members of the group without a dump. `all_known`:
-    whether the group's members are known. `frames`: rank to the line of its call; of a missing
-    rank, of its last call in the group. `since`: when it was enqueued first (Unix seconds).
+    `seq` is its number in `group`, `operation` its name, "" if unknown. Ranks in `missing` have not
+    enqueued it, those in `waiting` have. `mismatched` are waiting ranks that called another
+    operation than most, or with other sizes. `calls`: the different calls as text. `without_dump`:
+    members of the group without a dump. `all_known`: whether its members are known. `frames`: rank
+    to the line of its last call up to `seq`. `since`: Unix seconds of the first call, 0 if unknown.
     """
 
     group: str
@@ -73,7 +74,7 @@ class Finding:
 
 
 def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Finding]:
-    """The hanging collectives, sorted: first those in which dumps accuse a rank, then by time."""
+    """The hanging collectives, those that accuse a rank first; `world_size`: the run's ranks."""
     groups = {name for dump in dumps for name in (*dump.status, *dump.descriptions)}
     found = (_ProcessGroup(name, dumps, world_size).finding() for name in sorted(groups))
     return sorted(filter(None, found), key=lambda each: (not each.names_somebody, each.since))
@@ -84,8 +85,8 @@ def look(
 ) -> Iterator[Event]:
     """Events of the collectives that hang, by the flight recorders of a run's ranks.
 
-    `environments`: those of its processes, with their working directory as `PWD`. `until`: the
-    time on the monotonic clock at which reading ends.
+    `environments`: those of the run's processes, `PWD` being the working directory. `until`: the
+    time on the monotonic clock (seconds) at which reading ends.
     """
     folders = {Path(log).absolute().parent for log in case.files if log != "-"}
     homes = {each.get("PWD", "/") for each in environments} or {"/"}
@@ -109,7 +110,7 @@ def look(
 
 
 def _of_living(case: ProbeCandidate, dumped: Collection[int], until: float) -> Iterator[Dump]:
-    """The recorders of living ranks that serve them on a socket and have written no dump."""
+    """The recorders of living ranks that serve one on a socket and are not in `dumped`."""
     for page in heartbeat.pages(host_events.folders(case)):
         left = until - time.monotonic()
         if not page.recorder or page.rank in dumped or left <= 0:

@@ -45,7 +45,7 @@ _LIBRARIES = ("site-packages/", "dist-packages/", "/torch/distributed/", "thread
 
 
 class DumpError(ValueError):
-    """The file is no dump, or cannot be read."""
+    """The file is no dump, cannot be read, or was not read in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class CollectiveEntry:
 
     @property
     def operation(self) -> str:
-        """The operation's name without the backend, such as `all_reduce`."""
+        """The operation's name without the backend, such as `all_reduce`; "" if not recorded."""
         return _text(self.dumped.get("profiling_name")).rpartition(":")[2]
 
     @property
@@ -83,13 +83,13 @@ class CollectiveEntry:
 
     @property
     def created(self) -> float:
-        """When it was enqueued, Unix seconds."""
+        """When it was enqueued, Unix seconds; 0 if not recorded."""
         return (_number(self.dumped.get("time_created_ns")) or 0) / 1e9
 
 
 @dataclass(slots=True)
 class Dump:
-    """The record of one rank. `members` and `descriptions` are by group name.
+    """The record of one rank. By group name: `members` (global ranks) and `descriptions`.
 
     `status`: group name to the numbers of the last enqueued and the last completed collective,
     0 if not recorded.

@@ -16,7 +16,7 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 ASKED_AT_ONCE = 16
 """Requests for stacks in flight: all of a usual host's 8 to 16 ranks; each only waits."""
 MAX_ASKED = 256
-"""Ranks of this host that are asked: far more than a host has, as anyone may write a page."""
+"""Ranks of this host that are asked at most: more than a host has; anyone may write a page."""
 SKEW_SECONDS = 10.0
 """Seconds that a rank's clock may be behind: above NTP's error, below the time between launches."""
 _MAX_SHOWN = 8  # threads in an event: the main thread, and the first of the loader's and autograd's
@@ -24,7 +24,7 @@ _MAX_SHOWN = 8  # threads in an event: the main thread, and the first of the loa
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
-    """A rank's page, and its stacks if it wrote them; `asked`: whether it was asked for them."""
+    """A rank's heartbeat page, its stacks (None: it wrote none), and whether it could be asked."""
 
     page: Page
     stacks: Stacks | None
@@ -71,9 +71,9 @@ def beats(case: ProbeCandidate) -> list[Heartbeat]:
 def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     """The ranks that the others wait for, and the reason in words; no ranks if unknown.
 
-    The first of these rules that finds ranks decides: they are a step behind; they do not answer
-    while others do; they are outside a collective and backward while others are inside; they are
-    the smallest group at another place. More than half of the ranks are never accused.
+    The first of these rules that finds ranks decides: they are some steps behind; they do not
+    answer while others do; they are outside a collective and backward while others are inside;
+    they are the smallest group in one place. Of several ranks, at most half are accused.
     """
     steps = {each.page.rank: each.page.step for each in ranks}
     behind = frozenset(rank for rank, step in steps.items() if step < max(steps.values()))

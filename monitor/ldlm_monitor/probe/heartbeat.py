@@ -18,12 +18,12 @@ from ldlm_monitor.probe import process
 PREFIX = "heartbeat_rank"  # of the callback's file names
 MAX_PAGES = 4096  # pages read per look: a shared folder may have those of thousands of ranks
 _TRIES = 20
-"""Reads until two in a row are equal: a choice; a page that changes each time is no heartbeat."""
+"""Most reads until two in a row are equal: a choice; a page that always changes is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The content of a rank's heartbeat file, fields in its order. Times are Unix seconds.
+    """The content of a rank's heartbeat file. `time` (of the beat) and `phase_since`: Unix seconds.
 
     `owner`: the file's user id. `started` (clock ticks after boot) and `pid_namespace` (an inode)
     identify the process together with `pid`. `stack_signal`: the signal on which it writes its
@@ -62,7 +62,7 @@ class Page:
 
 
 def pages(folders: Iterable[Path]) -> Iterator[Page]:
-    """The pages in these folders, sorted by rank; other files are ignored."""
+    """The pages in `folders`, sorted by rank, at most MAX_PAGES; other files are ignored."""
     names = [(folder, name) for folder in {*folders} for name in sorted(process.names(folder))]
     paths = [folder / name for folder, name in names if name.startswith(PREFIX)]
     found = filter(None, map(read, paths[:MAX_PAGES]))

@@ -1,8 +1,8 @@
 """Inspects a training without progress on this host, read-only and within seconds.
 
 Each process is read twice, to see whether it computes. The kernel's out-of-memory counters are
-compared with those at the last progress. Ranks with the callback have heartbeats, and are asked
-for their stacks (`hang`).
+compared with those at the last progress. Flight recorders and NCCL's RAS are read, and ranks that
+have heartbeats are asked for their stacks (`hang`).
 """
 
 import logging
@@ -29,12 +29,12 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
-"""Seconds that ranks get at least to write their stacks: ten times what they need."""
+"""Seconds that ranks get at least for their stacks: five pauses by which a dump's end is found."""
 APART_SECONDS = 1.0
 """Seconds between the two reads of a process: a hundred of the ticks that count CPU time."""
 _RAS_SECONDS = 3.0  # for one query of RAS: a choice, since a look has five for all its parts
 MAX_KNOWN = 4096
-"""Ended runs whose processes are kept, the newest ones: a choice that bounds memory to some MB."""
+"""Ended runs whose processes are kept, the newest ones: a choice; these many need some MB."""
 _STATES = {
     "R": "running",
     "D": "disk sleep",
@@ -62,7 +62,7 @@ class HostProbe:
     """Looks at the processes of several runs at once. Not safe for several threads.
 
     `proc`, `mount`: the folders in which the kernel shows processes and control groups. `ras`: the
-    address of NCCL's RAS, unless the processes' environment has another. `wait`: sleeps (seconds).
+    address of NCCL's RAS, unless the processes' environment has another. `wait` sleeps for seconds.
     """
 
     proc: Path = process.PROC
@@ -74,7 +74,7 @@ class HostProbe:
     def watch(
         self, cases: Sequence[ProbeCandidate], *, note: bool = True
     ) -> dict[str, list[Heartbeat]]:
-        """The heartbeats of active runs by name; `note`: note their processes for `look` too."""
+        """The heartbeats of active runs by name; `note`: also store their processes for `look`."""
         if note:
             self._note_all(cases)
         return {case.run: hang.beats(case) for case in cases}

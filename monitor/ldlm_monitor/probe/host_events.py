@@ -28,7 +28,7 @@ def event(
     rank: int | None = None,
     **fields: FieldValue,
 ) -> Event:
-    """An event of a finding at the run's last step; `role`: root, evidence or context."""
+    """An event at the run's last step; `role`: root, evidence or context; `family`: as `nccl`."""
     return Event(
         kind=kind,
         severity=severity,
@@ -41,5 +41,5 @@ def event(
 
 
 def listed(ranks: Iterable[int]) -> list[Scalar]:
-    """Sorted ranks as a field of an event, at most `MAX_RANKS`."""
+    """The sorted ranks, the first `MAX_RANKS` of them, as a field of an event."""
     return [*sorted(ranks)[:MAX_RANKS]]

@@ -25,10 +25,10 @@ from ldlm_monitor.text.format import names_of
 DEFAULT_ADDRESS = ("localhost", 28028)  # NCCL's default
 ADDRESS_VARIABLE = "NCCL_RAS_ADDR"  # NCCL's variable for another address
 RAS_SECONDS = 2.0
-"""Seconds for which RAS waits for silent processes: its default of 5 is as long as a whole look."""
+"""Seconds for which RAS waits for silent processes: a choice below its default 5, a look's time."""
 _CONNECT_SECONDS = 1.0  # the service is on this host, where a connection takes milliseconds
 MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of an answer: a choice that bounds memory, far above the answer for the largest jobs."""
+"""Bytes of an answer: a choice; 32 KiB for each of 1024 ranks. The rest is not read."""
 # Lines of the text format: a communicator's missing ranks; the begin of a list of dead or silent
 # processes; a member of such a list; how many ranks came to an operation; a communicator's begin.
 # Repeats are bounded: a forged answer costs little time and memory.
@@ -78,7 +78,8 @@ class _RasAnswer(msgspec.Struct):
 class Suspect:
     """A rank that RAS reports as `what` (missing, unresponsive, dead, failed or behind).
 
-    `rank`: its number within the communicator, which need not be the global one; None if unknown.
+    `rank`: its number within the communicator, which need not be the global one. Unknown values
+    are None or "".
     """
 
     rank: int | None
@@ -89,9 +90,9 @@ class Suspect:
 
 
 def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> list[Suspect]:
-    """The suspects by the RAS at `address`. Raises `RasError` if none answers in `seconds`."""
+    """The suspects by the RAS at `address`. Raises `RasError` without an answer in `seconds`."""
     until = time.monotonic() + seconds
-    # RAS takes whole seconds, 1 at least; one second of ours is for the connection and the answer.
+    # RAS takes whole seconds, 1 at least; one of `seconds` is for the connection and the answer.
     commands = (
         f"CLIENT PROTOCOL 2\nTIMEOUT {max(1, round(min(RAS_SECONDS, seconds - 1)))}\n"
         "SET FORMAT json\nVERBOSE STATUS\n"
@@ -121,7 +122,7 @@ def address_of(text: str) -> tuple[str, int] | None:
 
 
 def suspects_of(answer: str) -> list[Suspect]:
-    """The suspects in a whole answer. Raises `RasError` if the answer is not from RAS."""
+    """The suspects in an answer. Raises `RasError` if it is not from RAS, or is cut short."""
     if "SERVER PROTOCOL" not in answer[:200]:  # characters: its first line is shorter
         raise RasError("what answered is not NCCL's RAS")
     start = answer.find("\n{")

@@ -12,7 +12,7 @@ import pickle
 from typing import Any, ClassVar
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Bytes of a pickle: fifty times the usual 2,000 entries with stacks. A forged one takes 1 GiB."""
+"""Bytes of a pickle: fifty times the usual 2,000 entries with stacks. Forged, it fills 1 GiB."""
 _PLAIN = (
     *(pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.POP),
     *(pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BINFLOAT),

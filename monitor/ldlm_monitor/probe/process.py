@@ -1,7 +1,7 @@
 """Finds the processes of a training on this host, and reads their state from /proc (proc(5)).
 
-They are found by open files, never by name: the writers of the followed log, the writers of the
-pipe that such a writer (`tee`) reads, and their children.
+Processes are found by open files, never by name: the writers of the followed log, the writers of
+the pipe that such a writer (`tee`) reads, and all their descendants.
 """
 
 import errno
@@ -35,8 +35,8 @@ class Process:
     """A process at the time it was read.
 
     `started` (ticks after boot) distinguishes it from a later process with its pid. `state`: the
-    kernel's letter. `ticks`: the CPU time used. `status`: a zombie's wait status (signal in the
-    low seven bits, exit code above), None for other processes.
+    kernel's letter. `ticks`: CPU time used, in 1/TICKS seconds. `status`: a zombie's wait status
+    (signal in the low seven bits, exit code from bit 8), None for living processes.
     """
 
     pid: int
@@ -49,7 +49,7 @@ class Process:
 
 @dataclass(slots=True)
 class Family:
-    """The processes of a training; `ranks` are its main processes by global rank.
+    """The processes of a training, `members` by pid; `ranks` are the main ones by global rank.
 
     A training without ranks has one main process under None: the one with most CPU time.
     """
@@ -60,11 +60,11 @@ class Family:
 
 @dataclass(slots=True)
 class Scan:
-    """The processes of a host at one time.
+    """The processes of a host at one time: `table` by pid, `children` by their parent's pid.
 
     `openers`: base name of a file to (pid, descriptor, full name) of each process that has it
     open. `pipes`: pipe to (pid, descriptor) of its holders, except as standard input. `inputs`:
-    pid to the pipe that is its standard input. `booted_at`: Unix seconds.
+    pid to the pipe that is its standard input. `booted_at`: Unix seconds, 0 if unknown.
     """
 
     proc: Path
@@ -149,7 +149,7 @@ def family(
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
-    """Whether one of the processes listens on a port; also True if the owner is unknown."""
+    """Whether one of `pids` listens on a TCP port; if unreadable, whether any process does."""
     sockets = set()
     for table in ("net/tcp", "net/tcp6"):
         for line in read_text(proc / table, _MAX_TABLE).splitlines()[1:]:
@@ -223,7 +223,7 @@ def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: P
 
 
 def descendants(roots: Collection[int], seen: Scan) -> set[int]:
-    """These processes and all their descendants."""
+    """The pids of `roots` that are in `seen`, and of all their descendants."""
     found: set[int] = set()
     ahead = [pid for pid in roots if pid in seen.table]
     while ahead:
@@ -262,7 +262,7 @@ def names(folder: Path) -> list[str]:
 
 
 def link(path: Path) -> str | None:
-    """The target of a link in /proc; None if it is another user's, or was removed."""
+    """The target of a link in /proc; None if it is another user's, is no link, or was removed."""
     try:
         return os.readlink(path)
     except OSError:
@@ -270,7 +270,7 @@ def link(path: Path) -> str | None:
 
 
 def read_text(path: Path, most: int = _MAX_TEXT) -> str:
-    """The first `most` bytes of a file in /proc or /sys; empty if it cannot be read."""
+    """The first `most` bytes of a file in /proc or /sys, as text; "" if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(most).decode("utf-8", "replace")

@@ -27,7 +27,7 @@ from ldlm_monitor.probe.heartbeat import Page, is_process
 from ldlm_monitor.probe.process import PROC
 
 _MAX_STACKS = 2 * 1024 * 1024
-"""Bytes read of a dump: twice the 100 threads of 100 frames that faulthandler writes at most."""
+"""Bytes read of a dump: twice faulthandler's 100 threads of 100 frames, at 100 bytes each."""
 _MAX_THREADS = 64  # kept: the last ones, as the main thread is at the end of a dump
 _MAX_FRAMES = 64  # kept of a thread: the innermost, among which are the user's code and torch's
 _MAX_TEXT = 256  # characters of a file or function name, which anyone may have written
@@ -35,7 +35,7 @@ _FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')  # as faulthand
 _FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 """Signals without a meaning of their own (signal(7)); all others are never sent."""
 _QUIET_SECONDS = 0.1
-"""Seconds without growth after which a dump is complete: a choice, as it is written at once."""
+"""Seconds without growth after which a dump is complete: a choice; it is written without pauses."""
 _POLL_SECONDS = 0.01  # between two looks at the stack file: the dump appears within milliseconds
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 """Parts of file names that are not the user's code: installed packages and Python's own."""
@@ -133,7 +133,7 @@ def ask(page: Page, seconds: float) -> Stacks | None:
 
 
 def stacks_of(text: str) -> Stacks:
-    """The stacks in faulthandler's text (CPython, Python/traceback.c), whose last is the main."""
+    """The stacks in faulthandler's text (Python/traceback.c), whose last thread is the main one."""
     threads: list[tuple[str, list[StackFrame]]] = []
     for line in text.splitlines():
         head, is_head, _ = line.partition(" (most recent call first):")
@@ -147,7 +147,7 @@ def stacks_of(text: str) -> Stacks:
 
 
 def _written(path: Path, start: int, until: float) -> str:
-    """The text that is appended to a file from `start` on, once it stops growing."""
+    """The text after `start` (bytes), once it stops growing or at `until` (monotonic seconds)."""
     size, grew_at = start, time.monotonic()
     while (now := time.monotonic()) < until:
         found = os.stat(path).st_size
@@ -194,4 +194,4 @@ def fetch(page: Page, seconds: float) -> bytes | None:
     finally:
         timer.cancel()
         connection.close()
-    return data if answer.status == 200 and not answer.length else None  # `length`: not read yet
+    return data if answer.status == 200 and not answer.length else None  # `length`: bytes left

@@ -20,7 +20,7 @@ NOT_OUR_NAME = (  # the answer to a `Host` that `HostNames` does not accept
 )
 
 _CACHED = 256
-"""Results of bcrypt that are cached: a choice, above the number of clients; guesses cost memory."""
+"""Results of bcrypt that are cached: a choice; clients are fewer, and each guess uses memory."""
 _MAX_PASSWORD = 72  # bytes of a password: bcrypt ignores or refuses longer ones
 
 
@@ -54,7 +54,7 @@ class Access:
         return ", ".join([*basic, *(['Bearer realm="ldlm-monitor"'] if self._tokens else [])])
 
     async def grant(self, authorization: str) -> Grant | None:
-        """The kind of valid credentials in the header `Authorization`; None if they are wrong."""
+        """The kind of the credentials in the header `Authorization`; None if missing or wrong."""
         if not self.is_required:
             return "anyone"
         scheme, _, credentials = authorization.strip().partition(" ")

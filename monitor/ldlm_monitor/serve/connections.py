@@ -11,11 +11,11 @@ import socket
 from typing import Any, TypeAlias
 
 MAX_CONNECTIONS = 64
-"""A choice, more than one Prometheus and a few screens need; each may hold a body and an answer."""
+"""At once: a choice; a Prometheus and some screens need fewer, each may hold a whole answer."""
 REQUEST_SECONDS = 10.0
-"""For a TLS handshake and one request, or to be idle: a choice, far more than clients need."""
+"""Seconds for a TLS handshake and a request, or to be idle: a choice; fewer cut slow clients."""
 ANSWER_SECONDS = 60.0
-"""From a request's end until its answer is sent: a choice; a slow link sends megabytes in it."""
+"""Seconds from a request's end until its answer is sent: a choice; slow links send megabytes."""
 BACKLOG = 64
 """Connections that the kernel queues: a burst of MAX_CONNECTIONS waits and is not refused."""
 
@@ -25,7 +25,7 @@ Address: TypeAlias = tuple[str, int]  # host and port
 
 
 class ClientConnection(socket.socket):
-    """An accepted connection with one deadline; only the event loop's thread may use it."""
+    """An accepted connection with one `deadline` (loop time), for the event loop's thread only."""
 
     def __init__(self, accepted: socket.socket, listener: "Listener", address: Address) -> None:
         super().__init__(fileno=accepted.detach())
@@ -70,9 +70,9 @@ class ClientConnection(socket.socket):
 
 
 class Listener(socket.socket):
-    """A listening socket with at most MAX_CONNECTIONS. Raises OSError if it cannot bind.
+    """A listening socket with at most MAX_CONNECTIONS. Raises OSError if it cannot bind or listen.
 
-    asyncio calls its `accept`, so a connection is counted before its TLS handshake.
+    asyncio calls its `accept`, so a connection is counted before its TLS handshake (`encrypts`).
     """
 
     def __init__(self, family: int, address: Address, *, encrypts: bool) -> None:

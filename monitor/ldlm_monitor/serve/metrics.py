@@ -66,9 +66,9 @@ def exposition(
 ) -> tuple[str, bytes]:
     """(content type, body) of a scrape, in the format that the header `accept` prefers.
 
-    `notifications` are `Outbox.counts()`. `behind` (not read yet) and `free` (on the state's disk)
-    are bytes. `redact` is applied to every label's value, as names of runs and quantities come
-    from logs. If a series occurs twice, the last value is kept.
+    `notifications` are `Outbox.counts()`. `behind` (not read yet) and `free` (on the state's disk,
+    None if unknown) are bytes. `redact` is applied to every label's value, as names of runs and
+    quantities come from logs. If a series occurs twice, the last value is kept.
     """
     series: dict[str, dict[Labels, float]] = {}
     core = core_points(snapshot.monitor)
@@ -88,12 +88,12 @@ def target(host: str, port: int, node: str) -> str:
 
 
 def write_target(path: Path, address: str, labels: Mapping[str, str]) -> Callable[[], None]:
-    """Write a service discovery file; returns a function that removes it. Raises UsageError.
+    """Write a service discovery file; returns a function that removes it.
 
     The format is that of `file_sd_configs`
     (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config).
-    Prometheus adds `labels` to every series. It reads the file whenever it changes, so the file is
-    replaced atomically. The function spares a file that another monitor has written since.
+    Prometheus adds `labels` to every series. It reads each change, so a write is atomic.
+    The function spares a file with other content. Raises UsageError if it cannot be written.
     """
     group = {"targets": [address], "labels": dict(sorted(labels.items()))}
     text = json.dumps([group], indent=2) + "\n"

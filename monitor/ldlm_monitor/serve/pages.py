@@ -25,7 +25,7 @@ RESOURCES = ("runs", "alerts", "incidents", "events")
 Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
 _WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
-"""Further fields of the snapshot in a resource: its clients need both."""
+"""Further fields of the snapshot in a resource, whose clients show both."""
 _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 _CACHED, _CACHED_LENGTH = 16384, 400
 """Texts that the cache of `redact` holds, and characters of the longest: a choice. Some MB in all
@@ -53,7 +53,7 @@ def tag(snapshot: Snapshot, name: str) -> str:
 
 
 def cached(redact: Redact) -> Redact:
-    """`redact` with a cache, because most short texts are part of every answer."""
+    """`redact` with a cache of short texts, as most of them are part of every answer."""
     short = lru_cache(maxsize=_CACHED)(redact)
     return lambda text: short(text) if len(text) <= _CACHED_LENGTH else redact(text)
 
@@ -65,7 +65,7 @@ def encoded(document: Mapping[str, object], redact: Redact) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SeriesQuery:
-    """The parameters of `/api/v1/series`; `start` and `end` are steps."""
+    """The parameters of `/api/v1/series`: steps `start` to `end` (None: all), `points` at most."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 

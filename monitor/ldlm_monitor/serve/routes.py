@@ -45,7 +45,7 @@ class Silencing(Protocol):
         """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
 
     def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """Store one of an alert in `alerts`; returns its id. Raises `UsageError`, `LookupError`."""
+        """As `take_silence`, for an acknowledgement. Raises LookupError if not of `alerts`."""
 
     def expire(self, number: str, now: float) -> bool:
         """Delete a silence or an acknowledgement by its id; False if none has this id."""
@@ -56,13 +56,13 @@ class Silencing(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The values that are served; each callable is called for every request, in a thread.
+    """The values that are served. Callables are called in threads, for each request that needs one.
 
-    `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk)
-    return bytes. `redact` is applied to every text that may come from a log. `reload` loads the
-    settings again and returns an error's text, or "". `source` answers range queries and log
-    slices. Commands need a bearer token unless `takes_commands` is set, as on loopback. Without
-    credentials and TLS, requests may use only the host names of `names` (None: any).
+    `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
+    None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
+    text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
+    answers queries of curves and logs. `gate` has TLS and credentials; without both, requests may
+    use only the host names of `names` (None: any). Commands need a token unless `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -101,7 +101,7 @@ class _Guard:
         request.state.grant = await access.grant(request.headers.get("authorization", ""))
         if request.state.grant is None:
             headers = {"WWW-Authenticate": access.challenge}
-            return PlainTextResponse("a password or a token is needed\n", 401, headers)
+            return PlainTextResponse("a valid password or token is needed\n", 401, headers)
         return None
 
 
@@ -213,7 +213,7 @@ class Routes:
             self._check_command(request)
             number = request.path_params["number"]
             if not silencing.expire(number, time.time()):
-                raise HTTPException(404, f"no silence of this id; {SILENCES} lists them")
+                raise HTTPException(404, f"no silence or ack has this id; {SILENCES} lists them")
             return self._json({"silenceID": number})
 
         return [

@@ -26,7 +26,7 @@ MAX_HEAD = 32 * 1024
 MAX_BODY = 64 * 1024  # bytes of a request's body: far more than a silence with its matchers has
 
 _STOP_SECONDS = 1.0
-"""Seconds that `stop` waits for the thread. A choice: a hanging handler delays the end so long."""
+"""Seconds that `stop` waits to cut all connections: a choice; a hanging handler delays the end."""
 _TOO_LARGE = PlainTextResponse(f"the body may have at most {MAX_BODY} bytes\n", 413)
 _HEADERS = [  # answers contain log text: caches must not store it, nor browsers run or embed it
     (b"server", b"ldlm-monitor"),
@@ -88,7 +88,7 @@ class _ServerLimits:
 
 
 def _refusal(scope: Scope) -> ASGIApp | None:
-    """The answer to a request whose head already shows that it is too large."""
+    """The answer to a request that is too large by its head; None for all other requests."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     # h11 does not apply its limit to a head that arrives in one piece. 4: `: ` and the line's end.
     line = len(scope["raw_path"]) + len(scope["query_string"])
@@ -127,7 +127,7 @@ class _ReloadedContext(ssl.SSLContext):
 class Server:
     """Serves a Site on one address, in a thread with an event loop of its own.
 
-    Binds at once (port 0: any free port). Raises OSError if the address is taken.
+    Binds at once (port 0: any free port). Raises OSError if the address cannot be used.
     """
 
     def __init__(self, host: str, port: int, site: Site) -> None:

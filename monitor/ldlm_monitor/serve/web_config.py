@@ -54,7 +54,7 @@ class TlsServerConfig(_Part):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if (self.client_ca_file is None) != (self.client_auth_type == "NoClientCert"):
-            raise ValueError("client_ca_file and a client_auth_type belong together")
+            raise ValueError("client_ca_file and a client_auth_type that verifies belong together")
         if self.min_version > self.max_version:
             raise ValueError("min_version is above max_version")
         return self
@@ -72,7 +72,7 @@ class WebFile(_Part):
 class WebConfig:
     """A web configuration that is ready to use.
 
-    `stamps`: the files that it was read from, with their state before that; None if missing.
+    `stamps`: each file that it was read from, to its state before the reading; None if missing.
     """
 
     tls: ssl.SSLContext | None
@@ -81,7 +81,7 @@ class WebConfig:
 
 
 def load(file: Path) -> WebConfig:
-    """Read a web configuration and the files that it names. Raises ConfigError."""
+    """Read a web configuration and the files that it names. Raises ConfigError if one is bad."""
     stamps = {file: _stamp(file)}
     parsed = _read(file)
     folder, tls = file.parent, parsed.tls_server_config
@@ -143,7 +143,7 @@ def _context(tls: TlsServerConfig, folder: Path, file: Path) -> ssl.SSLContext:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "no PEM"
         raise ConfigError(
-            f"certificate and key cannot be used ({str(reason).lower().replace('_', ' ')})",
+            f"a certificate or key cannot be used ({str(reason).lower().replace('_', ' ')})",
             where=where,
             remedy="give a certificate, its own key without a password, and CAs, each as PEM",
         ) from error
@@ -168,7 +168,7 @@ def _unreadable(error: OSError | UnicodeDecodeError, where: str) -> ConfigError:
     return ConfigError(
         f"cannot be read ({reason})",
         where=where,
-        remedy="create it, readable for the monitor's user",
+        remedy="create it as text, readable for the monitor's user",
     )
 
 
@@ -176,7 +176,7 @@ class Gate:
     """The TLS context and the credentials to use now; reloads a web configuration that changed.
 
     Without a file anyone may enter, over plain HTTP. Raises ConfigError if the file cannot be used
-    at the start. Later an unusable file is logged once, and the last good content stays in use.
+    at the start. Later each unusable change is logged, and the last good content stays in use.
     TLS is switched on and off by a restart only, since it changes the URL that others use. `clock`
     returns seconds. While the server runs, only its event loop calls `tls` and `access`.
     """
