@@ -141,8 +141,6 @@ _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
 
 
 def _expand(template: str, match: Any) -> str:
-    """The template with `$1`, `${name}` and `$$` filled in as Go's `Regexp.Expand` does."""
-
     def filled(reference: re.Match[str]) -> str:
         if reference[1]:
             return "$"
