@@ -111,7 +111,7 @@ def humanize_duration(value: float) -> str:
 
 
 def humanize_timestamp(value: float) -> str:
-    """Unix seconds as UTC such as `2015-04-24 12:08:05.5 +0000 UTC`; else the number."""
+    """Unix seconds as UTC such as `2015-04-24 12:08:05.5 +0000 UTC`; a number if no date."""
     if not math.isfinite(value):
         return go_format("%.4g", value)
     milliseconds = math.floor(value * 1000)

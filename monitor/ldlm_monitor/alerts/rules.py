@@ -17,8 +17,8 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 E = TypeVar("E")  # a parsed expression, which this room only passes on
 
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
-TEST_SUFFIX = ".test.yml"  # of unit tests. A choice: a shorter one could be a rule file's, too
-_FORM = "see the rule file format of Prometheus"  # the remedy in errors about content
+TEST_SUFFIX = ".test.yml"  # of unit test files. A choice: a shorter one could end a rule file's
+_FORM = "see the rule file format of Prometheus"  # remedy for wrong content
 # Prometheus' grammar of durations (`model.ParseDuration`).
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"

@@ -18,7 +18,7 @@ E = TypeVar("E")
 
 Ending: TypeAlias = Literal["resolved", "ended", "unknown"]  # `_ENDING_REASONS` has the meanings
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
-"""Called with a metric's name, its samples, and Unix seconds; series without sample have ended."""
+"""Called with a metric's name, its samples, and Unix seconds; series without one have ended."""
 
 ALERTS_SERIES = "ALERTS"  # Prometheus' metric of pending and firing alerts
 _ENDING_REASONS: dict[Ending, str] = {  # `Transition.reason`, which people read
@@ -121,7 +121,7 @@ class AlertStates(Generic[E]):
         A rule that raises RuleError keeps its alerts and is listed in `health`; the other rules
         are evaluated. When a firing alert's condition is false and `keep_firing_for` is over,
         `ending` returns how the alert ended, or None if it keeps firing. `record` gets the results
-        of recording rules, and `ALERTS`. A vector that is the rule's last object is unchanged.
+        of recording rules, and `ALERTS`. The same vector object means the same result.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):

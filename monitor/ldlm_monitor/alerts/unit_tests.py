@@ -15,7 +15,7 @@ from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
 """The tags that a scalar's form may set; YAML's others would turn texts into numbers or dates."""
-_FORM = "see Prometheus' documentation, Unit Testing for Rules"  # a remedy
+_FORM = "see Prometheus' documentation, Unit Testing for Rules"  # for wrong content
 
 
 class _TextLoader(StrictLoader):
@@ -114,7 +114,7 @@ class RuleTest(_Model):
 
 
 class UnitTestFile(_Model):
-    """A file of tests; `rule_files`: paths or globs from its folder; `group_eval_order`: groups."""
+    """A file of tests; `rule_files`: paths or globs from its folder; `group_eval_order`: names."""
 
     rule_files: list[str] = []
     evaluation_interval: Duration = "1m"

@@ -20,7 +20,7 @@ from ldlm_monitor.promql.nodes import (
 )
 
 TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # depend on the time
-_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # each sample counts
+_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # even equal samples add up
 ROUNDING_SECONDS = 0.001
 """Seconds added to a range, because `ranges.exact` rounds its ends to milliseconds."""
 
@@ -47,7 +47,7 @@ def metric_names(expr: Expression) -> frozenset[str]:
 
 
 def result_selectors(node: Node) -> Iterator[Selector]:
-    """The selectors that can shape the result: all but those right of `and` and `unless`."""
+    """The selectors whose series may be in the result: none right of `and` or `unless`."""
     if isinstance(node, Selector):
         yield node
     elif isinstance(node, Binary) and node.operator in ("and", "unless"):

@@ -79,7 +79,7 @@ have other digits. A choice, 5000 times a float's precision: less misses sums, m
 def _exact_sum(values: Sequence[float]) -> float | None:
     """The sum by `fsum`, which is faster; None if Prometheus' result may have other digits.
 
-    It may if the terms almost cancel (`CANCELLED`), if the sum overflows, or with Inf and -Inf.
+    It may have if terms almost cancel (`CANCELLED`), the sum overflows, or with Inf and -Inf.
     """
     try:
         total = math.fsum(values)

@@ -125,7 +125,7 @@ def _label_join(vector: Vector, target: str, separator: str, *sources: str) -> V
     return [(with_label(each, target, joined(dict(each))), value) for each, value in vector]
 
 
-@lru_cache(maxsize=256)  # entries. A choice: more than rules have patterns; fewer compile again
+@lru_cache(maxsize=256)  # entries. A choice: memory, or compiling a pattern again
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern for RE2; `.` matches line feeds, too. Raises RuleError if it is invalid."""
     options = re2.Options()
@@ -181,13 +181,13 @@ def labels_of_absent(operand: Node) -> Labels:
 
 
 BOUND = "le"  # in a classic histogram of Prometheus, the label with a bucket's upper bound
-SMALL_DELTA = 1e-12  # of the counts' sum; less is rounding (Prometheus' `smallDeltaTolerance`)
+SMALL_DELTA = 1e-12  # of the counts' sum: a smaller difference is rounding (`smallDeltaTolerance`)
 # Bounds that Prometheus parses; Python's `float` accepts more, such as `1_0`.
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
 
 
 def histogram_quantile(rank: float, vector: Vector) -> Vector:
-    """The quantile `rank` (0 to 1) of each classic histogram; a series needs a valid `le`."""
+    """The quantile `rank` (0 to 1) of each classic histogram; skips series without a valid `le`."""
     histograms: dict[Labels, list[tuple[float, float]]] = {}
     for labels, count in vector:
         bound = dict(labels).get(BOUND, "")

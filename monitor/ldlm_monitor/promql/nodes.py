@@ -173,7 +173,7 @@ def settled(labels: Labels) -> Labels:
     return without_name(labels) if labels and labels[0] == MARK else labels
 
 
-@lru_cache(maxsize=1024)  # entries. A choice: more than rules have matchings; fewer rebuild
+@lru_cache(maxsize=1024)  # entries. A choice: memory, or building the function of a matching again
 def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
     """A function from an element's labels to its group's: `names` only if `on`, else all others."""
     wanted = frozenset(names)

@@ -72,7 +72,7 @@ def with_scalar(
 
 
 def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector], Vector]:
-    """A function that applies an operator to pairs of two vectors; `unnamed` drops metric names.
+    """A function that applies an operator to elements that match; `unnamed` drops metric names.
 
     It raises RuleError if a group has several elements on a side that may have only one.
     """

@@ -39,7 +39,7 @@ from ldlm_monitor.text.sanitize import shorten
 
 FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that are supported
 
-_ALIASES = {"holt_winters": "double_exponential_smoothing"}  # Prometheus 2: 3
+_ALIASES = {"holt_winters": "double_exponential_smoothing"}  # names of Prometheus 2 to those of 3
 # The parser has names of Prometheus 3 only; this signature adds the old name.
 _OLD = promql_parser.Function(
     "holt_winters",
@@ -195,7 +195,7 @@ a pattern matches, its name replaces the parser's message, with group 1 of the m
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 _COMMENT = re.compile(r"#[^\n]*")
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
-"""An escape above 127, such as `\\xff`: a byte in Prometheus, a character in the parser."""
+"""An escape above 127, such as `\\xff`, is refused: a byte in Prometheus, a character here."""
 _SHOWN = 120  # characters of an expression in an error. A choice: more show more, fewer fit a line
 
 

@@ -22,7 +22,7 @@ def exact(time: float) -> float:
     in the last bits, which would decide whether a sample at the edge of a range is in it.
     """
     whole = round(time, 3)
-    return whole if abs(whole - time) < 1e-6 else time  # neighbouring floats of today: 2.4e-7 s
+    return whole if abs(whole - time) < 1e-6 else time  # floats of Unix times are 2.4e-7 s apart
 
 
 @dataclass(frozen=True, slots=True)

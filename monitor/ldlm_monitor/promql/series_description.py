@@ -29,7 +29,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 def parse_series(text: str) -> tuple[Labels, str]:
-    """Labels (with `__name__`) that begin `text`, and the rest. Raises ValueError for others."""
+    """Labels (with `__name__`) that begin `text`, and the rest. Raises ValueError otherwise."""
     pairs: dict[str, str] = {}
     position = 0
     if (name := _NAME.match(text)) is not None:

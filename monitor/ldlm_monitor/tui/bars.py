@@ -7,14 +7,14 @@ from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
-_LEAST_BAR = 10  # cells, two of them blank. A choice: less shows less, more is left out more often
+_LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
 _OLD_SECONDS = 15.0  # age of a snapshot to report while a run is live: three evaluations of 5 s
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
          ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the firing alerts' number, the source's status; `reading`: share read or None."""
+    """The pages, the number of firing alerts, the source's status and `reading()`."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
     # Below 90 cells the status needs the room of our name; the screen supports 80 and more.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []

@@ -163,7 +163,7 @@ def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Li
 
 
 def smoothed(values: Sequence[float], weight: float) -> list[float]:
-    """Exponential average (`weight`: of the past), unbiased at its start (Kingma and Ba, 2015)."""
+    """Unbiased exponential average (Kingma and Ba, 2015); `weight` of the past; NaN for Inf."""
     result, average, share = [], 0.0, 0.0
     for value in values:
         if math.isfinite(value):
@@ -210,7 +210,7 @@ def _range(curves: Iterable[CurveView], *, log_axis: bool) -> tuple[float, float
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     if high > low:
         return low, high
-    # 5 % (0.5 for a constant 0) on either side is a choice: less, and the labels look equal.
+    # A constant: 5 % of it on either side, or 0.5 of 0. A choice: less makes labels equal.
     return low - (abs(low) * 0.05 or 0.5), high + (abs(high) * 0.05 or 0.5)
 
 

@@ -46,7 +46,7 @@ class Desk:
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
 
     def curves(self, wanted: Iterable[tuple[str, str]], points: int) -> Curves:
-        """The logged ones of `wanted`, in at most `points` buckets. Blocks; raises UsageError."""
+        """Logged curves of `wanted`, in at most `points` buckets. May block; raises UsageError."""
         found: Curves = {}
         for run, quantity in wanted:
             if get_current_worker().is_cancelled:
@@ -92,7 +92,7 @@ def current(run: RunView, quantity: str) -> float | None:
 
 
 def age(run: RunView, now: float) -> tuple[str, str]:
-    """Time from the last step to `now` (Unix seconds), stall limit, as `12s/2m`; and a style."""
+    """Time since the last step and stall limit, as `12s/2m`, and a style; `now`: Unix seconds."""
     if run.ended_at is not None:
         return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
     if run.last_progress_at is None:
@@ -100,13 +100,14 @@ def age(run: RunView, now: float) -> tuple[str, str]:
     waited = now - run.last_progress_at
     if run.stall_limit_seconds is None:
         return whole_duration(waited), ""
-    share = waited / run.stall_limit_seconds  # at 0.5 a warning, a choice: early or rare
+    # A warning from half the limit on, a choice: less would warn of slow steps, more late.
+    share = waited / run.stall_limit_seconds
     style = "critical" if share >= 1 else "warning" if share >= 0.5 else ""
     return f"{whole_duration(waited)}/{whole_duration(run.stall_limit_seconds)}", style
 
 
 def whole_duration(seconds: float | None) -> str:
-    """A duration without fractions of a second, which would flicker; None or NaN without digits."""
+    """A duration in whole seconds, since fractions would flicker; `-` if None or not finite."""
     return duration(round(seconds) if seconds is not None and math.isfinite(seconds) else None)
 
 

@@ -17,7 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 
 _LONGEST = 4000  # characters kept of a line: wider than any screen, and a bound for hostile logs
-# ASCII for characters in our own texts and usual logs, which are as NFKD leaves them.
+# ASCII for characters of our own texts and usual logs; the keys are what NFKD returns.
 _PLAIN = {"–": "-", "—": "-", "×": "x", "μ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
 _MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
 
@@ -37,16 +37,16 @@ class Glyphs:
     """Characters of one cell each: `levels` from low to high, `marks` by severity."""
 
     levels: str = "▁▂▃▄▅▆▇█"
-    full: str = "█"
-    empty: str = "░"
-    dot: str = "●"
-    cursor: str = "▶"
-    vertical: str = "│"
-    nonfinite: str = "✕"
+    full: str = "█"  # the done part of a bar
+    empty: str = "░"  # the rest of a bar
+    dot: str = "●"  # before the health of runs
+    cursor: str = "▶"  # at the selected row
+    vertical: str = "│"  # the cursor of a chart
+    nonfinite: str = "✕"  # a value that is not finite
     marks: Mapping[str, str] = field(
         default_factory=lambda: {"critical": "▲", "error": "▲", "warning": "△", "info": "·"}
     )
-    braille: bool = True  # dots of charts; if False, all text is ASCII
+    braille: bool = True  # charts have braille dots; if False, all text is ASCII, too
     ellipsis: str = "…"
     cells: str = "■▤□○✕"
     """For a rank that is in step, behind, far behind, silent, or failed first, in this order."""
@@ -134,7 +134,7 @@ def width_of(line: Iterable[StyledSpan]) -> int:
 
 
 def fit(text: str, width: int, glyphs: Glyphs = UNICODE, *, right: bool = False) -> str:
-    """`text` in exactly `width` cells: cut with an ellipsis, or filled, if `right` at the left."""
+    """`text` in `width` cells: cut with an ellipsis, or blanks after it, if `right` before it."""
     if width <= 0:
         return ""
     length = cell_len(text)

@@ -18,13 +18,13 @@ from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _T = TypeVar("_T")
-_AROUND = 300  # records read on each side of the cursor. A choice: fewer requests or shorter ones
-_EDGE = 50  # rows from an end at which more are read. A choice: less may wait, more reads more
+_AROUND = 300  # records read on each side of the cursor. A choice: slower reads or more of them
+_EDGE = 50  # rows from an end at which more are read. A choice: too late or in vain
 _LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # in turn by key `v`; None: all
 
 
 class LogPage(Vertical):
-    """The file `path` (empty: none yet), or if `merges` all files of a run; `lines` are read."""
+    """The file `path` (empty: none yet), or if `merges` all of a run; `lines`: the records read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Search", key_display="/"),
@@ -223,14 +223,14 @@ class LogPage(Vertical):
         self._ask(self._around(at, here.line.line), put)
 
     def _show(self, query: LogQuery, cursor: int | None) -> None:
-        """Read other records; the cursor goes to that at byte `cursor`, or if None to the last."""
+        """Read other records; the cursor goes to that with byte `cursor`, or if None to the end."""
         self._ask(query, lambda found: self._show_found(found, query, cursor))
 
     def _ask(self, query: LogQuery, put: Callable[[LogSlice], None]) -> None:
         self._in_thread(lambda: self._desk.source.log(query), put)
 
     def _in_thread(self, ask: Callable[[], _T], put: Callable[[_T], None]) -> None:
-        """Call `ask` in a thread, then `put` with its result, unless another file is shown then."""
+        """Call `ask` in a thread and `put` with its result, unless the file shown has changed."""
         shown = self.path, self.merges
 
         def settle(problem: str) -> None:

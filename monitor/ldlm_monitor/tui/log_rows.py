@@ -9,8 +9,8 @@ from ldlm_monitor.model.queries import LogLine, LogQuery, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_MERGED_LINES = 1000  # records of all merged files, roughly. A choice: older ones or less to read
-_MERGED_FILES = 64  # at most. A choice: each is a request for which the page waits; fewer miss more
+_MERGED_LINES = 1000  # records of all merged files, roughly. A choice: older ones, or a fast answer
+_MERGED_FILES = 64  # at most. A choice: the page waits for a request each, and lacks other files
 _LEVEL_STYLE = {"error": "error", "warning": "warning"}  # other levels are plain
 _FILE_CELLS = 18  # for `heartbeat_rank1024`; of 80 cells, 49 remain for the text
 

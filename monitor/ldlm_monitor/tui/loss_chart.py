@@ -14,7 +14,7 @@ from ldlm_monitor.tui.desk import Desk, OpenLog
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.widgets import Painted
 
-_SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past. A choice: means of 1, 10, 50; more hide jumps
+_SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past: none, ~10, ~50 values. A choice: noise or lag
 
 
 class LossChart(Painted, can_focus=True):
@@ -90,7 +90,7 @@ class LossChart(Painted, can_focus=True):
         self.show(self._curves)
 
     def action_to_line(self) -> None:
-        """Open the log at the line of the cursor's step, or of the last step without a cursor."""
+        """Open the log at the line of the cursor's step, or without a cursor of the last step."""
         if not self.chart.curves:
             return
         curve = self.chart.curves[0][0]

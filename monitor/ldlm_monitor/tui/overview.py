@@ -35,9 +35,9 @@ from ldlm_monitor.tui.draw import (
 )
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
-_LEAST_NAME = 22  # cells of a name at least, as `train_20261121_083515`; fits 80 beside rank 0
-_CURVES_SECONDS = 2.0  # between queries for the shown runs' curves. A choice: age or requests
-SPARK = 16  # values, a cell each. A choice: the shape of a loss, or room for other columns
+_LEAST_NAME = 22  # cells for `train_20261121_083515`; 80 cells then hold the columns of `rank` 0
+_CURVES_SECONDS = 2.0  # between queries for shown curves. A choice: old curves, or more requests
+SPARK = 16  # values, a cell each. A choice: fewer hide the shape of a loss, more displace columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _chosen(width: int) -> tuple[list[_TableColumn], int]:
         left = width - 2 - sum(column.width + 1 for column in columns)
         last = max(columns, key=lambda column: column.rank)
         if left >= _LEAST_NAME or last.rank == 0:
-            return columns, max(min(left, 40), 1)  # 40: a choice, whole names or near values
+            return columns, max(min(left, 40), 1)  # a choice: 40 cut few names; more spread a row
         columns.remove(last)
 
 
@@ -214,7 +214,7 @@ class OverviewPage(Vertical):
         now = self._desk.clock()
         if abs(now - self._asked_at) >= _CURVES_SECONDS:  # `abs`: a playback's clock may go back
             self._asked_at = now
-            # The first height is 0: then 10, a choice. Fewer leave curves out, more ask in vain.
+            # Height 0 before the first layout: 10, a choice. Fewer miss rows, more are not shown.
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
             wanted = [(name, "loss") for name in names[top : top + height]]
             in_thread(self, lambda: self._desk.curves(wanted, SPARK), self._take)

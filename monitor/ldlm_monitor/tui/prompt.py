@@ -54,7 +54,7 @@ KEYS = (  # keys and their meaning (the BINDINGS define them), or a heading and 
 
 
 class SearchPrompt(ModalScreen[str | None]):
-    """Asks what to search for, with `text` to begin with; returns the text, or None if closed."""
+    """Asks what to search for, proposing `text`; returns what was entered, or None if closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 

@@ -6,12 +6,12 @@ from ldlm_monitor.model.view import RankView, RunView
 from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_BIG = 128  # more are a character each. A choice: with numbers, 128 fill 9 lines of 80 cells
+_BIG = 128  # more ranks are a character each. A choice: 128 numbers fill 9 lines of 80 cells
 # Styles and words by `_RankCell.kind`, from 0 (good) to 4 (worst).
 _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
 _SILENT_SECONDS = 30.0
-"""A rank without records for longer, and than the stall limit, is silent. A choice: less takes
+"""A rank is silent without records for this time and for the stall limit. A choice: less takes
 pauses of output for silence, more shows silence later."""
 
 
@@ -26,7 +26,7 @@ def _cells(run: RunView) -> list[_RankCell]:
     steps = [rank.step for rank in run.ranks if rank.step is not None]
     newest = max((rank.seen_at for rank in run.ranks), default=0.0)
     front = max(steps, default=0)
-    far = max(10, front // 100)  # steps. A choice: less marks ranks that log rarely
+    far = max(10, front // 100)  # steps. A choice: less marks ranks that log rarely, more is late
     patience = max(run.stall_limit_seconds or 0.0, _SILENT_SECONDS)
     cells = []
     for rank in run.ranks:
@@ -51,7 +51,7 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
     last = max(cells, key=lambda cell: (cell.lag > 1 or cell.kind == 3, cell.lag, cell.kind))
     if last.kind == 3 or last.lag > 1:
         facts = [f"{last.lag} steps behind"] if last.lag > 1 else []
-        if last.rank.phase:  # in 20 cells, the verdict fits one line
+        if last.rank.phase:  # cut to 20 cells, so that the verdict fits one line
             facts.append(f"in {fit(safe(last.rank.phase, glyphs), 20, glyphs).rstrip()}")
         if last.kind == 3:
             newest = max(cell.rank.seen_at for cell in cells)

@@ -21,10 +21,10 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
-POLL_SECONDS = 0.5  # between requests for the snapshot. A choice: the screen's delay against load
+POLL_SECONDS = 0.5  # between requests for the snapshot. A choice: more delays news, less is load
 ANSWER_SECONDS = 10.0  # of waiting, a choice: more hides a dead daemon, less fails slow tunnels
 RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
-MAX_ANSWER = 64 * 1024 * 1024  # bytes. A choice: less cuts a fleet's, more could fill memory
+MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer. A choice: a fleet's fits, memory is bounded
 # Texts of errors that several places raise: what is wrong, and the usual remedy.
 _NOT_OURS = "does not answer as ldlm-monitor does"
 _CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"

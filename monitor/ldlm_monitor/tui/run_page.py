@@ -42,7 +42,7 @@ _SMALL = (  # titles, and quantities: the first logged is drawn. A choice: four 
     ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
-_RANKS_SHARE = 0.4  # of the height at most. A choice: more ranks, or a higher loss chart
+_RANKS_SHARE = 0.4  # of the height at most. A choice: more shrinks the loss, less hides ranks
 _LOW = 28  # lines; a lower page has 3 for ranks. A choice: at the usual 24, the loss has more
 
 

@@ -17,7 +17,7 @@ from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe,
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")  # fields of several lines, shown as they were written
-_NAME_CELLS = 20  # of a field's name at most. A choice: whole names, or room for the text
+_NAME_CELLS = 20  # of a field's name at most. A choice: less cuts names, more narrows the text
 
 
 @dataclass(frozen=True, slots=True)
