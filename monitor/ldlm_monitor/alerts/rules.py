@@ -149,7 +149,7 @@ class _RuleModel(BaseModel):
             raise ValueError(f"{self.record!r} is not a metric name")
         for name in (*self.labels, *self.annotations):
             if not _LABEL_NAME.fullmatch(name) or name == "__name__":
-                raise ValueError(f"{name!r} is not a label name that a rule may set")
+                raise ValueError(f"a rule can set no label or annotation {name!r}")
         return self
 
 
@@ -211,7 +211,7 @@ def read_file(path: Path, loader: type[StrictLoader], model: type[ModelT], form:
         document = yaml.load(path.read_bytes(), loader)  # safe: `loader` is a SafeLoader
     except OSError as problem:
         raise RuleError(
-            f"cannot be read: {problem.strerror}", where=str(path), remedy="check its name"
+            f"cannot be read: {problem.strerror}", where=str(path), remedy="check name and rights"
         ) from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
         raise _unreadable(problem, path) from problem

@@ -212,7 +212,7 @@ def _instances(
         if key in found:
             raise RuleError(
                 "several alerts have the same labels",
-                remedy="select one metric, and set no label by which its series differ",
+                remedy="select one metric, and set no label by which series differ",
             )
         annotations = {
             name: template.expand(given, sample.value)

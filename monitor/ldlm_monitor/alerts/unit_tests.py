@@ -98,7 +98,7 @@ class PromqlExprTest(_Model):
 
 
 class RuleTest(_Model):
-    """Series, and the results that the rules must have for them. `interval` None: the file's.
+    """Series, their `interval` (None: the `evaluation_interval`), and the results that must follow.
 
     `external_labels` and `external_url` have no effect: only templates with `$externalLabels`
     or `$externalURL` use them, and such templates are refused.
@@ -114,7 +114,7 @@ class RuleTest(_Model):
 
 
 class UnitTestFile(_Model):
-    """A file of tests; `rule_files`: paths or globs from its folder; `group_eval_order`: names."""
+    """Tests. `rule_files`: paths or globs from the file's folder; `group_eval_order`: names."""
 
     rule_files: list[str] = []
     evaluation_interval: Duration = "1m"

@@ -19,7 +19,7 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # depend on the time
+TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # may depend on the evaluation time
 _COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # even equal samples add up
 ROUNDING_SECONDS = 0.001
 """Seconds added to a range, because `ranges.exact` rounds its ends to milliseconds."""

@@ -175,7 +175,7 @@ def settled(labels: Labels) -> Labels:
 
 @lru_cache(maxsize=1024)  # entries. A choice: memory, or building the function of a matching again
 def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
-    """A function from an element's labels to its group's: `names` only if `on`, else all others."""
+    """A function from labels to the group's: `names` if `on`, else all but these and `NAME`."""
     wanted = frozenset(names)
     if on:
         return lambda labels: tuple(pair for pair in labels if pair[0] in wanted)

@@ -14,9 +14,9 @@ PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log",
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the number of firing alerts, the source's status and `reading()`."""
+    """The pages, the number of firing alerts, the source's status; `reading` as in `Source`."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
-    # Below 90 cells the status needs the room of our name; the screen supports 80 and more.
+    # Below 90 cells the status needs the room of the program's name; 80 are supported.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, (name, title) in enumerate(PAGES, start=1):
         count = f" {firing}" if name == "alerts" and firing else ""

@@ -210,7 +210,7 @@ def _range(curves: Iterable[CurveView], *, log_axis: bool) -> tuple[float, float
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     if high > low:
         return low, high
-    # A constant: 5 % of it on either side, or 0.5 of 0. A choice: less makes labels equal.
+    # A constant: 5 % of it on either side, or 0.5 beside 0. A choice: less makes labels equal.
     return low - (abs(low) * 0.05 or 0.5), high + (abs(high) * 0.05 or 0.5)
 
 
