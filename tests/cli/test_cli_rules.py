@@ -98,7 +98,7 @@ def test_every_problem_of_a_file_is_one_line_that_says_where(ask: Ask, folder: P
             "see Go's text/template"
         ),
         (
-            "7 (Label): 'a-b' is not a label name that a rule may set; "
+            "7 (Label): a rule can set no label or annotation 'a-b'; "
             "see the rule file format of Prometheus"
         ),
         "8 (no name): 'no name' is not a metric name; see the rule file format of Prometheus",
@@ -174,7 +174,7 @@ def test_a_rule_test_that_fails_shows_what_was_expected_and_what_came(
             "ldlm-monitor: typo.test.yml: tests.0.input_series.0.values: Field required; "
             "see Prometheus' documentation, Unit Testing for Rules"
         ),
-        "ldlm-monitor: none.yml: cannot be read: No such file or directory; check its name",
+        "ldlm-monitor: none.yml: cannot be read: No such file or directory; check name and rights",
     ]
 
 

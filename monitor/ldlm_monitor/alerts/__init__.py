@@ -1,7 +1,7 @@
 """Alerting: Prometheus rule files, the states of alerts, and the templates of annotations.
 
-All three are our own code: that of Prometheus is in Go, and Python's template engines have
-another syntax.
+All three are our own code: Prometheus' code is in Go, and Python's template engines do not
+have the syntax of Go's.
 """
 
 from ldlm_monitor.alerts.rules import (

@@ -1,7 +1,7 @@
 """Numbers as Go prints them, and Prometheus' `humanize` functions.
 
 Source of the formats: Prometheus `template/template.go` and Go's `fmt`. Annotations must be equal
-here and in Prometheus, from which the Python package `humanize` differs.
+here and in Prometheus; the Python package `humanize` writes other texts.
 """
 
 import math
@@ -43,7 +43,7 @@ def _not_finite(value: float) -> str:
 
 
 def go_format(verb: str, value: float) -> str:
-    """`value` by a verb of `fmt.Sprintf` such as `%.4g`. Raises ValueError for other verbs."""
+    """`value` by a verb of Go's `fmt` such as `%.4g` (e, f or g). Raises ValueError for others."""
     if verb == "%g":
         return go_float(value)
     found = _VERB.fullmatch(verb)
@@ -61,14 +61,14 @@ def go_format(verb: str, value: float) -> str:
 
 
 def humanize(value: float) -> str:
-    """The value with a decimal prefix and four significant digits, such as `1.235M`."""
+    """The value with a decimal prefix and at most four significant digits, such as `1.235M`."""
     if value == 0 or not math.isfinite(value):
         return go_format("%.4g", value)
     return _scaled(value, _LARGE, 1000.0) if abs(value) >= 1 else _shrunk(value)
 
 
 def humanize1024(value: float) -> str:
-    """The value with a binary prefix and four significant digits, such as `1.5Gi`."""
+    """The value with a binary prefix and at most four significant digits, such as `1.5Gi`."""
     if abs(value) <= 1 or not math.isfinite(value):
         return go_format("%.4g", value)
     return _scaled(value, _BINARY, 1024.0)
@@ -111,7 +111,7 @@ def humanize_duration(value: float) -> str:
 
 
 def humanize_timestamp(value: float) -> str:
-    """Unix seconds as UTC, to the millisecond, such as `2015-04-24 12:08:05 +0000 UTC`."""
+    """Unix seconds as UTC such as `2015-04-24 12:08:05.5 +0000 UTC`; a number if no date."""
     if not math.isfinite(value):
         return go_format("%.4g", value)
     milliseconds = math.floor(value * 1000)

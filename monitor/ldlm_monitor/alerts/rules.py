@@ -17,22 +17,22 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 E = TypeVar("E")  # a parsed expression, which this room only passes on
 
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
-TEST_SUFFIX = ".test.yml"  # a choice: the end of names of unit tests, which are no rule files
-_FORM = "see the rule file format of Prometheus"  # remedy in errors
+TEST_SUFFIX = ".test.yml"  # of unit test files. A choice: a shorter one could end a rule file's
+_FORM = "see the rule file format of Prometheus"  # remedy for wrong content
 # Prometheus' grammar of durations (`model.ParseDuration`).
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
 )
-# Seconds of the units in `_DURATION`, as Prometheus defines them: a year has 365 days.
+# Seconds of the units, in the order of `_DURATION`; in Prometheus, too, a year has 365 days.
 _UNITS = (365 * 86400.0, 7 * 86400.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
-# Names that rules may use, as in Prometheus 2; names of any characters (3) are not supported.
+# Names that rules may set: those of Prometheus 2. Prometheus 3 also accepts any other text.
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 @dataclass(frozen=True, slots=True)
 class AlertRule(Generic[E]):
-    """An alerting rule. `hold` (the key `for`) and `keep_firing_for` are seconds."""
+    """An alerting rule of `group` in `file`. `hold` (key `for`) and `keep_firing_for`: seconds."""
 
     name: str
     expr: E
@@ -46,7 +46,7 @@ class AlertRule(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class RecordingRule(Generic[E]):
-    """A rule whose result becomes the series `record`, with `labels` set on it."""
+    """A rule of `group` in `file`; its result becomes the metric `record`, with `labels` added."""
 
     record: str
     expr: E
@@ -60,7 +60,7 @@ Rule: TypeAlias = AlertRule[E] | RecordingRule[E]
 
 @dataclass(frozen=True, slots=True)
 class RuleSet(Generic[E]):
-    """All rules in the order of the files, which is the order of evaluation."""
+    """All rules in the order of evaluation: by file as given, then as written in the file."""
 
     rules: tuple[Rule[E], ...]
 
@@ -73,7 +73,7 @@ class RuleSet(Generic[E]):
 def load_rules(paths: Sequence[Path], parse: Callable[[str], E]) -> RuleSet[E]:
     """The rules of files and folders; of a folder, those of its `*.yml` except unit tests.
 
-    `parse` parses an expression. Raises RuleError with file, group and rule of the first problem.
+    `parse` parses an expression. The first problem raises RuleError, with file and rule if known.
     """
     rules: list[Rule[E]] = []
     for path in paths:
@@ -108,7 +108,7 @@ def packaged_rules() -> list[Path]:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Prometheus duration such as `1h30m`. Raises ValueError."""
+    """Seconds of a Prometheus duration such as `1h30m`. Raises ValueError for any other text."""
     found = _DURATION.fullmatch(text)
     if text == "0":
         return 0.0
@@ -149,7 +149,7 @@ class _RuleModel(BaseModel):
             raise ValueError(f"{self.record!r} is not a metric name")
         for name in (*self.labels, *self.annotations):
             if not _LABEL_NAME.fullmatch(name) or name == "__name__":
-                raise ValueError(f"{name!r} is not a label name that a rule may set")
+                raise ValueError(f"a rule can set no label or annotation {name!r}")
         return self
 
 
@@ -170,13 +170,13 @@ class _FileModel(BaseModel):
 
 
 class StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Refuses a key that is written twice, of which PyYAML would silently drop the first.
+    """A YAML loader that refuses a key written twice; PyYAML would silently drop the first.
 
-    libyaml's loader is three times as fast as PyYAML's own, but not part of every build of PyYAML.
+    libyaml's loader is ten times as fast as PyYAML's own, but not part of every build of PyYAML.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping; keys merged by `<<` count as written too, as in Prometheus."""
+        """Build a mapping, or raise ConstructorError; keys merged by `<<` count as written too."""
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
             raise yaml.constructor.ConstructorError(
@@ -192,7 +192,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
-    """Group, number in the group (from 1), and unchecked content of each rule of a file."""
+    """Group name, number in the group (from 1), and unchecked content of each rule of a file."""
     groups = read_file(path, StrictLoader, _FileModel, _FORM).groups
     names = [group.name for group in groups]
     for name in names:
@@ -206,12 +206,12 @@ def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
 
 
 def read_file(path: Path, loader: type[StrictLoader], model: type[ModelT], form: str) -> ModelT:
-    """Read a YAML file as `model`. Raises RuleError; `form` is the remedy for wrong content."""
+    """Read YAML with `loader` as `model`. Raises RuleError; wrong content has the remedy `form`."""
     try:
-        document = yaml.load(path.read_bytes(), loader)  # a SafeLoader
+        document = yaml.load(path.read_bytes(), loader)  # safe: `loader` is a SafeLoader
     except OSError as problem:
         raise RuleError(
-            f"cannot be read: {problem.strerror}", where=str(path), remedy="check its name"
+            f"cannot be read: {problem.strerror}", where=str(path), remedy="check name and rights"
         ) from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
         raise _unreadable(problem, path) from problem
@@ -263,9 +263,9 @@ def _unreadable(problem: Exception, path: Path) -> RuleError:
         mark = problem.problem_mark
         where = f"{path}, line {mark.line + 1}, column {mark.column + 1}"
         context = f" ({problem.context})" if problem.context else ""
-        return RuleError(f"{problem.problem}{context}", where=where, remedy="it must be YAML")
+        return RuleError(f"{problem.problem}{context}", where=where, remedy="write it as YAML")
     line = " ".join(str(problem).split())
-    return RuleError(line, where=str(path), remedy="it must be YAML")
+    return RuleError(line, where=str(path), remedy="write it as YAML")
 
 
 def _invalid(problem: ValidationError, where: str, form: str) -> RuleError:

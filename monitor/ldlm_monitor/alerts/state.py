@@ -18,7 +18,7 @@ E = TypeVar("E")
 
 Ending: TypeAlias = Literal["resolved", "ended", "unknown"]  # `_ENDING_REASONS` has the meanings
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
-"""Called with a metric's name, samples and time (Unix seconds). Its other series have ended."""
+"""Called with a metric's name, its samples, and Unix seconds; series without one have ended."""
 
 ALERTS_SERIES = "ALERTS"  # Prometheus' metric of pending and firing alerts
 _ENDING_REASONS: dict[Ending, str] = {  # `Transition.reason`, which people read
@@ -32,9 +32,9 @@ _ENDING_REASONS: dict[Ending, str] = {  # `Transition.reason`, which people read
 class ActiveAlert(Generic[E]):
     """A pending or firing alert.
 
-    `active_at` is when its condition began to hold, `fired_at` when it began to fire, and
-    `absent_since` when its condition ceased to hold, while `keep_firing_for` keeps it firing.
-    All are Unix seconds.
+    Unix seconds: `active_at`, when its condition began to hold; `fired_at`, when it began to fire
+    (None: pending); `absent_since`, when its condition ceased to hold while `keep_firing_for`
+    keeps it firing (None otherwise). `value`, `annotations`: when the condition last held.
     """
 
     rule: AlertRule[E]
@@ -48,12 +48,12 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set. `health`: errors of the last evaluation by rule index."""
+    """All active alerts of a rule set. `health`: by rule index, why its last evaluation failed."""
 
     def __init__(self, rules: RuleSet[E]) -> None:
         self._rules = rules
         self._by_rule: dict[int, dict[Labels, ActiveAlert[E]]] = {}
-        self._recorded: dict[str, dict[int, list[VectorSample]]] = {}  # by name and rule index
+        self._recorded: dict[str, dict[int, list[VectorSample]]] = {}  # by metric and rule index
         self.health: dict[int, RuleError] = {}
         self._instances: dict[int, tuple[list[VectorSample], dict[Labels, ActiveAlert[E]]]] = {}
         self._series: list[VectorSample] | None = None
@@ -65,7 +65,7 @@ class AlertStates(Generic[E]):
             yield from alerts.values()
 
     def firing(self) -> list[Transition]:
-        """A transition to firing for each firing alert, with its time and present value."""
+        """A transition to firing for each firing alert, at `fired_at` and with the last value."""
         return [
             _transition(alert, alert.fired_at, "firing", "inactive", "condition holds")
             for alert in self.alerts()
@@ -73,9 +73,9 @@ class AlertStates(Generic[E]):
         ]
 
     def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
-        """Continue the alerts of an earlier rule set whose rule's name is in this one too.
+        """Continue each alert of an earlier rule set that has a rule of the same name here.
 
-        Of several rules with the name, it is the one with most of its own labels in the alert.
+        Of several such rules, the first whose labels agree best: +1 for equal, -1 for different.
         """
         for alert in alerts:
             named = [
@@ -94,8 +94,8 @@ class AlertStates(Generic[E]):
         self._due = None
 
     def due(self) -> float:
-        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinite if none."""
-        if self._due is None:  # kept: read with every record, changed only by an evaluation
+        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinity if none."""
+        if self._due is None:  # kept, since it is read with every record
             self._due = self._first_due()
         return self._due
 
@@ -118,10 +118,10 @@ class AlertStates(Generic[E]):
     ) -> list[Transition]:
         """Evaluate every rule at `at` (Unix seconds) and return the changes.
 
-        A rule whose query raises RuleError keeps its alerts and is listed in `health`; the other
-        rules are evaluated. When the condition of a firing alert is false, `ending` returns how
-        the alert ended, or None if it keeps firing. `record` gets the results of recording rules,
-        and `ALERTS`. A vector that is the same object as at the last evaluation is unchanged.
+        A rule that raises RuleError keeps its alerts and is listed in `health`; the other rules
+        are evaluated. When a firing alert's condition is false and `keep_firing_for` is over,
+        `ending` returns how the alert ended, or None if it keeps firing. `record` gets the results
+        of recording rules, and `ALERTS`. The same vector object means the same result.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
@@ -169,7 +169,7 @@ class AlertStates(Generic[E]):
         if len({sample.labels for sample in samples}) != len(samples):
             raise RuleError(
                 "the result has several series with the same labels",
-                remedy="aggregate by more labels",
+                remedy="select one metric, and set no label by which series differ",
             )
         self.health.pop(index, None)
         by_rule = self._recorded.setdefault(rule.record, {})
@@ -188,7 +188,7 @@ class AlertStates(Generic[E]):
 
 
 def _agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> Iterator[int]:
-    """For each of the rule's own labels, 1 if the alert has it with this value, otherwise -1."""
+    """For each label of the rule, 1 if its text is the alert's value of the label, otherwise -1."""
     for name, template in rule.labels.items():
         yield 1 if alert.labels.get(name) == template.source else -1
 
@@ -200,7 +200,7 @@ def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
 def _instances(
     rule: AlertRule[E], vector: Iterable[VectorSample], at: float
 ) -> dict[Labels, ActiveAlert[E]]:
-    """The alerts of a vector by their labels, each pending since `at`."""
+    """The alerts of a vector by their labels, each pending since `at` (Unix seconds)."""
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
@@ -211,8 +211,8 @@ def _instances(
         key = _sorted_labels(labels)
         if key in found:
             raise RuleError(
-                "several alerts have the same labels once the rule's own are set",
-                remedy="set no label by which the series of the expression differ",
+                "several alerts have the same labels",
+                remedy="select one metric, and set no label by which series differ",
             )
         annotations = {
             name: template.expand(given, sample.value)
@@ -258,7 +258,7 @@ def _keeps_firing(alert: ActiveAlert[E], at: float) -> bool:
 
 
 def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition]:
-    """Fire a pending alert whose `for` is over. A new alert (not `known`) is a transition too."""
+    """Fire a pending alert whose `for` is over. If not `known`, it is new: a transition, too."""
     if at - alert.active_at >= alert.rule.hold:
         alert.state = "firing"
         alert.fired_at = at

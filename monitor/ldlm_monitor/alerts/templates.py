@@ -18,7 +18,7 @@ from ldlm_monitor.text.sanitize import shorten
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The data of one expansion. `dot` is the value of `.` inside a `with`."""
+    """The data of one expansion: an alert's labels and value, and the value of `.` in a `with`."""
 
     labels: Mapping[str, str]
     value: float
@@ -30,7 +30,7 @@ _Read: TypeAlias = Callable[[_Scope], str | float]
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An expression and its type, with which a wrong use is found when the template is parsed."""
+    """An expression: `read` returns its value; by `kind` the parser refuses a wrong use."""
 
     kind: Literal["text", "number"]
     read: _Read
@@ -38,7 +38,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """An `if` (if `rebind`, a `with`, which sets `.`) and the parts of its two branches."""
+    """An `if`, or with `rebind` a `with`, which sets `.`; `then` or `otherwise` is expanded."""
 
     condition: _Operand
     rebind: bool
@@ -96,11 +96,11 @@ _VALUES = frozenset({"$value", ".Value", "$.Value"})  # the spellings of the ale
 _VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")  # of `printf`; group 1: the letter
 _SPACE = " \t\r\n"  # what Go trims beside `{{-` and `-}}`
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}  # Go's, as far as they are supported
-_SHOWN = 80  # characters of a template in an error: a choice, enough to recognise it
+_SHOWN = 80  # characters of a template in an error. A choice: more show more, fewer fit a line
 
 
 class _TemplateParser:
-    """Recursive descent over the pieces of one template."""
+    """Parses one template by recursive descent over its texts and actions."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -116,7 +116,7 @@ class _TemplateParser:
         return parts
 
     def _sequence(self) -> tuple[tuple[_Part, ...], str | None]:
-        """Parts up to an `else` or `end`, and its text; None if the template ends first."""
+        """Parts up to an `else` or `end`, and its whole action; None if the template ends first."""
         parts: list[_Part] = []
         while self._next < len(self._pieces):
             is_action, text = self._pieces[self._next]
@@ -200,7 +200,7 @@ class _TemplateParser:
         raise _refused(word, self._source)
 
     def _reachable(self, word: str) -> bool:
-        """Whether `.Labels` or `.Value` are the alert's: not inside a `with`, which sets `.`."""
+        """Whether a word reads the alert: in a `with`, which sets `.`, only words with `$` do."""
         return word[0] == "$" or not self._kinds
 
     def _printf(self, quoted: str, operands: list[_Operand]) -> _Operand:

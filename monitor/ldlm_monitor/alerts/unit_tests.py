@@ -1,7 +1,7 @@
 """Reads and validates unit tests of rules in promtool's format.
 
-Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42), which keeps durations,
-numbers and texts as they are written, and refuses unknown fields.
+Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42). As there, labels and other
+texts stay as written (`1.50` is no number), and unknown fields are refused.
 """
 
 from pathlib import Path
@@ -14,8 +14,8 @@ from ldlm_monitor.alerts.rules import StrictLoader, parse_duration, read_file
 from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
-"""Types that YAML may find by a scalar's form; others would make numbers or dates of texts."""
-_FORM = "see Prometheus' documentation, Unit Testing for Rules"  # remedy in errors
+"""The tags that a scalar's form may set; YAML's others would turn texts into numbers or dates."""
+_FORM = "see Prometheus' documentation, Unit Testing for Rules"  # for wrong content
 
 
 class _TextLoader(StrictLoader):
@@ -33,7 +33,7 @@ def _checked_duration(text: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    """Convert YAML's forms of numbers that are not finite to those of Python."""
+    """Python's form of YAML's NaN and infinities. Raises ValueError for forms that YAML lacks."""
     spellings = {".nan": "nan", ".inf": "inf", "-.inf": "-inf", "+.inf": "inf"}
     if not isinstance(value, str):
         return value
@@ -61,7 +61,7 @@ class _Model(BaseModel):
 
 
 class InputSeries(_Model):
-    """A series and its values, one every `interval` of the test, in PromQL's test notation."""
+    """A series such as `up{job="a"}`; `values` such as `1+2x3`, one each `interval` of the test."""
 
     series: _Name
     values: str
@@ -75,7 +75,7 @@ class ExpectedAlert(_Model):
 
 
 class AlertRuleTest(_Model):
-    """All alerts named `alertname` that must fire `eval_time` after the start; no others may."""
+    """The alerts named `alertname` that must fire `eval_time` after the start, and no other may."""
 
     eval_time: Duration = "0s"
     alertname: _Name
@@ -83,7 +83,7 @@ class AlertRuleTest(_Model):
 
 
 class ExpectedSample(_Model):
-    """One element of a vector; `labels` is a series such as `up{job="a"}`."""
+    """One element of a vector: `labels`, a series such as `up{job="a"}`, and its `value`."""
 
     labels: str = ""
     value: _Number = 0.0
@@ -98,7 +98,7 @@ class PromqlExprTest(_Model):
 
 
 class RuleTest(_Model):
-    """Series, and the results that the rules must have for these series.
+    """Series, their `interval` (None: the `evaluation_interval`), and the results that must follow.
 
     `external_labels` and `external_url` have no effect: only templates with `$externalLabels`
     or `$externalURL` use them, and such templates are refused.
@@ -114,7 +114,7 @@ class RuleTest(_Model):
 
 
 class UnitTestFile(_Model):
-    """A file of tests. `rule_files` are paths or globs, relative to the file's folder."""
+    """Tests. `rule_files`: paths or globs from the file's folder; `group_eval_order`: names."""
 
     rule_files: list[str] = []
     evaluation_interval: Duration = "1m"

@@ -19,10 +19,10 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 
-TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # they read the evaluation time
-_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # equal samples add up
+TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})  # may depend on the evaluation time
+_COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})  # even equal samples add up
 ROUNDING_SECONDS = 0.001
-"""Seconds added to a range, because `ranges.exact` rounds times to milliseconds."""
+"""Seconds added to a range, because `ranges.exact` rounds its ends to milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def metric_names(expr: Expression) -> frozenset[str]:
 
 
 def result_selectors(node: Node) -> Iterator[Selector]:
-    """The selectors whose series are in the result, without the right sides of `and`, `unless`."""
+    """The selectors whose series may be in the result: none right of `and` or `unless`."""
     if isinstance(node, Selector):
         yield node
     elif isinstance(node, Binary) and node.operator in ("and", "unless"):
@@ -71,7 +71,7 @@ def selectors(expr: Expression) -> Iterator[Selector]:
 
 
 def settles_after(expr: Expression) -> float:
-    """Seconds for which the value may still change after the last change of its metrics.
+    """Seconds for which the value may still change after the last change of the metrics it reads.
 
     Infinite for a fixed `@` time. The storage must mark series that ended as stale: otherwise
     selectors find their last samples for the lookback longer.
@@ -80,9 +80,9 @@ def settles_after(expr: Expression) -> float:
 
 
 def moments(expr: Expression) -> frozenset[float]:
-    """The offsets (seconds) of its selectors, if it reads single moments of the past only.
+    """The offsets (seconds) of the selectors, if the expression reads no range, `@` or future.
 
-    Its value then changes only when its metrics change, and after each of these offsets. Empty
+    Its value then changes only when its metrics change, and each of these offsets later. Empty
     if it may change at other times: with a range, an `@`, or an offset into the future.
     """
     found = set()
@@ -97,19 +97,19 @@ def moments(expr: Expression) -> frozenset[float]:
 
 
 def max_range(expr: Expression) -> float:
-    """How many seconds before the evaluation samples are read; infinite for a fixed `@` time."""
+    """The age (seconds) of the oldest samples that are read; infinite for a fixed `@` time."""
     return _reach(expr.root, LOOKBACK)
 
 
 def uses_time(expr: Expression) -> bool:
-    """Whether the expression calls `time()` or a date function: it changes without a sample."""
+    """Whether it calls `time`, `timestamp` or a date function: it may change without samples."""
     return _calls(expr, TIME_FUNCTIONS)
 
 
 def counts_samples(expr: Expression) -> bool:
     """Whether the value depends on the number of samples, even if all samples are equal.
 
-    Subqueries count: one whose range is shorter than its step has samples at some times only.
+    True for a subquery: if its range is shorter than its step, it has samples at some times only.
     """
     return _calls(expr, _COUNTING_FUNCTIONS) or any(
         isinstance(node, Subquery) for node in walk(expr.root)

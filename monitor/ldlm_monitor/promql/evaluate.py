@@ -48,7 +48,7 @@ from ldlm_monitor.promql.operators import (
 from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
 
 Compute: TypeAlias = Callable[[Selection, float], Any]
-"""Returns a node's value at a time (Unix seconds); callers must not change a vector."""
+"""Returns a node's value at a time (Unix seconds); callers must not change a returned vector."""
 Windows: TypeAlias = Callable[[Selection, float], Iterator[RangeWindow]]
 """Returns the samples of each series of a range vector that has any, at a time (Unix seconds)."""
 
@@ -66,8 +66,8 @@ class Evaluator:
     ) -> None:
         self._storage = storage
         self._step = step
-        self.unnamed = name_later if delayed_name_removal else without_name
-        self._compiled: dict[str, Compute] = {}
+        self.unnamed = name_later if delayed_name_removal else without_name  # drops metric names
+        self._compiled: dict[str, Compute] = {}  # by the expression's text
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
         """The instant vector at `at` (Unix seconds); a scalar becomes one sample without labels.
@@ -84,7 +84,7 @@ class Evaluator:
     ) -> float | Vector:
         """The value at `at` (Unix seconds): a float for a scalar, or a vector with metric names.
 
-        `start`, `end`: the times of `@ start()` and `@ end()`, by default `at`. Raises RuleError.
+        `start`, `end` (Unix seconds; None: `at`): for `@ start()` and `@ end()`. Raises RuleError.
         """
         at = float(at)
         compute = self._compiled.get(expr.text)
@@ -246,7 +246,7 @@ def _absent(evaluator: Evaluator, node: Call) -> Compute:
     return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
 
 
-# Functions whose closures are made from the node, not only from its arguments' values.
+# Functions whose closures need the node itself: the values of its arguments do not suffice.
 SPECIAL: dict[str, Callable[[Evaluator, Call], Compute]] = {
     "time": lambda evaluator, node: lambda query, at: at,
     "pi": lambda evaluator, node: lambda query, at: math.pi,

@@ -14,7 +14,7 @@ INF = math.inf
 
 
 def divide(left: float, right: float) -> float:
-    """`left / right`; 0/0 is NaN, any other division by 0 is Inf with the quotient's sign."""
+    """`left / right`; 0/0 and NaN/0 are NaN, all else divided by 0 is Inf or -Inf by the signs."""
     if right != 0:
         return left / right
     if left == 0 or math.isnan(left):
@@ -23,14 +23,14 @@ def divide(left: float, right: float) -> float:
 
 
 def modulo(left: float, right: float) -> float:
-    """The remainder with the sign of the dividend, as Go's `math.Mod`; NaN for a divisor of 0."""
+    """The remainder, signed as `left` (Go's `math.Mod`); NaN if `left` is infinite or `right` 0."""
     if right == 0 or math.isinf(left):
         return NAN
     return math.fmod(left, right)
 
 
 def power(left: float, right: float) -> float:
-    """`left ** right`, as Go's `math.Pow`: NaN outside its domain, Inf where it overflows."""
+    """`left ** right`, as Go's `math.Pow`: NaN outside its domain, +-Inf where it overflows."""
     odd = right % 2 == 1
     try:
         return math.pow(left, right)
@@ -62,7 +62,7 @@ COMPARISON: dict[str, Callable[[float, float], bool]] = {  # by operator; NaN co
 
 
 def add_compensated(addend: float, total: float, lost: float) -> tuple[float, float]:
-    """One step of Neumaier's summation: the new total, and the sum of the low-order parts lost."""
+    """One step of Neumaier's summation: new total, and new sum of the low-order parts lost."""
     new = total + addend
     if math.isinf(new):
         return new, 0.0
@@ -77,9 +77,9 @@ have other digits. A choice, 5000 times a float's precision: less misses sums, m
 
 
 def _exact_sum(values: Sequence[float]) -> float | None:
-    """The sum by `fsum`, which is faster; None if Prometheus' summation may differ from it.
+    """The sum by `fsum`, which is faster; None if Prometheus' result may have other digits.
 
-    It may differ if the terms almost cancel, if the sum overflows, and with Inf of both signs.
+    It may have if terms almost cancel (`CANCELLED`), the sum overflows, or with Inf and -Inf.
     """
     try:
         total = math.fsum(values)
@@ -136,7 +136,7 @@ def nan_last(value: float) -> tuple[bool, float]:
 
 
 def quantile_of(rank: float, values: Sequence[float]) -> float:
-    """The quantile by linear interpolation; NaN counts as smallest.
+    """The quantile `rank` (0 to 1) by linear interpolation; NaN counts as smallest.
 
     As in Prometheus: -Inf for a rank below 0, Inf above 1, NaN for no values or a rank of NaN.
     """
@@ -203,7 +203,7 @@ def logarithm(function: Callable[[float], float]) -> Callable[[float], float]:
     return lambda value: -INF if value == 0 else defined(value)
 
 
-# PromQL's reductions of values: of a group's as `sum`, of a range's as `sum_over_time`.
+# By name: `sum` reduces the values of a group, and `sum_over_time` those of a range.
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": sum_of,
     "avg": mean_of,

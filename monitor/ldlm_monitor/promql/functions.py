@@ -49,7 +49,7 @@ def _atanh(value: float) -> float:
 
 
 def _date(part: Callable[[datetime], int]) -> Callable[[float], float]:
-    """A function from Unix seconds to a part of their UTC date; NaN beyond the years 1 to 9999."""
+    """A function from Unix seconds to a part of their UTC date; NaN outside the years 1 to 9999."""
 
     def of(value: float) -> float:
         try:
@@ -70,7 +70,7 @@ DATES: dict[str, Callable[[float], float]] = {  # functions of Unix seconds, by 
     "month": _date(lambda date: date.month),
     "year": _date(lambda date: date.year),
 }
-ELEMENTWISE: dict[str, Callable[..., float]] = {  # of a value and scalars; the name is dropped
+ELEMENTWISE: dict[str, Callable[..., float]] = {  # of a sample's value and scalars
     "abs": abs,
     "ceil": partial(whole, math.ceil),
     "floor": partial(whole, math.floor),
@@ -125,9 +125,9 @@ def _label_join(vector: Vector, target: str, separator: str, *sources: str) -> V
     return [(with_label(each, target, joined(dict(each))), value) for each, value in vector]
 
 
-@lru_cache(maxsize=256)  # entries, a choice: more than the patterns of a set of rules
+@lru_cache(maxsize=256)  # entries. A choice: memory, or compiling a pattern again
 def compile_pattern(pattern: str) -> Any:
-    """Compile an RE2 pattern in which `.` matches line feeds too. Raises RuleError if invalid."""
+    """Compile a pattern for RE2; `.` matches line feeds, too. Raises RuleError if it is invalid."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -141,8 +141,6 @@ _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
 
 
 def _expand(template: str, match: Any) -> str:
-    """The template with `$1`, `${name}` and `$$` filled in as Go's `Regexp.Expand` does."""
-
     def filled(reference: re.Match[str]) -> str:
         if reference[1]:
             return "$"
@@ -167,7 +165,7 @@ KEEPS_NAME = frozenset({"sort", "sort_desc", "label_replace", "label_join", "las
 
 
 def labels_of_absent(operand: Node) -> Labels:
-    """The labels of `absent`'s result: those with exactly one matcher, which is `=`."""
+    """The labels of `absent`'s result: those whose last matcher is `=` and their only `=`."""
     selector = operand.selector if isinstance(operand, Range) else operand
     if not isinstance(selector, Selector):
         return ()
@@ -183,13 +181,13 @@ def labels_of_absent(operand: Node) -> Labels:
 
 
 BOUND = "le"  # in a classic histogram of Prometheus, the label with a bucket's upper bound
-SMALL_DELTA = 1e-12  # relative; smaller differences of counts are rounding (`smallDeltaTolerance`)
+SMALL_DELTA = 1e-12  # of the counts' sum: a smaller difference is rounding (`smallDeltaTolerance`)
 # Bounds that Prometheus parses; Python's `float` accepts more, such as `1_0`.
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
 
 
 def histogram_quantile(rank: float, vector: Vector) -> Vector:
-    """The quantile of each classic histogram; series without a valid `le` are left out."""
+    """The quantile `rank` (0 to 1) of each classic histogram; skips series without a valid `le`."""
     histograms: dict[Labels, list[tuple[float, float]]] = {}
     for labels, count in vector:
         bound = dict(labels).get(BOUND, "")
@@ -202,7 +200,7 @@ def histogram_quantile(rank: float, vector: Vector) -> Vector:
 
 
 def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
-    """Linear interpolation in the bucket that contains the rank (Prometheus' `BucketQuantile`)."""
+    """Interpolates in the rank's bucket, as Prometheus' `BucketQuantile`; +-Inf outside 0 to 1."""
     if math.isnan(rank):
         return NAN
     if not 0 <= rank <= 1:
@@ -222,7 +220,7 @@ def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
 
 
 def _merged(buckets: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Bounds, rising, and their counts. Counts of equal bounds are added; counts never fall."""
+    """Bounds, rising, and counts. Counts of equal bounds are added; one that falls is raised."""
     bounds: list[float] = []
     counts: list[float] = []
     for bound, count in sorted(buckets, key=lambda bucket: bucket[0]):

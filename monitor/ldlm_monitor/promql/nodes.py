@@ -1,12 +1,12 @@
-"""The nodes of an accepted expression, its values, and the labels of their elements.
+"""The nodes of an accepted expression, the types of its values, and operations on labels.
 
-The tree of `promql_parser` is copied into these nodes once, when a rule is loaded: it is
-walked thousands of times, and each access to the original converts from Rust.
+The tree of `promql_parser` is copied into these nodes once, when a rule is loaded: each access
+to the parser's tree converts from Rust.
 
-Prometheus drops the name of a metric when an operation changes the meaning of its value. With
-its feature flag `promql-delayed-name-removal`, under which its own test scripts run, the element
-is only marked, and the name is dropped at the end of the query. The mark is a label with an
-empty name: it sorts first, and no selector can match it.
+Prometheus drops the name of a metric when an operation changes the meaning of its value. Under
+its feature flag `promql-delayed-name-removal`, which Prometheus' test scripts set, an element is
+only marked, and its name is dropped at the end of the query. The mark is a label with an empty
+name: it sorts first, and no selector can match it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,9 +53,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """The time that a selector reads: `offset` seconds before `anchor`.
+    """The time that a selector reads: `offset` seconds before `anchor`, or after it if below 0.
 
-    `anchor` is None for the evaluation time, a fixed time (Unix seconds), or an end of the query.
+    `anchor`: Unix seconds, the query's `start` or `end`, or None for the evaluation time.
     """
 
     offset: float = 0.0
@@ -99,8 +99,8 @@ class Negation:
 class Matching:
     """How the elements of two vectors are matched.
 
-    `on`: only `labels` are compared; otherwise all other labels. `many` is the side on which
-    several elements may match one (None: neither); `include` are labels copied to it.
+    `on`: `labels` alone are compared; otherwise all labels but these. `many`: the side of which
+    several elements may match one (None: neither). `include`: labels copied from the other side.
     """
 
     on: bool = False
@@ -146,7 +146,7 @@ Node: TypeAlias = (
 
 NAME = "__name__"  # the label in which Prometheus keeps the name of the metric
 MARK = ("", "")  # the label of elements whose name is dropped at the end of the query
-Rename: TypeAlias = Callable[[Labels], Labels]  # such as `without_name`
+Rename: TypeAlias = Callable[[Labels], Labels]  # returns changed labels, as `without_name`
 # Dropped with the name, as in Prometheus 3: the mark and the labels that describe the metric.
 _METADATA = frozenset({"", NAME, "__type__", "__unit__"})
 
@@ -159,7 +159,7 @@ def without_name(labels: Labels) -> Labels:
 
 
 def name_later(labels: Labels) -> Labels:
-    """The labels with `MARK`."""
+    """The labels with `MARK`, so that the name is dropped at the end of the query."""
     return labels if labels and labels[0] == MARK else (MARK, *labels)
 
 
@@ -173,9 +173,9 @@ def settled(labels: Labels) -> Labels:
     return without_name(labels) if labels and labels[0] == MARK else labels
 
 
-@lru_cache(maxsize=1024)  # entries, a choice: more than the matchings of a set of rules
+@lru_cache(maxsize=1024)  # entries. A choice: memory, or building the function of a matching again
 def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
-    """A function from an element's labels to its group's: `names` only if `on`, else the others."""
+    """A function from labels to the group's: `names` if `on`, else all but these and `NAME`."""
     wanted = frozenset(names)
     if on:
         return lambda labels: tuple(pair for pair in labels if pair[0] in wanted)
@@ -230,7 +230,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def is_scalar(node: Node) -> bool:
-    """Whether the node yields a scalar, not a vector: in PromQL its form decides."""
+    """Whether the node yields a scalar, not a vector: this never depends on the data."""
     match node:
         case Binary(left=left, right=right):
             return is_scalar(left) and is_scalar(right)
@@ -242,7 +242,7 @@ def is_scalar(node: Node) -> bool:
 
 
 def never_fails(node: Node) -> bool:
-    """Whether the node can be evaluated on any data without an error; False if not certain."""
+    """Whether the node cannot raise an error on any data; False where that is not certain."""
     match node:
         case Selector(matchers=matchers):
             return any(each.name == NAME and each.op == "=" for each in matchers)

@@ -55,9 +55,9 @@ def set_operation(node: Binary) -> Callable[[Vector, Vector], Vector]:
 def with_scalar(
     node: Binary, unnamed: Rename, *, scalar_left: bool
 ) -> Callable[[Vector, float], Vector]:
-    """A function that applies an operator to a vector and a scalar, the left side if `scalar_left`.
+    """A function that applies an operator to a vector and a scalar; `unnamed` drops metric names.
 
-    A comparison without `bool` filters: it keeps values and names of the vector.
+    `scalar_left`: the scalar is the left side. A comparison without `bool` filters the vector.
     """
     operator = OPERATORS[node.operator]
     compute = (lambda value, scalar: operator(scalar, value)) if scalar_left else operator
@@ -72,7 +72,7 @@ def with_scalar(
 
 
 def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector], Vector]:
-    """A function that applies an operator to the elements of two vectors that match.
+    """A function that applies an operator to elements that match; `unnamed` drops metric names.
 
     It raises RuleError if a group has several elements on a side that may have only one.
     """
@@ -136,7 +136,7 @@ def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
 
 
 def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], Labels]:
-    """A function from the labels of two elements, that of the many side first, to the result's."""
+    """A function from the labels of a pair (the element of the many side first) to the result's."""
     matching = node.matching
     listed = frozenset(matching.labels)
     include = frozenset(matching.include)
@@ -163,7 +163,7 @@ def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], 
     return lambda labels, other: unnamed(combined(labels, other))
 
 
-RANKINGS = frozenset({"topk", "bottomk"})  # aggregations that keep elements
+RANKINGS = frozenset({"topk", "bottomk"})  # they return some elements unchanged
 AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "group", "quantile", "count_values"})
 
 
@@ -177,7 +177,7 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     if node.operator == "group":
         return [(labels, 1.0) for labels in groups]
     reduce = REDUCTIONS.get(node.operator)
-    if reduce is None:  # the quantile
+    if reduce is None:  # `quantile`
         reduce = partial(quantile_of, parameter if isinstance(parameter, float) else math.nan)
     return [(labels, reduce([value for _, value in members])) for labels, members in groups.items()]
 
@@ -188,7 +188,7 @@ def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
     by_name = NAME in node.labels and not node.without
     for sample in vector:
         group = signature(sample[0])
-        if by_name and sample[0][:1] == (MARK,):  # the group's name is dropped at the end, too
+        if by_name and sample[0][:1] == (MARK,):  # drop the group's name at the end, too
             group = (MARK, *group)
         groups.setdefault(group, []).append(sample)
     return groups

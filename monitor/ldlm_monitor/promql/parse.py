@@ -37,9 +37,9 @@ from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
 from ldlm_monitor.text.sanitize import shorten
 
-FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all supported ones
+FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that are supported
 
-_ALIASES = {"holt_winters": "double_exponential_smoothing"}  # names of Prometheus 2, and of 3
+_ALIASES = {"holt_winters": "double_exponential_smoothing"}  # names of Prometheus 2 to those of 3
 # The parser has names of Prometheus 3 only; this signature adds the old name.
 _OLD = promql_parser.Function(
     "holt_winters",
@@ -58,7 +58,7 @@ def unsupported(feature: str) -> UnsupportedError:
 
 
 def translate(tree: Any) -> Node:
-    """The node for a tree of `promql_parser`. Raises RuleError that names the refused part."""
+    """The node for a tree of `promql_parser`. Raises RuleError with the part that is refused."""
     handler = _TRANSLATIONS.get(type(tree))
     if handler is None:
         raise unsupported(type(tree).__name__)
@@ -179,8 +179,8 @@ _TRANSLATIONS: dict[type, Callable[[Any], Node]] = {
 
 
 MAX_DEPTH = 200
-"""Levels of nesting at most, a choice far above those of rules: each takes 3 to 5 of Python's 1000
-stack frames. An expression that needs more frames is refused with the same error."""
+"""Levels of nesting at most. A choice: more would exceed Python's 1000 stack frames, of which each
+level takes 3 to 5, and fewer could refuse a rule. Without enough frames, the error is the same."""
 _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\[[^\]]*?(::)"), "an aligned subquery"),
     (re.compile(r"\[[^\]]*?([-+*/%^(]|\b(?:step|range|min|max)\b)"), "a duration expression"),
@@ -189,20 +189,20 @@ _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\b(fill(?:_left|_right)?)\s*\("), "the modifier {}"),
     (re.compile(r"(</|>/)"), "the operator {}"),
 )
-"""Syntax that Prometheus accepts only with a feature flag, and `promql_parser` never: these
-patterns and names replace its message. Group 1 fills `{}`."""
+"""Syntax that Prometheus accepts only with a feature flag, and `promql_parser` never: if
+a pattern matches, its name replaces the parser's message, with group 1 of the match for `{}`."""
 # String literals and comments of PromQL (`promql/parser/lex.go`).
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 _COMMENT = re.compile(r"#[^\n]*")
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
-"""An escape above 127 is a byte in Prometheus and a character in the parser, so it is refused."""
-_SHOWN = 120  # characters of an expression in an error: a choice, enough to recognise the rule
+"""An escape above 127, such as `\\xff`, is refused: a byte in Prometheus, a character here."""
+_SHOWN = 120  # characters of an expression in an error. A choice: more show more, fewer fit a line
 
 
 def parse(text: str) -> Expression:
     """Parse `text` as an expression that yields an instant vector or a scalar.
 
-    Raises RuleError for bad syntax or types, UnsupportedError for features that are not supported.
+    Raises RuleError for wrong syntax, types or depth, UnsupportedError for features not supported.
     """
     try:
         root = translate(_parsed(text))
@@ -225,7 +225,7 @@ def parse(text: str) -> Expression:
 
 
 def _parsed(text: str) -> Any:
-    """The parser's tree. Text to which the parser gives another meaning is refused before."""
+    """The parser's tree. Text that Prometheus and the parser read differently is refused first."""
     strings = _STRING.findall(text)
     rest = _COMMENT.sub("", _STRING.sub('""', text))
     if re.search(r"@\s*-", rest):

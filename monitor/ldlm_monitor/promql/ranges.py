@@ -18,11 +18,11 @@ from ldlm_monitor.promql.nodes import LOOKBACK, Range, RangeWindow, Selector, Sh
 def exact(time: float) -> float:
     """`time` (seconds), rounded to milliseconds if only a rounding error lies between the two.
 
-    Prometheus counts in milliseconds. Sums and products of seconds differ from them in the last
-    bits, by which a sample at the edge of a range would be in it or not.
+    Prometheus counts in milliseconds. Sums and products of seconds differ from whole milliseconds
+    in the last bits, which would decide whether a sample at the edge of a range is in it.
     """
     whole = round(time, 3)
-    return whole if abs(whole - time) < 1e-6 else time  # neighbouring floats of today: 2.4e-7 s
+    return whole if abs(whole - time) < 1e-6 else time  # floats of Unix times are 2.4e-7 s apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Selection:
 
 
 def unique(vector: Vector) -> Vector:
-    """Return `vector`. Raises RuleError if two of its elements have the same labels."""
+    """Return `vector`. Raises RuleError if two elements have the same labels."""
     if len(vector) > 1 and len({labels for labels, _ in vector}) != len(vector):
         raise RuleError(
             "the result has several series with the same labels once the metric name is dropped",
@@ -72,12 +72,12 @@ def unique(vector: Vector) -> Vector:
 
 
 _GAP = 1.1
-"""In intervals between samples. A series whose first or last sample is further from its end of
-the window began or ended in it (`extrapolationThreshold` of Prometheus' `extrapolatedRate`)."""
+"""In mean distances of samples: if the first (last) is further from the window's start (end), the
+series began (ended) in it (`extrapolationThreshold` of Prometheus' `extrapolatedRate`)."""
 
 
 def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
-    """The change over the window, extrapolated to its ends (Prometheus' `extrapolatedRate`)."""
+    """The change, extrapolated to the window's ends (`extrapolatedRate`); a `counter` may reset."""
     times, values = window.times, window.values
     if len(values) < 2:
         return None
@@ -145,7 +145,7 @@ def _predict(window: RangeWindow, evaluated_at: float, ahead: float) -> float | 
 
 
 def _smoothed(window: RangeWindow, smoothing: float, trending: float) -> float | None:
-    """Holt's double exponential smoothing."""
+    """Holt's double exponential smoothing, with factors between 0 and 1; else raises RuleError."""
     for name, factor in (("smoothing", smoothing), ("trend", trending)):
         if not 0 < factor < 1:
             raise RuleError(

@@ -11,7 +11,7 @@ from ldlm_monitor.model.points import Labels
 STALE = object()  # `parse_values` yields it for `stale`: the series ends here
 HISTOGRAM = object()  # yielded for a native histogram, which the evaluator does not support
 
-# Tokens of the grammar, and of Prometheus' lexer (`promql/parser/lex.go`).
+# Tokens, as in Prometheus' lexer (`promql/parser/lex.go`); `_LABELS` is what braces enclose.
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*")
 _LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
@@ -29,7 +29,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 def parse_series(text: str) -> tuple[Labels, str]:
-    """Labels (with `__name__`) at the start of `text`, and the rest. Raises ValueError if none."""
+    """Labels (with `__name__`) that begin `text`, and the rest. Raises ValueError otherwise."""
     pairs: dict[str, str] = {}
     position = 0
     if (name := _NAME.match(text)) is not None:

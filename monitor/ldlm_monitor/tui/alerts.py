@@ -19,7 +19,7 @@ from ldlm_monitor.tui.desk import HeldBack, OpenLog, is_for_people, severity_of,
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.widgets import DetailPage, in_thread
 
-_DURATIONS = (  # of a silence, in seconds. A choice: from a short repair to an absence of a week
+_DURATIONS = (  # titles, seconds of a silence. A choice: more lengths, or a list read at a glance
     ("15 minutes", 900.0),
     ("1 hour", 3600.0),
     ("4 hours", 14400.0),
@@ -31,7 +31,7 @@ _DURATIONS = (  # of a silence, in seconds. A choice: from a short repair to an 
 
 @dataclass(frozen=True, slots=True)
 class AlertItem:
-    """A row: an alert or its end. `reason`: who suppressed it, if anybody, or why it ended."""
+    """An alert or its end. `reason`: who suppressed it (empty: nobody), or why it ended."""
 
     name: str
     of: AlertView | Transition
@@ -39,7 +39,7 @@ class AlertItem:
 
 
 def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
-    """Firing alerts, then pending, both by severity and newest first; then ended alerts."""
+    """Firing, then pending alerts, each the worst and newest first; then ended, newest first."""
     active = sorted(
         filter(is_for_people, snapshot.alerts),
         key=lambda a: (a.state != "firing", severity_rank(severity_of(a)), -a.active_at),
@@ -83,7 +83,7 @@ class Bell:
         self._known: frozenset[str] | None = None
 
     def rings(self, snapshot: Snapshot, held_back: HeldBack) -> bool:
-        """Whether to ring for this snapshot. The next call compares its alerts with this one's."""
+        """Whether to ring for this snapshot, compared with the snapshot of the call before."""
         critical = {
             alert.key: alert
             for alert in snapshot.alerts
@@ -109,7 +109,7 @@ class AlertsPage(DetailPage[AlertItem]):
         self.show(items(self._desk.snapshot, self._desk.held_back))
 
     def on_row_list_chosen(self) -> None:
-        """Open the alert's line in its log."""
+        """Open the log at the line of the selected alert, if it has one."""
         if self.selected and self.selected.of.position:
             self.post_message(OpenLog(self.selected.of.position))
         else:

@@ -24,15 +24,15 @@ from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
 
-LOOK_SECONDS = 0.25  # between reads of the snapshot: a choice, no visible delay at little cost
-_AGES_SECONDS = 1.0  # after which ages are drawn again without news: they have whole seconds
+LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible, less costs CPU
+_AGES_SECONDS = 1.0  # after which ages, shown in whole seconds, are drawn again without news
 
 
 class MonitorApp(App[int]):
     """The screen of one source. Its exit code is 0 after `q` or the daemon's end, 130 after Ctrl-C.
 
     `ascii_only` None: ASCII unless the locale is UTF-8. `clock` returns Unix seconds. `ended`
-    returns whether the daemon has ended; `notices` returns what it logged since the last call.
+    returns whether the daemon has ended; `notices` what the daemon logged since the last call.
     `bell`: ring when a critical alert begins to fire. `player` controls a playback; None for a
     live source. `opened` is called once, after the first screen was drawn.
     """
@@ -111,7 +111,7 @@ class MonitorApp(App[int]):
         self.call_after_refresh(self._opened)
 
     def look(self) -> None:
-        """Draw the page if the snapshot is new; otherwise once a second, for its ages."""
+        """Draw the page if the source has news; otherwise once a second, for ages on the page."""
         if self._ended():
             self.exit(0)
             return
@@ -147,11 +147,11 @@ class MonitorApp(App[int]):
             self._player.steer(command)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys of the player unless something is played back."""
+        """Disable the keys of the player, which hides them, unless there is a player."""
         return action != "player" or self._player is not None
 
     def action_keys(self) -> None:
-        """Show all keys."""
+        """Show the list of all keys."""
         self.push_screen(Help())
 
     def action_leave(self, code: int) -> None:

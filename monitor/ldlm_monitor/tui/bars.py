@@ -7,16 +7,16 @@ from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 
-_LEAST_BAR = 10  # cells of the bar and two blanks; a choice: a shorter one shows no tenths
-_OLD_SECONDS = 15.0  # of a snapshot while a run is live: three evaluations of 5 s are overdue
+_LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
+_OLD_SECONDS = 15.0  # age of a snapshot to report while a run is live: three evaluations of 5 s
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
          ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
-    """The pages, the number of firing alerts, the source's status; `reading`: 0 to 1, or None."""
+    """The pages, the number of firing alerts, the source's status; `reading` as in `Source`."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
-    # Below 90 cells the status needs the room of the name; the screen supports 80 and more.
+    # Below 90 cells the status needs the room of the program's name; 80 are supported.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, (name, title) in enumerate(PAGES, start=1):
         count = f" {firing}" if name == "alerts" and firing else ""
@@ -33,7 +33,7 @@ def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
 
 
 def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
-    """The source's time, progress of reading or problem, the longest text first; and a style."""
+    """The source's time, progress of reading or problem: texts, the longest first; and a style."""
     now = local_time(desk.clock())
     age = desk.clock() - desk.snapshot.at
     if desk.source.problem:
@@ -53,7 +53,7 @@ def player_line(played: Played, width: int, glyphs: Glyphs) -> Line:
     line: Line = [_state(played), StyledSpan(f" {_speed(played.speed)} ", "title")]
     line += [StyledSpan(f" {local_time(played.at)} ")]
     passed = played.at - played.start
-    length = max(played.end - played.start, 1e-9)  # a divisor: an empty playback has no length
+    length = max(played.end - played.start, 1e-9)  # no division by 0 for an empty playback
     done = f" {whole_duration(passed)} of {whole_duration(length)} "
     room = width - width_of(line) - len(done)
     if room >= _LEAST_BAR:
@@ -75,6 +75,5 @@ def _state(played: Played) -> StyledSpan:
 
 
 def _speed(speed: float) -> str:
-    return (
-        f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"
-    )  # from 10,000 on in thousands, as `20kx`
+    # In thousands from 10,000 on, as `20kx`.
+    return f"{speed:g}x" if speed < 1e4 else f"{speed / 1000:g}kx"

@@ -55,7 +55,7 @@ class Viewport:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark below the plot: an event or an alert at a step. `style` is its severity."""
+    """A `glyph` below the plot for an event or an alert at a step. `style` is its severity."""
 
     step: float
     glyph: str
@@ -64,7 +64,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Curves with their styles, and how to draw them.
+    """Curves with the name of a style each, and how to draw them.
 
     `smoothing`: weight of the past in an exponential average, 0 for none. `cursor`: step or None.
     """
@@ -97,7 +97,7 @@ class _Canvas:
         self._styles = [[""] * width for _ in range(height)]
 
     def dot(self, x: int, y: int, style: str) -> None:
-        """Set a dot; y is 0 at the top. Dots outside of the canvas are dropped."""
+        """Set a dot; x and y count dots from the top left. Dots outside the canvas are dropped."""
         column, row = x // self.across, y // self.down
         if 0 <= column < self.width and 0 <= row < self.height and x >= 0 and y >= 0:
             bits = _DOTS[y % 4][x % 2] if self._glyphs.braille else 1 << (y % 2)
@@ -105,7 +105,7 @@ class _Canvas:
             self._styles[row][column] = style
 
     def row(self, index: int, cursor: int | None) -> Line:
-        """One row of cells; neighbours of the same style are one span."""
+        """One row of cells, with a line at column `cursor`; neighbours of a style are one span."""
         line: Line = []
         for column in range(self.width):
             bits, style = self._bits[index][column], self._styles[index][column]
@@ -125,7 +125,7 @@ class _Canvas:
 
 def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """The chart in `width` by `height` cells: plot, a line of marks, a line of steps."""
-    # While a window is being resized it may have no room; these least sizes avoid divisions by 0.
+    # A window may have no room for a moment while it is resized: the plot is cut then.
     plot_width, plot_height = max(width - AXIS, 4), max(height - 2, 1)
     start, end = chart.view.within(*chart.span())
     shown = [(_part(curve, start, end), style) for curve, style in chart.curves]
@@ -163,7 +163,7 @@ def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Li
 
 
 def smoothed(values: Sequence[float], weight: float) -> list[float]:
-    """The exponential average, unbiased at its start (Kingma and Ba, 2015); NaN for non-finite."""
+    """Unbiased exponential average (Kingma and Ba, 2015); `weight` of the past; NaN for Inf."""
     result, average, share = [], 0.0, 0.0
     for value in values:
         if math.isfinite(value):
@@ -210,7 +210,7 @@ def _range(curves: Iterable[CurveView], *, log_axis: bool) -> tuple[float, float
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     if high > low:
         return low, high
-    # A choice for a constant: an axis of 5 % of its value on either side, or of 0.5 around 0.
+    # A constant: 5 % of it on either side, or 0.5 beside 0. A choice: less makes labels equal.
     return low - (abs(low) * 0.05 or 0.5), high + (abs(high) * 0.05 or 0.5)
 
 

@@ -22,16 +22,16 @@ SPEEDS = (
     ("steps_per_second", "step/s"),
 )
 """Quantities and units of throughput; the first that is logged is shown. The order is a choice:
-tokens measure the work, whatever the batch size."""
+tokens measure the work whatever the batch size, steps are what more logs have."""
 Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity
 HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]  # `silences` and `acks`, as in the API
 
 
 @dataclass(slots=True)
 class Desk:
-    """The last snapshot, the source that returns newer ones, and the name of the selected run.
+    """The last snapshot, the source that returns newer ones, the name of the selected `run`.
 
-    `clock` returns Unix seconds. `held_back` are silences and acknowledgements.
+    `clock`: Unix seconds. `glyphs`: the terminal's. `held_back`: silences and acknowledgements.
     """
 
     source: Source
@@ -46,7 +46,7 @@ class Desk:
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
 
     def curves(self, wanted: Iterable[tuple[str, str]], points: int) -> Curves:
-        """Curves of `wanted` that are logged. May block; raises RemoteError or UsageError."""
+        """Logged curves of `wanted`, in at most `points` buckets. May block; raises UsageError."""
         found: Curves = {}
         for run, quantity in wanted:
             if get_current_worker().is_cancelled:
@@ -58,14 +58,14 @@ class Desk:
 
 @dataclass
 class OpenRun(Message):
-    """Show the page of a run."""
+    """Asks the app to show the page of the run with this name."""
 
     run: str
 
 
 @dataclass
 class OpenLog(Message):
-    """Show a line of a log."""
+    """Asks the app to show the line of a log at this position."""
 
     position: Position
 
@@ -80,7 +80,7 @@ def speed(run: RunView) -> str:
 
 
 def baseline(run: RunView) -> str:
-    """The present throughput in percent of the run's usual one; empty if that is not known."""
+    """The present throughput in percent of the run's usual one; empty if the latter is unknown."""
     ratio = run.detected.get("throughput_ratio")
     return "" if ratio is None or not math.isfinite(ratio) else f"{ratio * 100:.0f}%"
 
@@ -92,7 +92,7 @@ def current(run: RunView, quantity: str) -> float | None:
 
 
 def age(run: RunView, now: float) -> tuple[str, str]:
-    """Time since the last step and the stall limit, as `12s/2m`, and a style by their ratio."""
+    """Time since the last step and stall limit, as `12s/2m`, and a style; `now`: Unix seconds."""
     if run.ended_at is not None:
         return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
     if run.last_progress_at is None:
@@ -100,18 +100,19 @@ def age(run: RunView, now: float) -> tuple[str, str]:
     waited = now - run.last_progress_at
     if run.stall_limit_seconds is None:
         return whole_duration(waited), ""
-    share = waited / run.stall_limit_seconds  # a choice: from half the limit on, a look is due
+    # A warning from half the limit on, a choice: less would warn of slow steps, more late.
+    share = waited / run.stall_limit_seconds
     style = "critical" if share >= 1 else "warning" if share >= 0.5 else ""
     return f"{whole_duration(waited)}/{whole_duration(run.stall_limit_seconds)}", style
 
 
 def whole_duration(seconds: float | None) -> str:
-    """A duration without fractions of a second: they would change with each look at the screen."""
+    """A duration in whole seconds, since fractions would flicker; `-` if None or not finite."""
     return duration(round(seconds) if seconds is not None and math.isfinite(seconds) else None)
 
 
 def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
-    """The firing alerts of a run, the worst first."""
+    """The firing alerts of the run with this name, the worst severity first."""
     firing = (each for each in alerts if each.state == "firing" and is_for_people(each))
     found = [alert for alert in firing if alert.labels.get("run") == run]
     return sorted(found, key=lambda alert: severity_rank(severity_of(alert)))

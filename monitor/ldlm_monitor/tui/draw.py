@@ -16,14 +16,14 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 
-_LONGEST = 4000  # characters of a line: more than any screen is wide; bounds hostile logs
-# ASCII for characters of our own texts and common logs. Keys are what NFKD leaves of them.
+_LONGEST = 4000  # characters kept of a line: wider than any screen, and a bound for hostile logs
+# ASCII for characters of our own texts and usual logs; the keys are what NFKD returns.
 _PLAIN = {"–": "-", "—": "-", "×": "x", "μ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
 _MARKS = range(0x300, 0x370)  # combining diacritical marks (Unicode), which NFKD splits off
 
 
 class StyledSpan(NamedTuple):
-    """Text in one style."""
+    """Text, and the name of its style: a key of `_COLOURS`, or empty for none."""
 
     text: str
     style: str = ""
@@ -37,19 +37,19 @@ class Glyphs:
     """Characters of one cell each: `levels` from low to high, `marks` by severity."""
 
     levels: str = "▁▂▃▄▅▆▇█"
-    full: str = "█"
-    empty: str = "░"
-    dot: str = "●"
-    cursor: str = "▶"
-    vertical: str = "│"
-    nonfinite: str = "✕"
+    full: str = "█"  # the done part of a bar
+    empty: str = "░"  # the rest of a bar
+    dot: str = "●"  # before the health of runs
+    cursor: str = "▶"  # at the selected row
+    vertical: str = "│"  # the cursor of a chart
+    nonfinite: str = "✕"  # a value that is not finite
     marks: Mapping[str, str] = field(
         default_factory=lambda: {"critical": "▲", "error": "▲", "warning": "△", "info": "·"}
     )
-    braille: bool = True  # also: text may contain any Unicode character
+    braille: bool = True  # charts have braille dots; if False, all text is ASCII, too
     ellipsis: str = "…"
     cells: str = "■▤□○✕"
-    """For a rank that is in step, behind, far behind, silent, failed."""
+    """For a rank that is in step, behind, far behind, silent, or failed first, in this order."""
 
 
 UNICODE = Glyphs()  # for a terminal whose locale is UTF-8
@@ -102,7 +102,7 @@ STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", 
 """Styles by `RunView.state`; other states are normal and have none."""
 
 
-@lru_cache(maxsize=64)  # more than all names, on both backgrounds
+@lru_cache(maxsize=64)  # entries: more than all names, for two backgrounds
 def style_of(name: str, *, dark: bool) -> Style:
     """The style of a name; for an unknown name, a style that changes nothing."""
     return Style.parse(_COLOURS.get(name, ("", ""))[0 if dark else 1])
@@ -117,11 +117,11 @@ def is_utf8(environ: dict[str, str]) -> bool:
 
 
 def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
-    """`text` as one line of printable characters, cut if it is very long; ASCII for such glyphs."""
+    """`text` as one line of printable characters, cut at `_LONGEST`; ASCII for ASCII `glyphs`."""
     kept = "".join(
         character if character.isprintable() or character == "\t" else " "
         for character in text[:_LONGEST]
-    ).expandtabs(4)  # a choice: 8 would waste cells, and logs indent little
+    ).expandtabs(4)  # cells of a tab, a choice: more waste cells, fewer hide the indentation
     if glyphs.braille:
         return kept
     flat = unicodedata.normalize("NFKD", kept)
@@ -134,7 +134,7 @@ def width_of(line: Iterable[StyledSpan]) -> int:
 
 
 def fit(text: str, width: int, glyphs: Glyphs = UNICODE, *, right: bool = False) -> str:
-    """`text` in exactly `width` cells: cut with an ellipsis, or filled with blanks."""
+    """`text` in `width` cells: cut with an ellipsis, or blanks after it, if `right` before it."""
     if width <= 0:
         return ""
     length = cell_len(text)
@@ -144,7 +144,7 @@ def fit(text: str, width: int, glyphs: Glyphs = UNICODE, *, right: bool = False)
 
 
 def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
-    """A bar for a share of 0 to 1; an empty one if the share is not known."""
+    """A bar of `width` cells for a share of 0 to 1; empty if the share is None or not finite."""
     done = 0 if share is None or not math.isfinite(share) else round(max(min(share, 1), 0) * width)
     return [
         StyledSpan(glyphs.full * done, "accent"),
@@ -153,7 +153,7 @@ def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
 
 
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
-    """The last `width` values as bars; where `bad` counts non-finite values, a mark."""
+    """The last `width` values as bars; a mark for those with `bad` (non-finite values) above 0."""
     values, bad = values[-width:], bad[-width:]
     (bars,) = columns(values, 1, glyphs.levels)
     line = [
@@ -166,7 +166,7 @@ def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyph
 
 
 def columns(values: Sequence[float], height: int, levels: str) -> list[str]:
-    """Lines of a bar chart, `height` of them: a bar for each value, blank if it is not finite."""
+    """The `height` lines of a bar chart: a bar of `levels` for each value, blank if not finite."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     most, rows = len(levels), [""] * height
@@ -197,7 +197,7 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
 
 
 def labelled(head: str, text: str, width: int, style: str = "", *, cells: int = 8) -> list[Line]:
-    """The text in lines of `width` cells behind `head`, whose `cells` hold `labels` and a gap."""
+    """The text in lines of `width` cells behind `head`, whose 8 `cells` hold `labels` and a gap."""
     return [
         [StyledSpan(f"  {head if index == 0 else '':<{cells}}", "key"), *line]
         for index, line in enumerate(wrap(text, width, style))

@@ -18,13 +18,13 @@ from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _T = TypeVar("_T")
-_AROUND = 300  # records read on each side of the cursor: a choice, several screens for a request
-_EDGE = 50  # rows between cursor and end at which more are read: a choice, about a screen ahead
-_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # filters of key `v`; None: all
+_AROUND = 300  # records read on each side of the cursor. A choice: slower reads or more of them
+_EDGE = 50  # rows from an end at which more are read. A choice: too late or in vain
+_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # in turn by key `v`; None: all
 
 
 class LogPage(Vertical):
-    """One followed file, or all files of a run merged by time."""
+    """The file `path` (empty: none yet), or if `merges` all of a run; `lines`: the records read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Search", key_display="/"),
@@ -106,7 +106,7 @@ class LogPage(Vertical):
         self.app.push_screen(SearchPrompt(self._text), search)
 
     def action_again(self, backwards: bool) -> None:
-        """Go to the next match, or to the previous one."""
+        """Go to the next match of the searched text, or if `backwards` to the previous one."""
         if not self._text:
             return
         if self.merges:
@@ -129,7 +129,7 @@ class LogPage(Vertical):
             self.rows.move_to(found, centre=True)
 
     def action_event(self, forward: bool) -> None:
-        """Go to the next event of this file, or to the previous one."""
+        """Go to the next event of this file, or if not `forward` to the previous one."""
         here = self._here()
         path, offset = (here.path, here.line.offset) if here else (self.path, 0)
         found = neighbour(self._desk.snapshot.events, path, offset, forward=forward)
@@ -176,7 +176,7 @@ class LogPage(Vertical):
             self.notify("The line is copied.", markup=False)
 
     def action_file(self, by: int) -> None:
-        """Show the file of the run that is `by` files further on."""
+        """Show the file of the run that is `by` files further on, or back if below 0."""
         files = self._files()
         if files:
             here = files.index(self.path) if self.path in files else 0
@@ -212,7 +212,7 @@ class LogPage(Vertical):
         return self._query(at, at_line=line, before=_AROUND, after=_AROUND)
 
     def _read_around(self, here: PlacedLine) -> None:
-        """Read the records around this one, which keeps its place on the screen."""
+        """Read the records around `here`, which keeps its place on the screen."""
         at = here.line.offset
 
         def put(found: LogSlice) -> None:
@@ -223,14 +223,14 @@ class LogPage(Vertical):
         self._ask(self._around(at, here.line.line), put)
 
     def _show(self, query: LogQuery, cursor: int | None) -> None:
-        """Read other records; the cursor goes to the byte `cursor`, or if None to the end."""
+        """Read other records; the cursor goes to that with byte `cursor`, or if None to the end."""
         self._ask(query, lambda found: self._show_found(found, query, cursor))
 
     def _ask(self, query: LogQuery, put: Callable[[LogSlice], None]) -> None:
         self._in_thread(lambda: self._desk.source.log(query), put)
 
     def _in_thread(self, ask: Callable[[], _T], put: Callable[[_T], None]) -> None:
-        """Read in a thread; an answer for a file that is not shown any more is dropped."""
+        """Call `ask` in a thread and `put` with its result, unless the file shown has changed."""
         shown = self.path, self.merges
 
         def settle(problem: str) -> None:
@@ -253,13 +253,13 @@ class LogPage(Vertical):
     def _show_found(self, found: LogSlice, query: LogQuery, cursor: int | None) -> None:
         if query.find and found.found is None:
             if found.start > 0 if query.backwards else found.end < found.size:
-                self._show(replace(query, at=found.end), found.end)  # a query reads a limited part
+                self._show(replace(query, at=found.end), found.end)  # a query reads only a part
             else:
                 self.notify("Not found in that direction.", markup=False)
             return
         last = len(self.lines) - 1
         if cursor is None and found == self._held and self.rows.cursor == last:
-            return  # nothing new: a view that was scrolled up with the wheel stays
+            return  # nothing new: the view stays where the wheel has scrolled it
         self._hold(found)
         self.rows.show(len(self.lines))
         if cursor is None:

@@ -9,28 +9,28 @@ from ldlm_monitor.model.queries import LogLine, LogQuery, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_MERGED_LINES = 1000  # records of all merged files together, roughly: a choice, some screens
-_MERGED_FILES = 64  # at most, a choice: each is a request, and the page waits for all of them
+_MERGED_LINES = 1000  # records of all merged files, roughly. A choice: older ones, or a fast answer
+_MERGED_FILES = 64  # at most. A choice: the page waits for a request each, and lacks other files
 _LEVEL_STYLE = {"error": "error", "warning": "warning"}  # other levels are plain
-_FILE_CELLS = 18  # hold `heartbeat_rank1024`; of 80 cells, 49 remain for the text
+_FILE_CELLS = 18  # for `heartbeat_rank1024`; of 80 cells, 49 remain for the text
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedLine:
-    """A record and its file."""
+    """A record and the path of its file."""
 
     path: str
     line: LogLine
 
 
 def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[PlacedLine]:
-    """The last records of each file, by time.
+    """The last records of each file that pass the filters of `shown`, by time.
 
     A record without a time stays behind the record before it in its file. Files without any time
     come first, one after the other. Raises RemoteError or UsageError.
     """
     found: list[tuple[float, PlacedLine]] = []
-    # At least 20 of each file, a choice: a traceback at its end is mostly among them.
+    # At least 20 of each file, a choice: fewer cut tracebacks at its end, more take longer.
     each = max(_MERGED_LINES // min(max(len(paths), 1), _MERGED_FILES), 20)
     for path in paths[:_MERGED_FILES]:
         time = -math.inf
@@ -50,7 +50,7 @@ def log_row(
 ) -> Line:
     """The row of a record, without the cursor's mark; matches of `found` are highlighted.
 
-    `severities` are those of events, by path and byte of their records.
+    `severities`: those of events, by path and first byte of the record. `with_file`: name the file.
     """
     line, severity = placed.line, severities.get((placed.path, placed.line.offset), "")
     style = severity or _LEVEL_STYLE.get(line.level or "", "")
@@ -87,7 +87,7 @@ def log_title(
 
 
 def filters(shown: LogQuery, text: str, glyphs: Glyphs, *, follows: bool) -> Line:
-    """The state of the page: whether it follows the end, its filters, and the searched text."""
+    """Whether the page follows the end of the file, the filters of `shown`, the searched `text`."""
     found = [f"rank {shown.rank}"] if shown.rank is not None else []
     found += [f"{shown.level} and worse"] if shown.level else []
     found += ["bars"] if shown.bars else []

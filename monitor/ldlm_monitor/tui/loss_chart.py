@@ -14,7 +14,7 @@ from ldlm_monitor.tui.desk import Desk, OpenLog
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.widgets import Painted
 
-_SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past, a choice: averages of 1, about 10, about 50
+_SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past: none, ~10, ~50 values. A choice: noise or lag
 
 
 class LossChart(Painted, can_focus=True):
@@ -23,7 +23,7 @@ class LossChart(Painted, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "cursor(-1)", "Cursor", show=False),
         Binding("right", "cursor(1)", "Cursor", show=False),
-        # A quarter of the window: three quarters of what was seen stay in view.
+        # A quarter of the window is a choice: less takes more keys, more loses what was in view.
         Binding("shift+left", "pan(-0.25)", "Pan", show=False),
         Binding("shift+right", "pan(0.25)", "Pan", show=False),
         Binding("plus,equals_sign", "zoom(0.5)", "Zoom", key_display="+"),
@@ -64,7 +64,7 @@ class LossChart(Painted, can_focus=True):
         self._change(view=self.chart.view.pan(share, *self.chart.span()))
 
     def action_zoom(self, factor: float, centre: float | None = None) -> None:
-        """Show fewer or more steps around `centre`, by default the cursor or the middle."""
+        """Show `factor` times as many steps around step `centre` (None: cursor or middle)."""
         span_of = self.chart.span()
         start, end = self.chart.view.within(*span_of)
         if centre is None:
@@ -72,7 +72,7 @@ class LossChart(Painted, can_focus=True):
         self._change(view=self.chart.view.zoom(factor, centre, *span_of))
 
     def action_whole(self) -> None:
-        """Show the whole run, no cursor."""
+        """Show the whole run, and remove the cursor."""
         self._change(view=Viewport(), cursor=None)
 
     def action_log_axis(self) -> None:
@@ -90,7 +90,7 @@ class LossChart(Painted, can_focus=True):
         self.show(self._curves)
 
     def action_to_line(self) -> None:
-        """Open the log at the line of the cursor, or of the last step."""
+        """Open the log at the line of the cursor's step, or without a cursor of the last step."""
         if not self.chart.curves:
             return
         curve = self.chart.curves[0][0]
@@ -100,18 +100,18 @@ class LossChart(Painted, can_focus=True):
             self.post_message(OpenLog(curve.position(index)))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the pointer; a second click opens the line."""
+        """Move the cursor to the pointer; a double click opens the line of its step."""
         self._change(cursor=self.chart.step_at(event.x, self.size.width))
         if event.chain > 1:
             self.action_to_line()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Zoom in where the pointer is, by less than a key does: a wheel turns several notches."""
+        """Zoom in at the pointer, by less than the key `+`: a wheel turns several notches."""
         self.action_zoom(0.8, self.chart.step_at(event.x, self.size.width))
         event.stop()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Zoom out, by the inverse of a notch inwards."""
+        """Zoom out at the pointer, by the inverse of the factor that zooms in."""
         self.action_zoom(1.25, self.chart.step_at(event.x, self.size.width))
         event.stop()
 
@@ -137,7 +137,7 @@ class LossChart(Painted, can_focus=True):
         self.refresh()
 
     def _shown(self) -> list[tuple[str, str]]:
-        """Names and styles: the total, one component, or all of them."""
+        """Names and styles of the curves to draw: the total, one component, or all of them."""
         names = sorted(self._curves, key=lambda name: (name != "loss", name))
         if names and self._which == len(names):
             return [(name, CURVES[i % len(CURVES)]) for i, name in enumerate(names)]

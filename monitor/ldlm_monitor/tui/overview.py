@@ -35,14 +35,14 @@ from ldlm_monitor.tui.draw import (
 )
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
-_LEAST_NAME = 22  # cells at least, for `train_20261121_083515`; with columns of rank 0, 80 hold it
-_CURVES_SECONDS = 2.0  # between queries for the visible runs' curves: a choice, each is a request
-SPARK = 16  # values, a cell each: enough for the shape of a loss; more would displace columns
+_LEAST_NAME = 22  # cells for `train_20261121_083515`; 80 cells then hold the columns of `rank` 0
+_CURVES_SECONDS = 2.0  # between queries for shown curves. A choice: old curves, or more requests
+SPARK = 16  # values, a cell each. A choice: fewer hide the shape of a loss, more displace columns
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """The data of one row; `curve` is its loss."""
+    """The data of one row; `curve` is the run's loss, None until it was read."""
 
     run: RunView
     curve: CurveView | None
@@ -86,7 +86,8 @@ def _spark(row: RunRow) -> Line:
 
 
 def _speed(row: RunRow) -> Line:
-    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8  # before ThroughputDrop: 0.7
+    # A choice, above ThroughputDrop's 0.7: a drop shows before its alert, small ones do not.
+    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
     return [
         StyledSpan(speed(row.run)),
         StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim"),
@@ -101,7 +102,7 @@ def _alerts(row: RunRow) -> Line:
     return line
 
 
-# Title, cells that hold usual values, and rank: 0 for what is needed at any width.
+# Title, cells for usual values, and rank: columns of rank 0 are shown at any width.
 _COLUMNS = (
     _TableColumn("HEALTH", 11, 0, _health),
     _TableColumn("STATE", 13, 2, _state),
@@ -126,7 +127,7 @@ def _chosen(width: int) -> tuple[list[_TableColumn], int]:
         left = width - 2 - sum(column.width + 1 for column in columns)
         last = max(columns, key=lambda column: column.rank)
         if left >= _LEAST_NAME or last.rank == 0:
-            return columns, max(min(left, 40), 1)  # 40, a choice: values stay near
+            return columns, max(min(left, 40), 1)  # a choice: 40 cut few names; more spread a row
         columns.remove(last)
 
 
@@ -138,7 +139,7 @@ def header(width: int) -> Line:
 
 
 def row(facts: RunRow, width: int, *, chosen: bool) -> Line:
-    """The row of one run; the last column has the remaining width."""
+    """The row of one run, at the cursor if `chosen`; the last column has the remaining width."""
     columns, name = _chosen(width)
     glyphs = facts.desk.glyphs
     line = [
@@ -162,7 +163,7 @@ def _cell(spans: Sequence[StyledSpan], width: int, glyphs: Glyphs) -> Line:
 
 
 def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
-    """The number of running runs by health, and of ended runs by state."""
+    """The number of all runs, of running runs by health, and of ended runs by state."""
     counts = Counter[str](run.health for run in snapshot.runs if run.ended_at is None)
     ended = Counter(run.state for run in snapshot.runs if run.ended_at is not None)
     plural = "" if len(snapshot.runs) == 1 else "s"
@@ -213,7 +214,7 @@ class OverviewPage(Vertical):
         now = self._desk.clock()
         if abs(now - self._asked_at) >= _CURVES_SECONDS:  # `abs`: a playback's clock may go back
             self._asked_at = now
-            # Before the first layout the height is 0, and 10 runs are a choice.
+            # Height 0 before the first layout: 10, a choice. Fewer miss rows, more are not shown.
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
             wanted = [(name, "loss") for name in names[top : top + height]]
             in_thread(self, lambda: self._desk.curves(wanted, SPARK), self._take)
@@ -221,7 +222,7 @@ class OverviewPage(Vertical):
             widget.refresh()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Open the run."""
+        """Open the page of the run."""
         self.post_message(OpenRun(self._runs[event.index].name))
 
     def _take(self, found: Curves) -> None:

@@ -54,7 +54,7 @@ KEYS = (  # keys and their meaning (the BINDINGS define them), or a heading and 
 
 
 class SearchPrompt(ModalScreen[str | None]):
-    """Asks what to search for; returns the text, or None if the dialog is closed."""
+    """Asks what to search for, proposing `text`; returns what was entered, or None if closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 
@@ -95,4 +95,4 @@ class Help(ModalScreen[None]):
         key, meaning = KEYS[index]
         if not meaning:
             return [StyledSpan(f" {key}", "title")]
-        return [StyledSpan(f"   {key:<15} ", "key"), StyledSpan(meaning)]  # the longest keys fit
+        return [StyledSpan(f"   {key:<15} ", "key"), StyledSpan(meaning)]  # the longest: 15 cells

@@ -6,26 +6,27 @@ from ldlm_monitor.model.view import RankView, RunView
 from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
-_BIG = 128  # with more ranks, each is one character: with number and lag, 128 fill 8 lines
-# Styles and words of `_RankCell.kind`, which is their index: the worse, the higher.
+_BIG = 128  # more ranks are a character each. A choice: 128 numbers fill 9 lines of 80 cells
+# Styles and words by `_RankCell.kind`, from 0 (good) to 4 (worst).
 _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
 _SILENT_SECONDS = 30.0
-"""A rank without records for this time and the stall limit is silent: output comes in bursts."""
+"""A rank is silent without records for this time and for the stall limit. A choice: less takes
+pauses of output for silence, more shows silence later."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RankCell:
     rank: RankView
-    lag: int
-    kind: int
+    lag: int  # steps behind the furthest rank
+    kind: int  # index in `_STYLES` and `_WORDS`
 
 
 def _cells(run: RunView) -> list[_RankCell]:
     steps = [rank.step for rank in run.ranks if rank.step is not None]
     newest = max((rank.seen_at for rank in run.ranks), default=0.0)
     front = max(steps, default=0)
-    far = max(10, front // 100)  # steps, a choice: 1 % of the run, but at least 10
+    far = max(10, front // 100)  # steps. A choice: less marks ranks that log rarely, more is late
     patience = max(run.stall_limit_seconds or 0.0, _SILENT_SECONDS)
     cells = []
     for rank in run.ranks:
@@ -35,7 +36,7 @@ def _cells(run: RunView) -> list[_RankCell]:
         elif newest - rank.seen_at > patience:
             kind = 3
         else:
-            kind = 2 if lag >= far else 1 if lag > 1 else 0  # 1 step: the rank logs a moment later
+            kind = 2 if lag >= far else 1 if lag > 1 else 0  # 1: it may log a moment later
         cells.append(_RankCell(rank, lag, kind))
     return cells
 
@@ -50,7 +51,7 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
     last = max(cells, key=lambda cell: (cell.lag > 1 or cell.kind == 3, cell.lag, cell.kind))
     if last.kind == 3 or last.lag > 1:
         facts = [f"{last.lag} steps behind"] if last.lag > 1 else []
-        if last.rank.phase:  # 20 cells: the verdict fits one line
+        if last.rank.phase:  # cut to 20 cells, so that the verdict fits one line
             facts.append(f"in {fit(safe(last.rank.phase, glyphs), 20, glyphs).rstrip()}")
         if last.kind == 3:
             newest = max(cell.rank.seen_at for cell in cells)
@@ -120,5 +121,5 @@ def _drawn(cell: _RankCell, width: int, glyphs: Glyphs) -> StyledSpan:
 
 
 def needed_height(run: RunView, width: int) -> int:
-    """Lines of the whole grid: verdict, rows, legend."""
+    """The number of lines of verdict, rows and legend; 0 without ranks."""
     return 2 + -(-len(run.ranks) // _layout(_cells(run), width)[1]) if run.ranks else 0

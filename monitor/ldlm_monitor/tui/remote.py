@@ -21,10 +21,10 @@ from ldlm_monitor.model.view import CurveView, Snapshot
 
 _T = TypeVar("_T")
 _CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
-POLL_SECONDS = 0.5  # between requests for the snapshot: a choice, the delay that the screen adds
+POLL_SECONDS = 0.5  # between requests for the snapshot. A choice: more delays news, less is load
 ANSWER_SECONDS = 10.0  # of waiting, a choice: more hides a dead daemon, less fails slow tunnels
 RESOURCES = ("runs", "alerts", "incidents", "events")  # of the API; together they are the snapshot
-MAX_ANSWER = 64 * 1024 * 1024  # bytes, a choice above a fleet's: bounds what a wrong server sends
+MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer. A choice: a fleet's fits, memory is bounded
 # Texts of errors that several places raise: what is wrong, and the usual remedy.
 _NOT_OURS = "does not answer as ldlm-monitor does"
 _CHECK = "check that ldlm-monitor runs there and that it printed this address at its start"
@@ -68,7 +68,7 @@ class RemoteSource:
         self._base = f"{parts.scheme}://{parts.netloc}"
         self.name = parts.netloc
         self.problem = ""
-        self._tags: dict[str, str] = {}
+        self._tags: dict[str, str] = {}  # the last ETag by resource
         self._parts: dict[str, Any] = {}
         self._has_changed = False
         self._stop = threading.Event()
@@ -91,7 +91,7 @@ class RemoteSource:
         return None
 
     def snapshot(self) -> Snapshot:
-        """The last snapshot."""
+        """The last snapshot; `start` gets the first one."""
         assert self._snapshot is not None, "start comes first"
         return self._snapshot
 
@@ -111,7 +111,7 @@ class RemoteSource:
         return self._read(_LOGS, self._get("/api/v1/logs", asked))
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
-        """The daemon's `silences` and `acks` (acknowledgements), as its API has them."""
+        """The daemon's `silences` and `acks` (acknowledgements), as in its API. Raises as `log`."""
         found = self._get("/api/v1/silences", {})
         return {name: list(found.get(name, ())) for name in ("silences", "acks")}
 
@@ -179,7 +179,7 @@ class RemoteSource:
             found = None
         if not isinstance(found, dict):
             raise self._error(_NOT_OURS)
-        if tag_of and tag:  # not before: of an answer that was cut, the daemon must send all again
+        if tag_of and tag:  # only now: after a cut answer, the daemon must send all of it again
             self._tags[tag_of] = tag
         return found
 
@@ -213,4 +213,4 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
-    raise UsageError("is no URL", where=url, remedy="write it as http://127.0.0.1:9847")
+    raise UsageError("is no URL of a daemon", where=url, remedy="write it as http://127.0.0.1:9847")

@@ -36,14 +36,14 @@ from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
 _POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512 columns
-_SMALL = (  # a choice of what explains a loss: titles, and quantities; the first logged is drawn
+_SMALL = (  # titles, and quantities: the first logged is drawn. A choice: four fit 80 cells
     ("grad norm", ("grad_norm",)),
     ("lr", ("learning_rate",)),
     ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
-_RANKS_SHARE = 0.4  # of the height at most, a choice: the loss keeps more
-_LOW = 28  # lines: a lower page has 3 for the worst ranks. A choice, above the usual 24
+_RANKS_SHARE = 0.4  # of the height at most. A choice: more shrinks the loss, less hides ranks
+_LOW = 28  # lines; a lower page has 3 for ranks. A choice: at the usual 24, the loss has more
 
 
 class RunPage(Vertical):
@@ -95,7 +95,7 @@ class RunPage(Vertical):
         self._lay_out(self._desk.chosen())
 
     def action_other(self, by: int) -> None:
-        """Show the run before or after this one."""
+        """Show the run that is `by` runs further on by name, or back if below 0."""
         names = sorted(run.name for run in self._desk.snapshot.runs)
         if names:
             here = names.index(self._desk.run) if self._desk.run in names else 0
@@ -103,7 +103,7 @@ class RunPage(Vertical):
             self.look()
 
     def _lay_out(self, run: RunView | None) -> None:
-        # Fewer lines for the other parts as the page gets low: the loss has the rest, at least 6.
+        # Fewer lines for the other parts on a low page, a choice: the loss has the rest, 6 or more.
         height = self.size.height
         wanted = ranks.needed_height(run, self.size.width) if run else 0
         share = 3 if height < _LOW else int(height * _RANKS_SHARE)

@@ -17,14 +17,14 @@ from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe,
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")  # fields of several lines, shown as they were written
-_NAME_CELLS = 20  # for a field's name at most, a choice: of 80 columns, the text has the rest
+_NAME_CELLS = 20  # of a field's name at most. A choice: less cuts names, more narrows the text
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
     """A row of the page: an event or an incident."""
 
-    time: float | None
+    time: float | None  # Unix seconds
     severity: str
     kind: str
     run: str
@@ -35,7 +35,7 @@ class TimelineEntry:
 
 
 def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[TimelineEntry]:
-    """Incidents and events of a run (None: all runs), newest last; `worst_only`: errors only."""
+    """Incidents and events of a run (None: all runs), newest last; `worst_only`: errors alone."""
     found = [
         _of_event(event)
         for event in snapshot.events
@@ -110,7 +110,7 @@ def _of_event(event: Event) -> TimelineEntry:
 
 
 def _spelled(value: FieldValue) -> str:
-    """The value as text; a table has a line for each of its rows."""
+    """The value as text; a table (a list with a dict) has a line for each of its rows."""
     if not isinstance(value, list) or not any(isinstance(item, dict) for item in value):
         return str(value)
     rows = [item.items() for item in value if isinstance(item, dict)]
@@ -158,7 +158,7 @@ def event_severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
 
 
 def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) -> Event | None:
-    """The first event of a file after a byte, or the last one before it; None if there is none."""
+    """The first event of a file after a byte, or if not `forward` the last before it, or None."""
     there = {event.position.offset: event for event in found if event.position.path == path}
     if forward:
         return there.get(min((at for at in there if at > offset), default=-1))
@@ -176,23 +176,23 @@ class EventsPage(DetailPage[TimelineEntry]):
     _all_runs = True
 
     def look(self) -> None:
-        """Show the events of the last snapshot; a cursor at the end stays there."""
+        """Show the last snapshot's events; a cursor on the last event moves to the new last one."""
         at_end = self.rows.cursor >= self.rows.count - 1
         run = None if self._all_runs else self._desk.run
         self.show(entries(self._desk.snapshot, run, worst_only=self._worst_only), to_end=at_end)
 
     def action_worst(self) -> None:
-        """Show errors only, or all events."""
+        """Switch between errors only and all events."""
         self._worst_only = not self._worst_only
         self.look()
 
     def action_only_run(self) -> None:
-        """Show the events of the chosen run only, or of all runs."""
+        """Switch between the events of the chosen run only and those of all runs."""
         self._all_runs = not self._all_runs
         self.look()
 
     def on_row_list_chosen(self) -> None:
-        """Open the event's line in its log."""
+        """Open the log at the line of the selected event."""
         if self.selected and self.selected.position.path:
             self.post_message(OpenLog(self.selected.position))
 
@@ -210,7 +210,7 @@ class EventsPage(DetailPage[TimelineEntry]):
         return detail(item, width, self._desk.glyphs)
 
     def row(self, item: TimelineEntry) -> Line:
-        """Time, severity, kind, rank, message; cells hold usual values and cut longer ones."""
+        """Time, severity, kind, rank or host, message; cells hold usual values, cut longer ones."""
         glyphs, style = self._desk.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
         return [

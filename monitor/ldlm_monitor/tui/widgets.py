@@ -42,8 +42,8 @@ def in_thread(
 ) -> None:
     """Call `ask` in a thread; then, in the app's thread, `arrived` with the result.
 
-    If `ask` raised an LdlmError, `failed` is called with it instead. A later call with the same
-    node and group drops the result of this call.
+    If `ask` raised an LdlmError, `failed` is called with it instead (by default, nothing happens).
+    A later call with the same node and group drops the result of this call.
     """
 
     def work() -> None:
@@ -64,12 +64,12 @@ def in_thread(
 class PlainScrollBar(ScrollBarRender):
     """A scrollbar of coloured blanks, for terminals with ASCII only."""
 
-    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8  # as many as Textual's, which have eighths
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8  # eight: Textual draws in eighths of a cell
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
-    """The line as a Textual strip of exactly `width` cells; a span's style overrides `also`."""
+    """The line as a strip of exactly `width` cells. Styles: a span's, over `also`, over `base`."""
     ground = base + style_of(also, dark=dark)
     segments = [Segment(text, ground + style_of(style, dark=dark)) for text, style in line if text]
     return Strip(segments).adjust_cell_length(width, ground)
@@ -108,8 +108,8 @@ class Painted(Widget):
 class RowList(ScrollView, can_focus=True):
     """Rows of one line each; only the visible ones are drawn.
 
-    `row(index, width)` returns a row. `Chosen` is sent for Enter, or a second click, on the
-    cursor's row.
+    `row(index, width)` returns one of `count` rows; `cursor` is the index of the selected one.
+    `Chosen` is sent for Enter on it, or a double click.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -124,7 +124,7 @@ class RowList(ScrollView, can_focus=True):
 
     @dataclass
     class Chosen(Message):
-        """Enter was pressed on the row `index`, or it was clicked twice."""
+        """Enter was pressed on the row `index`, or the row was clicked twice."""
 
         index: int
 
@@ -163,7 +163,7 @@ class RowList(ScrollView, can_focus=True):
         return strip_of(self._row(index, width), width, base, dark=dark, also=also)
 
     def move_to(self, index: int, *, centre: bool = False) -> None:
-        """Move the cursor to a row and scroll it into view."""
+        """Move the cursor to a row and scroll it into view, if `centre` to the middle."""
         before, self.cursor = self.cursor, max(min(index, self.count - 1), 0)
         height = max(self.scrollable_content_region.height, 1)
         top = self.scroll_offset.y
@@ -184,11 +184,11 @@ class RowList(ScrollView, can_focus=True):
         self.call_after_refresh(lambda: self.move_to(self.cursor, centre=True))
 
     def action_move(self, by: int) -> None:
-        """Move the cursor up or down."""
+        """Move the cursor by rows, up if below 0."""
         self.move_to(self.cursor + by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor a page up or down."""
+        """Move the cursor by pages, up if below 0."""
         self.move_to(self.cursor + by * max(self.size.height - 1, 1))
 
     def action_end(self, index: int) -> None:
@@ -196,12 +196,12 @@ class RowList(ScrollView, can_focus=True):
         self.move_to(index % max(self.count, 1))
 
     def action_choose(self) -> None:
-        """Report the row at the cursor as chosen."""
+        """Send `Chosen` for the row at the cursor."""
         if self.count:
             self.post_message(self.Chosen(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor; a second click is Enter."""
+        """Move the cursor; a second click on its row does what Enter does."""
         index = self.scroll_offset.y + event.y
         if index < self.count:
             if index == self.cursor and event.chain > 1:
@@ -235,7 +235,7 @@ class DetailPage(Vertical, Generic[_T]):
         """The line above the rows."""
 
     def identity(self, item: _T) -> object:
-        """What an item has in common with its later versions; here the item itself."""
+        """What is equal in an item and its later versions; by default, the whole item."""
         return item
 
     @abstractmethod
@@ -252,7 +252,7 @@ class DetailPage(Vertical, Generic[_T]):
         return self.items[self.rows.cursor] if self.items else None
 
     def show(self, items: list[_T], *, to_end: bool = False) -> None:
-        """Show these items; `to_end` moves the cursor to the last one."""
+        """Show these items; with `to_end`, move the cursor to the last one."""
         here = None if self.selected is None else self.identity(self.selected)
         self.items = items
         self.rows.show(len(items))
