@@ -91,7 +91,7 @@ def _test_files(paths: Sequence[Path]) -> list[Path]:
 
 @app.command(name="list")
 def listed(*files: Path, flags: RuleFlags | None = None) -> int:
-    """Lists the rules: alert, severity, how long it must hold, and its file.
+    """Lists the rules: alert, severity, how long the condition must hold, and the rule's file.
 
     Args:
         files: Rule files or folders of them; none: those that --rules or the configuration names.
