@@ -19,7 +19,7 @@ from typing import Any
 
 SLOTS = 32
 """Steps whose values may be under way; values of more are lost. A device is few steps behind."""
-WIDTH = 64  # most values of a step: a choice, a loss with many parts; pinned memory of 8 KiB
+WIDTH = 64  # most values of a step. A choice: few losses have more parts; this pins 8 KiB
 _UNWRITTEN = 0x7FC0DEAD
 """Bits of a float32 NaN that no arithmetic makes: cells have it until the copy reaches them."""
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32

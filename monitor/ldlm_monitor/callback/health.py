@@ -63,12 +63,12 @@ class HealthCallback:
 
     `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
     in host memory is not finite; the heartbeat has every step.
-    `rank`, `world_size`: default to the launcher's. `config`: settings to show
-    with the run. `framework`: the name of the training loop. `serve`: a port, or
-    HOST:PORT, for metrics over HTTP. `sigterm`: finish the file when the process is
-    terminated. `stack_signal`: the signal upon which the process writes its stacks,
-    None for none. `flight_recorder`: open PyTorch's flight recorder to the monitor, on a
-    Unix socket that its owner alone can reach. `gpu`: sample the GPU by its driver.
+    `run`: default to the name of `out`, or the launcher's job. `rank`, `world_size`: default to the
+    process group's or the launcher's. `config`: settings to show with the run. `framework`: the
+    name of the training loop. `serve`: a port, or HOST:PORT, for metrics over HTTP. `sigterm`:
+    finish the file when the process is terminated. `stack_signal`: the signal upon which the
+    process writes its stacks, None for none. `flight_recorder`: open PyTorch's flight recorder to
+    the monitor, on a Unix socket that its owner alone can reach. `gpu`: sample the GPU's driver.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class HealthCallback:
     def phase(self, name: str) -> Phase:
         """A context manager: within it the rank is in this phase.
 
-        `eval` and `checkpoint` also make events, upon which a longer pause is normal;
+        `eval` and `checkpoint` also report events; longer pauses are normal in them;
         `data`, `forward`, `backward` and `optimizer` are parts of a step.
         """
         return Phase(self, str(name)[:32])  # characters: as many as the heartbeat has bytes

@@ -44,7 +44,7 @@ _RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A rank of a run. `out`: its files' folder. `attempt`: restarts. `world_size` -1: unknown."""
+    """A rank of a run. `out`: its folder. `attempt`: earlier restarts. `world_size` -1: unknown."""
 
     run: str
     out: Path
@@ -79,7 +79,7 @@ class Launch:
 
 @dataclass(slots=True)
 class Beat:
-    """A rank's position; `step` -1: none yet. Unix seconds. `status`: running, finished, failed."""
+    """A rank's position, in Unix seconds. `step` -1: none. `status`: running, finished, failed."""
 
     step: int = -1
     time: float = 0.0
@@ -192,7 +192,7 @@ def _may_map(fd: int) -> bool:
 
 
 def start_ticks() -> int:
-    """When this process began, in clock ticks after boot: unlike a pid, never reused; or 0."""
+    """When this process began, in clock ticks after boot: unlike a pid, not reused. 0: unknown."""
     try:
         text = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
         return int(text.rpartition(")")[2].split()[19])  # field 22 (proc(5)): 19 after the name

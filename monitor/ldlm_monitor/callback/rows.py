@@ -113,7 +113,7 @@ def event_row(kind: str, severity: str, message: str, **more: Any) -> Row:
 
 
 def spelled(number: float) -> float | str:
-    """The number for JSON: NaN and infinities as strings, integers beyond ±`LARGEST` as those."""
+    """Number for JSON: NaN and infinities as strings, integers beyond ±`LARGEST` as infinite."""
     if isinstance(number, int):
         if -LARGEST <= number <= LARGEST:
             return number

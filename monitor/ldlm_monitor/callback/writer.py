@@ -25,7 +25,7 @@ POLL_SECONDS = 0.5
 """Seconds between two writes, so the greatest age of a waiting row. Not at each row, because waking
 the thread costs more than writing a row."""
 RETRY_SECONDS = 1.0
-"""Seconds between tries on a full disk or a dead mount. A choice: less costs calls, more rows."""
+"""Seconds between tries on a full disk or a dead mount. A choice: less costs time, more rows."""
 _BATCH = 256
 """Rows in one write: some 64 KiB, which is at most what is lost if the file breaks during it."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})

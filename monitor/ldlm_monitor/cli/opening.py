@@ -29,7 +29,7 @@ _UNTIL_OPEN: dict[str, Callable[[], object]] = {
     "reading": lambda: 0.0,
     "held_back": dict,
 }
-"""Until the daemon has started: the methods that a screen calls before a key is pressed."""
+"""Methods that a screen calls without a key press, with their results until the daemon runs."""
 
 
 class Opening:

@@ -142,7 +142,7 @@ class Monitor:
             self._changed()
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
-        """Judge by other rules and stall limits; active alerts of rules with equal names go on."""
+        """Judge by other rules and stall limits; alerts whose rule's name stays go on."""
         self._rules.replace_rules(rules)
         self.runs.set_stall(stall)
         self._changed()

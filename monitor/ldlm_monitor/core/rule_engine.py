@@ -172,7 +172,7 @@ class RuleEngine:
         return self._points
 
     def healths(self) -> Mapping[str, Health]:
-        """Run name to the health that its firing alerts imply; runs without alerts are absent."""
+        """Run name to the health that its firing alerts imply; runs without one are absent."""
         self._show()
         return self._healths
 

@@ -66,7 +66,7 @@ def run_rule_tests(path: Path) -> Outcome:
 
 
 def _rules(path: Path, file: UnitTestFile, notices: list[str]) -> RuleSet[Expression]:
-    """The rules, sorted by `group_eval_order`; a group not in it ranks equal to the first one."""
+    """The rules, sorted by `group_eval_order`; a group not in it ranks like its first entry."""
     paths: dict[Path, None] = {}
     for pattern in file.rule_files:
         found = sorted(glob.glob(pattern, root_dir=path.parent))

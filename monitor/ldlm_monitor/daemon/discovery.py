@@ -26,7 +26,7 @@ from ldlm_monitor.text.sanitize import plain
 COMPANION_SECONDS = 5.0
 """Seconds between two searches for a log's companions while its run starts; each later pause is
 four times longer, because companions appear near a launch, and a search lists folders."""
-SELDOM_SECONDS = 320.0  # longest pause, 5 * 4**3. A choice: fewer searches, later late companions
+SELDOM_SECONDS = 320.0  # longest pause, 5 * 4**3. A choice: few searches, but late companions wait
 SCAN_SECONDS = 10.0
 """Seconds between two matches of all patterns if no folder's time changed: for files that wait
 (`DOUBT_SECONDS`, a silent mount). A choice: a longer pause delays them, a shorter lists more."""
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to follow. `stale`: of an earlier launch. `found`: what was read of it before."""
+    """A file to follow. `stale`: an earlier launch wrote it. `found`: its content read before."""
 
     path: Path
     stale: bool = False
@@ -60,7 +60,7 @@ class Inputs:
     """Finds files that exist now and were not followed before, each once.
 
     Files of a mount that does not answer (`disk` raises `TimeoutError`) are found later.
-    `companions`: whether to find those too. `followed`: names of the files found, by real path.
+    `companions`: whether to find companions. `followed`: names of the files found, by real path.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Inputs:
         return {*self.patterns.folders(), *(path.parent for path in self.followed.values())}
 
     def has_new(self, rung: Collection[Path]) -> bool:
-        """Whether `rung`, paths that the file observer reported as changed, contains a new one."""
+        """Whether the file observer reported, in `rung`, a change of a path not seen before."""
         fresh = {path for path in rung if path not in self._seen}
         if len(self._seen) > REMEMBERED_PATHS:
             self._seen.clear()
@@ -209,7 +209,7 @@ class Inputs:
             log.info("%s", notice)
 
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
-        """Real path of a companion to it, and to the log of the newest launch that claims it."""
+        """Real path of a companion to the companion, and the newest launch's log that claims it."""
         claims: dict[Path, tuple[Companion, Path]] = {}
         around = Surroundings(self._disk)
         logs = [path for path in self.followed.values() if self._is_due(path, now)]

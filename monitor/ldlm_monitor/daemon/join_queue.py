@@ -30,7 +30,7 @@ class JoinQueue:
         self.behind = sum(self._sizes.values())
 
     def take(self, *, everything: bool) -> list[Path]:
-        """Remove and return the files to judge next: all (`everything`), or those of some runs."""
+        """Remove and return the files to judge next: all (`everything`), or about `JOIN_BYTES`."""
         runs: dict[str, list[Path]] = {}
         for path in sorted(self._sizes):
             runs.setdefault(self.names.origin(str(path)).run, []).append(path)

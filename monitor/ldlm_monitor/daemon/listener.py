@@ -15,7 +15,7 @@ from ldlm_monitor.serve.metrics import target, write_target
 
 _T = TypeVar("_T")
 PORTS_TRIED = 20
-"""Ports tried from the default on. A choice: more use up a range, fewer need `listen` earlier."""
+"""Ports tried from the default on. A choice: 20 monitors need no setting; more hide leftovers."""
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.text.sanitize import redact, sanitized
 
 SHOWN = 4000
-"""Bytes of a record that a view gets. A choice: 20 rows of a screen; more slows its scrolling."""
+"""Bytes of a record that a view gets. A choice: 20 screen rows; more hides others, less cuts."""
 _LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """Worst first: a filter by a level lets through the lines of this level and of those before it."""
 

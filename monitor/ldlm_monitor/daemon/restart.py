@@ -19,7 +19,7 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""If the clock was set back by more seconds, the read log's times are not used: NTP needs fewer."""
+"""If the clock was set back by more seconds, the read log's times are not used: NTP steps less."""
 
 log = logging.getLogger(__name__)
 

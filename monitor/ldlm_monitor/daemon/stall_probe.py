@@ -44,7 +44,7 @@ OLD_PAUSE_SECONDS = 60.0  # between two looks at such old runs: a folder may hav
 MAX_CASES = 32
 """Runs in one look: a choice, more than one host trains, and few enough for `LOOK_SECONDS`."""
 _TURN_SECONDS = 0.5
-"""Least seconds between two turns through all runs: half of the one that `LEAD_SECONDS` has."""
+"""Least seconds between two turns through all runs: half of the one in `LEAD_SECONDS`."""
 
 T = TypeVar("T")
 
