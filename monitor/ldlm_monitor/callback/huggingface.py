@@ -37,7 +37,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
     @harmless
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Make the callback: from now on there is a file."""
+        """Make the callback: its file exists from now on."""
         settings = {name: getattr(args, name, None) for name in _SETTINGS}
         options = {**self._options, "config": {**settings, **(self._options.get("config") or {})}}
         options["out"] = options["out"] or args.output_dir

@@ -1,4 +1,4 @@
-"""What a rank serves if asked to: metrics over HTTP, and PyTorch's flight recorder."""
+"""Servers that a rank runs on request: metrics over HTTP, and PyTorch's flight recorder."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _check(name: str | None, command: tuple[str, ...]) -> None:
     program = shown_dash(command)[0]
     if shutil.which(program) is None:
         raise UsageError(
-            "cannot be started: there is no such command",
+            "cannot be started: no executable file has this name",
             where=program,
             remedy="write the command after --, as you would type it",
         )

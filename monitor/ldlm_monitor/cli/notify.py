@@ -33,7 +33,7 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
             where="slack",
             remedy="set LDLM_SLACK_WEBHOOK_URL to the URL of an incoming webhook, "
             "or slack.webhook_url_file to a file that holds it; or a bot's token; "
-            "or alertmanager.urls",
+            "or a webhook, apprise, alertmanager or heartbeat",
         )
     problems = []
     for name, send in receivers:

@@ -80,7 +80,7 @@ class _Asked:
 
 
 class Probing:
-    """Decides which runs to look at. Not thread-safe. Its thread calls `ring` at findings."""
+    """Decides which runs to look at. Not thread-safe. Its thread calls `ring` after a look."""
 
     def __init__(self, host: HostProbe, ring: Callable[[], None]) -> None:
         self._host = host
