@@ -141,7 +141,7 @@ class Termination:
             signal.signal(signal.SIGTERM, self._previous)
 
     def _listen(self, to: int | None = None) -> bool:
-        """Have Python write signals to our pipe (-1: nowhere), unless another descriptor is set."""
+        """Have Python write signals to our pipe (-1: nowhere); False if it writes elsewhere."""
         if self._writing < 0 or threading.current_thread() is not threading.main_thread():
             return False
         before = signal.set_wakeup_fd(

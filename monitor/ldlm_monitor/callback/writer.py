@@ -39,7 +39,7 @@ class RowWriter:
     `put` never waits and never raises; it takes rows, and entries, which `make` turns into rows
     in the thread. `header` makes the first row whenever the file is opened.
     `prepare` runs first in the thread, because what it does may hang with the disk;
-    `idle` runs there between writes. If one of the two raises, `say` gets the first error.
+    `idle` runs there between writes. `say` gets the first error of both, and of a failing disk.
     `limit`: most waiting rows. `dropped` counts lost rows. `problem`: why the disk fails, or None.
     """
 
@@ -104,7 +104,7 @@ class RowWriter:
         return self._is_written()
 
     def _is_written(self) -> bool:
-        """Whether no row is queued, being encoded or being written: in a row's own order."""
+        """Whether no row is queued, encoded or being written: checked in a row's order."""
         return not (self._rows or self._encoding or self._tail)
 
     def _run(self) -> None:
