@@ -102,7 +102,7 @@ def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives
     (notice,) = [text for text in caplog.messages if "qwen-7b" in text]
     assert notice == (
         "train_20260129_101500: its callback calls it qwen-7b; "
-        "the old name stays, because alerts were already sent under it"
+        "the old name stays, because alerts may have been sent under it"
     )
     before = list(monitor.active())
     (rows,) = [each for each in joining if each.name == "health_rank0.jsonl"]

@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 SLOTS = 32
-"""Steps whose values may be under way, others are lost: a device runs few steps behind its loop."""
-WIDTH = 64  # most values of a step: a choice, a loss with many parts; pinned memory of 8 KiB
+"""Steps whose values may be under way; values of more are lost. A device is few steps behind."""
+WIDTH = 64  # most values of a step. A choice: few losses have more parts; this pins 8 KiB
 _UNWRITTEN = 0x7FC0DEAD
 """Bits of a float32 NaN that no arithmetic makes: cells have it until the copy reaches them."""
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32
@@ -43,7 +43,7 @@ class DeviceCopies:
         self._views: dict[tuple[int, int], Any] = {}
 
     def start(self, tensors: Sequence[Any]) -> int | None:
-        """Copy the values of one-element tensors to a slot, for `read`; None if no slot is free."""
+        """Copy one-element tensors to a slot, for `read`; None if none is free or wide enough."""
         if not self._free or len(tensors) > WIDTH:
             return None
         float32 = self._torch.float32
@@ -99,7 +99,7 @@ def local_value(tensor: Any) -> Any | None:
 
 
 def host_number(tensor: Any) -> float:
-    """The value of a tensor in host memory."""
+    """The value of a tensor of one element in host memory."""
     value = tensor.tolist()
     while isinstance(value, list):
         value = value[0]
@@ -131,7 +131,7 @@ def leave_uncompiled(hooks: Iterable[Any]) -> None:
 
 
 class GpuSampler:
-    """Samples by nvidia-ml-py every few seconds, and calls `take` with each sample.
+    """Samples by nvidia-ml-py every few seconds; its thread calls `take` with each sample.
 
     Without the package, the driver or a GPU it ends by itself. `local_rank` selects the
     GPU unless PyTorch has selected one.
@@ -170,7 +170,7 @@ class GpuSampler:
 
 
 def sample(nvml: Any, handle: Any, local_rank: int = 0) -> dict[str, float]:
-    """One GPU's values in base units, by metric; values that are not available are left out."""
+    """One GPU's available values in base units, by metric; `handle` None: only PyTorch's own."""
 
     def ask(name: str, *arguments: Any) -> Any:
         try:

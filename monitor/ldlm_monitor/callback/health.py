@@ -57,18 +57,18 @@ class HealthCallback:
     """Reports one rank's training to the monitor, through files.
 
     Writes `health_rank{rank}.jsonl` (schema `ldlm.health/1`), `heartbeat_rank{rank}` and
-    `stack_rank{rank}.txt` into `out`, by default `saved/{run}`. No method raises, waits
-    for a device or a disk, or does anything in a forked child. As a context manager it
-    reports how the block ended.
+    `stack_rank{rank}.txt` into `out`, by default `saved/{run}`. No method raises or does anything
+    in a forked child; only the start and `close` wait for a disk, for seconds at most. As a context
+    manager it reports how the block ended.
 
-    `every`: write a row for steps that it divides, and for others with a NaN in host memory;
-    the heartbeat has every step.
-    `rank`, `world_size`: default to the launcher's. `config`: settings to show
-    with the run. `framework`: the name of the training loop. `serve`: a port, or
-    HOST:PORT, for metrics over HTTP. `sigterm`: finish the file when the process is
-    terminated. `stack_signal`: the signal upon which the process writes its stacks,
-    None for none. `flight_recorder`: open PyTorch's flight recorder to the monitor, on a
-    Unix socket that its owner alone can reach. `gpu`: sample the GPU by its driver.
+    `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
+    in host memory is not finite; the heartbeat has every step.
+    `run`: default to the name of `out`, or the launcher's job. `rank`, `world_size`: default to the
+    process group's or the launcher's. `config`: settings to show with the run. `framework`: the
+    name of the training loop. `serve`: a port, or HOST:PORT, for metrics over HTTP. `sigterm`:
+    finish the file when the process is terminated. `stack_signal`: the signal upon which the
+    process writes its stacks, None for none. `flight_recorder`: open PyTorch's flight recorder to
+    the monitor, on a Unix socket that its owner alone can reach. `gpu`: sample the GPU's driver.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class HealthCallback:
     ) -> None:
         """Report a step. Values may be numbers or tensors of one element, on a device too.
 
-        `samples`, `tokens`: how many this rank processed since the last call. `batch`:
-        the index of the batch. Other values keep their own name.
+        `step`: None for the next one. `samples`, `tokens`: how many this rank processed since the
+        last call. `batch`: the number of the batch in its epoch. Other values keep their own name.
         """
         steps = self._steps
         if steps is None or not steps.is_live:
@@ -140,14 +140,14 @@ class HealthCallback:
     def phase(self, name: str) -> Phase:
         """A context manager: within it the rank is in this phase.
 
-        `eval` and `checkpoint` are reported as such, so that the monitor allows for them;
+        `eval` and `checkpoint` also report events; longer pauses are normal in them;
         `data`, `forward`, `backward` and `optimizer` are parts of a step.
         """
         return Phase(self, str(name)[:32])  # characters: as many as the heartbeat has bytes
 
     @_harmless_hook
     def event(self, kind: str, message: str = "", severity: str = "info", **fields: Any) -> None:
-        """Report an event to the monitor (severity: info to critical)."""
+        """Report an event to the monitor (severity: info, warning, error, critical)."""
         if steps := self._live():
             steps.event(kind, message or kind, severity, fields)
 
@@ -164,7 +164,7 @@ class HealthCallback:
 
     @_harmless_hook
     def close(self, error: BaseException | str | None = None) -> None:
-        """Report how the training ended (`error` None: well); write all rows, within seconds."""
+        """Report how the training ended (`error` None: without one); write all rows, in seconds."""
         session = self._session
         if session is None or self._live() is None:
             return

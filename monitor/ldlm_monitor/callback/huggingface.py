@@ -37,7 +37,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
     @harmless
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Make the callback: from now on there is a file."""
+        """Make the callback: its file exists from now on."""
         settings = {name: getattr(args, name, None) for name in _SETTINGS}
         options = {**self._options, "config": {**settings, **(self._options.get("config") or {})}}
         options["out"] = options["out"] or args.output_dir
@@ -102,7 +102,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
             return
         try:
             items = output.items() if hasattr(output, "items") else ()
-            # With a count of the step's tokens, its parts' losses are summands; otherwise means.
+            # With the step's token count, the losses of its batches are summands; otherwise means.
             self._is_summed = named.get("num_items_in_batch") is not None
             self._add({str(name): value for name, value in items if "loss" in str(name)})
         except Exception:  # noqa: BLE001 the model's forward must not fail for us
@@ -112,7 +112,7 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
 
 
 def _number(value: Any) -> Any:
-    """A logged value as a number: transformers 5 logs some as text."""
+    """A logged value as a number, None for other text: transformers 5 logs some as text."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

@@ -37,7 +37,7 @@ class HealthLightningCallback(Adapter, Callback):
 
     @harmless
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Make the callback before anything runs: from now on there is a file."""
+        """Make the callback before a fit begins: its file exists from then on."""
         if stage != "fit" or self._health is not None:
             return
         options = {"rank": trainer.global_rank, "world_size": trainer.world_size, **self._options}

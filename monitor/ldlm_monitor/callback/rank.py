@@ -1,7 +1,7 @@
 """A rank's identity, and the heartbeat page with its position, readable also after `kill -9`.
 
 The page is a file of 4 KiB that is mapped into memory, so that a beat is a store and no system
-call. All numbers are little-endian, as the processors are that train. The page contains
+call. All numbers are little-endian, like the processors that train. The page contains
 `IDENTITY`, which is written once at the start, and at byte 1024 `BEAT`, which the loop writes at
 each step and phase.
 
@@ -29,7 +29,7 @@ BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
 IDENTITY = struct.Struct("<8sIIQQi64s64s108s")  # magic, then the fields of `Identity`
 BEAT = struct.Struct("<Qqdd32s16sQ")  # sequence, the fields of `Beat`, sequence
 _WORDS = struct.Struct("<32s16s")  # `phase` and `status` in `BEAT`
-_WORDS_AT = 32  # bytes of the four fields before them
+_WORDS_AT = 32  # their offset in `BEAT`: the bytes of the four fields before them
 _LAST = BEAT.size // 8 - 1  # the second sequence, as the index of a cell of 8 bytes
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where an allocated page stays allocated, so that no store to it ends in SIGBUS on a
@@ -44,7 +44,7 @@ _RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A rank of a run. `attempt` counts torchrun's restarts from 0; `world_size` -1: unknown."""
+    """A rank of a run. `out`: its folder. `attempt`: earlier restarts. `world_size` -1: unknown."""
 
     run: str
     out: Path
@@ -79,7 +79,7 @@ class Launch:
 
 @dataclass(slots=True)
 class Beat:
-    """A rank's position; times are Unix seconds. `status`: running, finished or failed."""
+    """A rank's position, in Unix seconds. `step` -1: none. `status`: running, finished, failed."""
 
     step: int = -1
     time: float = 0.0
@@ -92,8 +92,8 @@ class Identity(NamedTuple):
     """The process that writes the page.
 
     `stack_signal`: 0 for none. `started`: clock ticks after boot, field 22 of /proc/PID/stat.
-    `pid_namespace`: its inode. `stack_file`: the name of a file beside the page.
-    `recorder_socket`: the path of the flight recorder's socket.
+    `pid_namespace`: its inode. Both are 0 if unknown. `stack_file`: the name of a file beside the
+    page. `recorder_socket`: the path of the flight recorder's socket. Both are empty for none.
     """
 
     pid: int
@@ -114,7 +114,7 @@ class Identity(NamedTuple):
             started=start_ticks(),
             pid_namespace=pid_namespace(),
             rank=launch.rank,
-            host=launch.host.encode()[:64],  # bytes: the longest of Linux
+            host=launch.host.encode()[:64],  # bytes: Linux's limit of host names
             stack_file=stack_file.encode() if stack_signal else b"",
             recorder_socket=recorder.encode(),
         )
@@ -192,7 +192,7 @@ def _may_map(fd: int) -> bool:
 
 
 def start_ticks() -> int:
-    """When this process began, in clock ticks after boot: unlike its pid, that is never reused."""
+    """When this process began, in clock ticks after boot: unlike a pid, not reused. 0: unknown."""
     try:
         text = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
         return int(text.rpartition(")")[2].split()[19])  # field 22 (proc(5)): 19 after the name

@@ -14,7 +14,7 @@ MAX_NAME = 128
 MAX_VALUES = 256
 """Most values in a row; others are dropped. A model's blocks give some hundred gradient norms."""
 LARGEST = 2**63
-"""Bound of whole numbers (signed, 64 bits): beyond, they count no steps, samples or tokens."""
+"""Bound of whole numbers, as in 64 bits: larger ones count no steps, samples or tokens."""
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 """Immutable kinds of values, which are kept as they are."""
 _UNREADABLE = object()  # replaces a tensor that cannot be read without waiting
@@ -32,9 +32,9 @@ measured); values; samples; tokens; batch."""
 class Rows:
     """Makes rows of entries, in their order.
 
-    `every`: a step gets a row if its number is a multiple of this, or if a value is not finite.
-    `extra` is added to the next row only. `latest` is the last row. `unread` counts dropped
-    values. `alarm` is called when a value becomes non-finite.
+    `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
+    is not finite; `alarm` is called when one becomes so. `extra` is added to the next row only.
+    `latest` is the last row. `unread` counts dropped values.
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class Rows:
         self._totals = {"samples": 0, "tokens": 0}
 
     def make(self, entry: Entry) -> list[Row]:
-        """The rows of one entry: none, the step's, or an event as well."""
+        """The rows of one entry: none, the step's, or also events of newly non-finite values."""
         number, now, at, paused, data, given, samples, tokens, batch = entry
         row: Row = {"type": "step", "step": number, "time": now}
         if batch is not None:
@@ -113,7 +113,7 @@ def event_row(kind: str, severity: str, message: str, **more: Any) -> Row:
 
 
 def spelled(number: float) -> float | str:
-    """The number in JSON: NaN and infinities by name, beyond ±`LARGEST` as infinities."""
+    """Number for JSON: NaN and infinities as strings, integers beyond ±`LARGEST` as infinite."""
     if isinstance(number, int):
         if -LARGEST <= number <= LARGEST:
             return number
@@ -148,7 +148,7 @@ def snapshot(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
-    """Put the numbers into the row; returns how many were dropped, no numbers or too many."""
+    """Put numbers into the row; returns how many values were dropped, as no numbers or too many."""
     dropped = 0
     for key, value in given.items():
         if value is None:
@@ -167,7 +167,7 @@ def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
 
 
 def whole(value: Any, otherwise: int) -> int:
-    """A whole number; `otherwise` if the value is none, or reading it could wait for a device."""
+    """A whole number; `otherwise` if it is not one, or if reading it could wait for a device."""
     if type(value) is int:
         return value if -LARGEST <= value <= LARGEST else otherwise
     if value is None:
@@ -233,7 +233,7 @@ def _snap(given: dict[str, Any], name: str, tensor: Any, on_device: dict[str, An
 
 
 def _other_number(value: Any) -> float | None:
-    """NumPy's scalars and Python's own kinds of numbers; anything else might be on a device."""
+    """A scalar of NumPy or Python as a float; None for others, which might be on a device."""
     module = type(value).__module__.partition(".")[0]
     if module not in ("numpy", "decimal", "fractions", "builtins") or isinstance(value, str):
         return None

@@ -1,4 +1,4 @@
-"""What a rank serves if asked to: metrics over HTTP, and PyTorch's flight recorder."""
+"""Servers that a rank runs on request: metrics over HTTP, and PyTorch's flight recorder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TRAIN = (
 )
 """Values that have a metric of their own in `model/names.py`: `ldlm_train_` and their name."""
 _HELP = "The last value that this rank reported."  # of each metric
-_OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")  # name and help, as there
+_OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")  # as in names.py
 _OWN = frozenset({"type", "time", "batch", "epoch"})  # keys of a row that are no metrics
 
 
@@ -23,7 +23,7 @@ class Exporter:
     """Serves this rank's last row, which `latest` returns, under the monitor's metric names.
 
     `address` is a port, or HOST:PORT; without a host it listens on loopback only. Raises
-    `ImportError` without prometheus-client, `OSError` if the port is taken.
+    `ImportError` without prometheus-client, `ValueError` for no port, `OSError` for one in use.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Exporter:
 class FlightRecorder:
     """PyTorch's flight recorder on a Unix socket, at `path`.
 
-    Its server runs in C++ and answers while the GIL is held. It also serves a profiler, so the
-    socket lies in a folder that is its owner's alone. Raises `ImportError`
-    or `AttributeError` where PyTorch has no such server (the interface is private).
+    The recorder's server runs in C++ and answers while the GIL is held. It also serves a profiler,
+    so only its owner may enter the socket's folder. Raises `ImportError` or `AttributeError` where
+    PyTorch has no such server (the interface is private), `OSError` if no folder can be made.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ class Session:
     """The files, threads and hooks of one rank: opens and closes them.
 
     Once `steps` is not live (after the end, and in a forked child), no method does anything.
-    A part that fails is reported by `say`, and the others go on.
+    A part that fails is reported by `say`, and the others go on. `errors`: those of the callback.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Session:
         self.end("failed", text, fields)
 
     def end(self, status: str, error: str | None = None, fields: Mapping[str, Any] = {}) -> None:
-        """Write all rows and an `end` row, once; waits at most three times `CLOSE_SECONDS`."""
+        """Write all rows and, once, an `end` row with `fields`; waits up to 3 * `CLOSE_SECONDS`."""
         steps = self.steps
         if not steps.is_live or self._ended:
             return
@@ -178,7 +178,7 @@ class Session:
             self._gpu = GpuSampler(launch.local_rank, self._take_gpu)
 
     def _optional(self, otherwise: str, work: Callable[[], T]) -> T | None:
-        """The result of the work; None if it fails, which is reported: training goes on."""
+        """The result of `work`; None if it fails, which `otherwise` reports: training goes on."""
         try:
             return work()
         except (ImportError, AttributeError, OSError, RuntimeError, ValueError) as error:

@@ -18,13 +18,13 @@ from typing import Any, TextIO
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
-"""Seconds for Python's handler of SIGTERM; then a thread ends the process, as a job has 30 s."""
+"""Seconds for Python's handler of SIGTERM; then a thread ends the process. A job has only 30."""
 SECOND_CHOICE = 12
 """SIGRTMIN + 12 is used if the requested signal has a handler. A choice: few programs use it."""
 
 _stack_files: dict[int, TextIO] = {}
 """By signal, where stacks go: faulthandler keeps the descriptor, so the file stays open."""
-_interested: WeakSet[Any] = WeakSet()  # their `in_child` is called in a forked child
+_interested: WeakSet[Any] = WeakSet()  # objects whose `in_child` is called in a forked child
 _was_blocked: dict[int, bool] = {}  # by thread that forks: whether SIGTERM was blocked before
 _registered = False
 
@@ -131,7 +131,7 @@ class Termination:
         self._reading, self._writing = -1, -1
 
     def in_child(self) -> None:
-        """In a forked child, restore what SIGTERM did before."""
+        """In a forked child, restore the handler of SIGTERM that was set before ours."""
         self._stopped = True
         self._restore()
 
@@ -141,7 +141,7 @@ class Termination:
             signal.signal(signal.SIGTERM, self._previous)
 
     def _listen(self, to: int | None = None) -> bool:
-        """Have Python write signals to our pipe (-1: nowhere), unless another descriptor is set."""
+        """Have Python write signals to our pipe (-1: nowhere); False if it writes elsewhere."""
         if self._writing < 0 or threading.current_thread() is not threading.main_thread():
             return False
         before = signal.set_wakeup_fd(
@@ -169,7 +169,7 @@ class Termination:
                 continue
             until = time.monotonic() + GRACE_SECONDS
             while not self._handled and time.monotonic() < until:
-                time.sleep(0.02)  # a choice: looks 50 times in GRACE_SECONDS
+                time.sleep(0.02)  # seconds. A choice: 50 checks in GRACE_SECONDS
             if not self._handled and not self._stopped:
                 with suppress(Exception):
                     self._on_term(True)
@@ -206,7 +206,7 @@ def register_stacks(path: Path, wanted: int) -> int:
 
 
 def caught(pid: int | str = "self") -> int:
-    """The mask of signals for which some code, C too, has a handler (proc(5), SigCgt)."""
+    """The mask of signals that have a handler, also in C (proc(5), SigCgt); 0 if unreadable."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
             if line.startswith("SigCgt:"):

@@ -28,14 +28,14 @@ _ANNOUNCED = {
     "eval": ("eval_started", "eval_finished", "eval_finished"),
     "checkpoint": ("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 }
-"""By phase: the events at its begin, at its end, and at its end by an exception."""
+"""By phase: the kinds of its events at its begin, at its end, and at its end by an exception."""
 # Other names that training loops give to the phases of `_ANNOUNCED`.
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
 """Seconds without a call of the loop after which the writer's thread passes on values that have
 arrived. A choice: most steps are shorter, so the loop does that itself."""
 _Sent: TypeAlias = tuple[list[str], DeviceCopies, int]
-"""Names of values that are under way, and the slot of their device where they arrive."""
+"""Names of values that are under way, the copies of their device, the slot where they arrive."""
 
 
 @dataclass(eq=False)
@@ -43,10 +43,11 @@ class Steps:
     """Takes the loop's calls: stores a beat, and passes on what becomes rows (`put`).
 
     Work that takes time is done by the writer's thread. Values on a device are copied only
-    for steps that `every` divides. `is_live`: False after the end and in a forked child.
-    `suspicious`: a value was not finite. `store_beat` gets a beat, once there is a heartbeat.
-    `hurry` is called where rows should be written now: at the first loss that is not finite,
-    and when values of the last step arrive while the loop makes no call.
+    for steps that are multiples of `every`. `identity`: rank, host and pid, for heartbeat rows.
+    `is_live`: False after the end and in a forked child. `suspicious`: a value was not finite, so
+    the next step measures gradient norms. `store_beat` gets a beat, once there is a heartbeat.
+    `unread` counts lost values. `hurry` is called where rows should be written now: at the first
+    loss that is not finite, and when values of the last step arrive while the loop makes no call.
     """
 
     put: Callable[[Entry | Row], None]
@@ -73,7 +74,7 @@ class Steps:
         self._settling = threading.Lock()
 
     def step(self, step: Any, given: dict[str, Any], samples: Any, tokens: Any, batch: Any) -> None:
-        """Take a step that is done now; `given` is changed and kept."""
+        """Take a step that is done now; `given`, its values by name, is changed and kept."""
         beat = self.beat
         number = step if type(step) is int else whole(step, beat.step + 1)
         if self._groups and (self.suspicious or number % self._groups_every == 0):
@@ -148,7 +149,7 @@ class Steps:
         self.put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
     def watch(self, parameters: Any, every: int) -> None:
-        """Also measure gradient norms by group, at steps that `every` divides."""
+        """Also measure gradient norms by group, at steps that are multiples of `every`."""
         self._groups = parameter_groups(parameters)
         self._groups_every = max(int(every), 1)
 
@@ -165,7 +166,7 @@ class Steps:
                 elif time.monotonic() >= until:
                     break
                 else:
-                    time.sleep(0.001)  # `wait` is 0, except at the end of the training
+                    time.sleep(0.001)  # never in the loop: `wait` is 0 until the training ends
         finally:
             self._settling.release()
         return passed

@@ -19,15 +19,15 @@ from typing import Any
 from ldlm_monitor.callback.rows import MAX_NAME, Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
-"""Most rows that wait for the disk, some 2.5 MB: a choice. Then the oldest are dropped."""
-MAX_TEXT = 16 * 1024  # characters of a text in a row: a choice, a traceback's last frames fit
+"""Most rows that wait for the disk. A choice: more take memory (these 2.5 MB), fewer lose rows."""
+MAX_TEXT = 16 * 1024  # characters of a text in a row. A choice: last frames fit, files stay small
 POLL_SECONDS = 0.5
 """Seconds between two writes, so the greatest age of a waiting row. Not at each row, because waking
 the thread costs more than writing a row."""
 RETRY_SECONDS = 1.0
-"""Seconds between tries on a full disk or a dead mount: a choice, a try at each row costs more."""
+"""Seconds between tries on a full disk or a dead mount. A choice: less costs time, more rows."""
 _BATCH = 256
-"""Rows in one write: some 64 KiB, which is at most what is lost if the file breaks in between."""
+"""Rows in one write: some 64 KiB, which is at most what is lost if the file breaks during it."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
 """After these errors the open file may accept rows later; after others it is opened again."""
 
@@ -39,7 +39,8 @@ class RowWriter:
     `put` never waits and never raises; it takes rows, and entries, which `make` turns into rows
     in the thread. `header` makes the first row whenever the file is opened.
     `prepare` runs first in the thread, because what it does may hang with the disk;
-    `idle` runs there between writes. If one raises, `say` gets the first error.
+    `idle` runs there between writes. `say` gets the first error of both, and of a failing disk.
+    `limit`: most waiting rows. `dropped` counts lost rows. `problem`: why the disk fails, or None.
     """
 
     path: Path
@@ -53,9 +54,8 @@ class RowWriter:
     problem: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._half = (
-            self.limit // 2
-        )  # waiting rows at which the thread is woken, before any is dropped
+        # Waiting rows at which the thread is woken, before any is dropped.
+        self._half = self.limit // 2
         self._rows: deque[Row | Entry] = deque(maxlen=self.limit)
         self._tail = b""
         self._encoding = False
@@ -73,7 +73,7 @@ class RowWriter:
         self._thread.start()
 
     def put(self, row: Row | Entry) -> None:
-        """Take a row; if too many wait, the oldest is dropped."""
+        """Take a row or an entry; if too many wait, the oldest is dropped."""
         waiting = len(self._rows)
         if waiting >= self.limit:
             self.dropped += 1
@@ -86,14 +86,14 @@ class RowWriter:
         self._bell.put(None)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all rows are written, or `seconds` are over; returns whether they are.
+        """Wait until all rows are written, or `seconds` are over; returns whether all are.
 
         Takes no lock: a signal handler may call it.
         """
         self.hurry()
         until = time.monotonic() + seconds
         while not self._is_written() and self._thread.is_alive() and time.monotonic() < until:
-            time.sleep(0.002)  # at the end of the training only
+            time.sleep(0.002)  # not in the loop: at its end, or upon SIGTERM
         return self._is_written()
 
     def close(self, seconds: float) -> bool:
@@ -104,7 +104,7 @@ class RowWriter:
         return self._is_written()
 
     def _is_written(self) -> bool:
-        """Whether no row is queued, being encoded or being written; looked up in a row's order."""
+        """Whether no row is queued, encoded or being written: checked in a row's order."""
         return not (self._rows or self._encoding or self._tail)
 
     def _run(self) -> None:
@@ -155,7 +155,7 @@ class RowWriter:
         try:
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-        except OSError:  # a device, or a file without read permission
+        except OSError:  # a disk that fails: the next write reports it
             torn = False
         self._fd = fd
         self._tail = (b"\n" if torn else b"") + encode(self.header())
@@ -175,7 +175,7 @@ class RowWriter:
         if self.dropped == self._reported:
             return b""
         new, self._reported = self.dropped - self._reported, self.dropped
-        message = f"the callback dropped {new} rows that could not be written in time"
+        message = f"the callback dropped {new} rows that could not be written, or not in time"
         fields = {"dropped": new, "family": "process", "role": "context"}
         return encode(event_row("warning", "warning", message, time=time.time(), fields=fields))
 
@@ -206,8 +206,8 @@ def encode(row: Mapping[str, Any]) -> bytes:
 def plain(value: Any, depth: int = 6) -> Any:
     """The value in JSON's types, cut at `depth` levels and 512 parts.
 
-    Both are choices that bound a row. Other objects become the name of their type: their `str` may
-    run any code.
+    Both are choices: more lets a row grow, less cuts settings. Other objects become the name of
+    their type: their `str` may run any code.
     """
     if value is None or isinstance(value, bool):
         return value

@@ -30,7 +30,7 @@ from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
 from ldlm_monitor.text.format import printable
 
-# Errors that a user can mend: of a file that was named, and of stdout if the error names no file.
+# Errors that a user can mend: those of a named file, and those of stdout, which name no file.
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _PACKAGE = Path(__file__).resolve().parent.parent  # our own frames, for `_bug`
@@ -41,7 +41,7 @@ app = App(
     version_flags=["--version", "-V"],
     usage="Usage: ldlm-monitor [FLAGS] FILE_OR_GLOB...\n       ldlm-monitor COMMAND [FLAGS] ...",
     help_format="plaintext",
-    # No --no- forms, and one value for each flag: the next word may be a file.
+    # No flags --no-X, and one value for each flag, because the next word may be a file.
     default_parameter=Parameter(negative="", consume_multiple=False),
     result_action="return_value",  # not exit: `main` flushes stdout first
     suppress_keyboard_interrupt=False,  # `main` has an exit code for it

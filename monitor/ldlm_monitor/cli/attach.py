@@ -30,15 +30,14 @@ def attach(
     """Shows the screen of a monitor that runs elsewhere; the monitor runs on when it is closed.
 
     Args:
-        url: Its address, such as http://127.0.0.1:9847; the monitor logs it when it starts.
+        url: Address of the monitor, such as http://127.0.0.1:9847; it is logged at its start.
         token_file: A file with a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
         username: A user of that monitor, with --password-file.
         password_file: A file with the user's password.
         ca_file: Certificates (PEM) to trust instead of the system's.
     """
-    is_served = (
-        "TEXTUAL_DRIVER" in os.environ
-    )  # set by textual-serve, with which `web` runs this command
+    # Set by textual-serve, with which `web` runs this command.
+    is_served = "TEXTUAL_DRIVER" in os.environ
     if not is_served:
         require_terminal("attach", f"try {url.rpartition('@')[2]}/api/v1/runs in scripts")
     names = {"token_file": token_file, "password_file": password_file, "ca_file": ca_file}

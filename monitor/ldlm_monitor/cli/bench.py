@@ -43,8 +43,8 @@ def bench(
         name: Name of the record, by which `compare` finds it.
         steps: Stop this many steps after the first one logged.
         seconds: Stop after so many seconds.
-        grace: Seconds from SIGTERM to SIGKILL when a limit stops it.
-        also: A file, folder or quoted glob that it writes numbers into; repeatable. A
+        grace: Seconds from SIGTERM to SIGKILL when a limit stops the command.
+        also: A file, folder or quoted glob that the command writes numbers into; repeatable. A
             training_log.jsonl near it is found.
         out: Keep the record in this folder instead.
         replace: Overwrite a record of that name.
@@ -96,7 +96,7 @@ def _check(name: str | None, command: tuple[str, ...]) -> None:
     program = shown_dash(command)[0]
     if shutil.which(program) is None:
         raise UsageError(
-            "cannot be started: there is no such command",
+            "cannot be started: no executable file has this name",
             where=program,
             remedy="write the command after --, as you would type it",
         )

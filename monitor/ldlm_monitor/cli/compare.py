@@ -28,8 +28,8 @@ def compare(
     """Compares runs: pace, memory, losses, each with a confidence interval and a verdict.
 
     Args:
-        runs: The baseline, then what is compared with it: a log, a folder of one run, a quoted
-            glob, or the name of a bench record.
+        runs: The baseline, then the runs to compare with it. Each is a log, a folder of one run, a
+            quoted glob, or the name of a bench record.
         json: One JSON object instead of the table.
         plot: Draw losses and throughput of all runs over each other into this file: .svg.
         target: What should change by how much, such as speed=+30% or memory=-35%; repeatable. The

@@ -108,7 +108,7 @@ def _require_packages() -> None:
 
 
 def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) -> Collected:
-    """Shows the changes, asks, makes them, reads again. `aside`: print to stderr, beside JSON."""
+    """Shows the edits, asks (not if `yes`), makes them, reads again. `aside`: prints to stderr."""
     from ldlm_doctor.audit import audit
     from ldlm_doctor.collect import collect
     from ldlm_doctor.journal import Change, apply_below

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.view import Snapshot
 
 UNHEALTHY = 3
-"""Exit code if a health or finding is as bad as --fail-on, or worse: 1 is a bug, 2 wrong usage."""
+"""Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
 _FAIL_ON: tuple[FailOn, ...] = ("warning", "error", "critical", "never")
 """Values of --fail-on, each at the index in `fleet.HEALTH` of the worst health that passes."""
 DASH = "\0-"
@@ -125,7 +125,7 @@ def shown_dash(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more: Any) -> Settings:
-    """As `settings`; also raises UsageError without files, or with `-` if stdin is closed."""
+    """As `settings`; also raises UsageError if there is no file, or `-` while stdin is closed."""
     found = settings(flags, files, **more)
     if not found.files:
         raise UsageError(
@@ -141,7 +141,7 @@ def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more:
 
 
 def settings(flags: SharedFlags | None, files: Sequence[str] = (), **more: Any) -> Settings:
-    """Settings from flags, environment and file. `more`: a command's own. Raises ConfigError."""
+    """Settings from flags, `more` settings, environment and file. Raises ConfigError."""
     from ldlm_monitor import config
 
     given = _without_none((asdict(flags) if flags else {}) | more)
@@ -173,5 +173,5 @@ def write_file(path: Path, text: str, flag: str) -> None:
         raise UsageError(
             f"cannot be written ({error.strerror})",
             where=f"{flag} {path}",
-            remedy="name a file in a folder that you may write to",
+            remedy="make room, or name a file in a folder that you may write to",
         ) from error

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def follow(*files: str, flags: FollowFlags | None = None) -> int:
-    """Follows training logs and says what goes wrong: NaN, crashes, hangs.
+    """Follows training logs and reports what goes wrong: NaN, crashes, hangs.
 
     Serves Prometheus metrics, too. Write ./report for a file that has a command's name.
 
@@ -71,7 +71,7 @@ def show_screen(
 ) -> int:
     """Shows a source until the screen is closed, `ended` returns True, or SIGTERM arrives.
 
-    Returns the exit code. `ascii_only`: None for the locale's choice. `more`: for `MonitorApp`.
+    Returns the exit code. `ascii_only`: None if the locale decides. `more`: for `MonitorApp`.
     """
     from ldlm_monitor.tui.app import MonitorApp
 

@@ -70,7 +70,7 @@ def _sample_line(sample: Sample) -> str:
 
 @app.command(name="list")
 def listed(*files: Path, flags: InputFlags | None = None) -> int:
-    """Lists the formats: name, whether a real log confirmed it, what it knows, its source.
+    """Lists the formats: name, whether a real log confirmed it, what it recognises, its source.
 
     Args:
         files: Definition files; none: the packaged ones, and those that --formats or the

@@ -33,7 +33,7 @@ class KeptMessages(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: deque[str] = deque(maxlen=200)  # for stderr at the end, a choice: some screens
+        self._lines: deque[str] = deque(maxlen=200)  # for stderr at the end: a few screens to read
         self._news: deque[str] = deque(maxlen=20)  # for the screen: more than it shows at once
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -53,14 +53,14 @@ class KeptMessages(logging.Handler):
 
 
 def _redacted(text: str) -> str:
-    """The text without secrets: that of an error may contain the value that caused it."""
+    """The text without secrets: an error's text may contain the value that caused the error."""
     from ldlm_monitor.text.sanitize import redact  # late: opening the screen does not need it
 
     return redact(text)
 
 
 class Lines(logging.Formatter):
-    """One line each, but for a traceback below it: `2026-01-29T10:15:00Z warning: message`.
+    """A line for each message, and its traceback below: `2026-01-29T10:15:00Z warning: message`.
 
     As JSON an object: `time`, `level`, `logger`, `message`, and `exception` if any.
     """

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 app = App(name="notify", help="Tries the receivers of alerts.")
 
 _TEST_SECONDS = 60.0
-"""Seconds after which an Alertmanager ends the test alert. A choice: enough to see it arrive."""
+"""Seconds after which an Alertmanager ends the test alert. A choice: time to see it, soon gone."""
 
 
 @app.command(name="test")
 def send_test(*, flags: SharedFlags | None = None) -> int:
-    """Sends a test message to every receiver, and says what they answered."""
+    """Sends a test message to every receiver, and prints whether each accepted it."""
     receivers = list(_receivers(settings(flags), time.time()))
     if not receivers:
         raise ConfigError(
@@ -33,7 +33,7 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
             where="slack",
             remedy="set LDLM_SLACK_WEBHOOK_URL to the URL of an incoming webhook, "
             "or slack.webhook_url_file to a file that holds it; or a bot's token; "
-            "or alertmanager.urls",
+            "or a webhook, apprise, alertmanager or heartbeat",
         )
     problems = []
     for name, send in receivers:
@@ -46,7 +46,7 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
             print(f"{name}: accepted the test message{more}")
     if problems:
         raise UsageError(
-            "; ".join(problems), where="notify test", remedy="check its URL and the network"
+            "; ".join(problems), where="notify test", remedy="check URL, token and network"
         )
     return 0
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.queries import Source
 
 SWITCH_SECONDS = 0.001
-"""Most seconds that a key waits for the GIL while the pump has it; Python's 5 ms are felt."""
+"""Most seconds that the screen waits for the GIL while the pump has it; Python's 5 ms are felt."""
 NOTHING = Snapshot(  # the version differs from every daemon's, so its first snapshot is drawn
     version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()
 )
@@ -29,13 +29,13 @@ _UNTIL_OPEN: dict[str, Callable[[], object]] = {
     "reading": lambda: 0.0,
     "held_back": dict,
 }
-"""Results, until the daemon has started, of the methods that a screen calls without a key."""
+"""Methods that a screen calls without a key press, with their results until the daemon runs."""
 
 
 class Opening:
     """A `queries.Source` that is empty until the daemon has started, and then the daemon's.
 
-    If the daemon or its screen ends, so does the other. `load` reads the settings again.
+    If the daemon or its screen ends, so does the other. `load` reads the settings for a reload.
     """
 
     problem = ""
@@ -85,7 +85,7 @@ class Opening:
         return self._signals.exit_code or code, self._last if by_a_person else None
 
     def __getattr__(self, name: str) -> Any:
-        """The methods of the daemon's source. Until there is one, raises UsageError for others."""
+        """A method of the daemon's source; before, one of `_UNTIL_OPEN`, or raises UsageError."""
         if self._source is not None:
             return getattr(self._source, name)
         if name in _UNTIL_OPEN:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 SHOWN_FORMS = 10
-"""Shown forms of lines that look like metrics but gave no record: half a screen; JSON has all."""
+"""Most shown forms of lines that look like metrics without a record: more would fill a screen."""
 _TEXT_WIDTH = 120
-"""Characters shown of an unparsed line: a choice, people recognise it by its first words."""
+"""Characters shown of an unparsed line. A choice: less hides it, more wraps in terminals."""
 
 
 def parse(
@@ -64,7 +64,7 @@ def parse(
 
 
 def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
-    """Parse a whole file and count what was recognised. Raises InputError."""
+    """Parse a whole file (`-`: stdin) and count what was recognised. Raises InputError."""
     from ldlm_monitor.parse.coverage import CoverageReader
 
     reader = CoverageReader(parser, _shown(place))
@@ -88,7 +88,7 @@ def inputs(found: Settings) -> list[tuple[str, Origin]]:
 
 
 def _shown(place: str) -> str:
-    """The file's name for JSON: bytes that are not UTF-8 are replaced."""
+    """The input's name for JSON: bytes that are not UTF-8 are replaced."""
     return os.fsencode(place).decode("utf-8", "replace")
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 SPEED = 10.0
-"""Seconds of the recording played in one second. A choice: its 450 s are watched in 45."""
+"""Seconds of the recording in one second. A choice: 450 s take 45; faster is hard to read."""
 RECORDING = "demo.jsonl.gz"  # packaged in playback/
 _Speed = Annotated[float, Parameter(validator=Number(gt=0, lt=math.inf))]
 
@@ -63,7 +63,7 @@ def replay(
         return _on_screen(found, recording, truth, form, speed)
     if speed is not None or recording is not None:
         raise UsageError(
-            "is for the screen",
+            "is only for the screen",
             where="--speed" if recording is None else str(recording),
             remedy="add --tui",
         )

@@ -26,7 +26,7 @@ def report(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     flags: JudgeFlags | None = None,
 ) -> int:
-    """Prints the health report of a run, and exits with 3 where its health is bad.
+    """Prints the health report of runs; exits with 3 if a health is as bad as --fail-on, or worse.
 
     Args:
         files: Files, folders or globs; - is standard input.

@@ -20,7 +20,7 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
     Every problem is one line that names file, group, rule, and the place in its expression.
 
     Args:
-        files: Rule files or folders of them; none: those that --rules or the configuration names.
+        files: Rule files or folders of them (default: those of --rules, or the packaged ones).
     """
     from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.promql import parse
@@ -91,10 +91,10 @@ def _test_files(paths: Sequence[Path]) -> list[Path]:
 
 @app.command(name="list")
 def listed(*files: Path, flags: RuleFlags | None = None) -> int:
-    """Lists the rules: alert, severity, how long it must hold, and its file.
+    """Lists the rules: alert, severity, how long the condition must hold, and the rule's file.
 
     Args:
-        files: Rule files or folders of them; none: those that --rules or the configuration names.
+        files: Rule files or folders of them (default: those of --rules, or the packaged ones).
     """
     from ldlm_monitor.alerts import AlertRule, load_rules
     from ldlm_monitor.promql import parse

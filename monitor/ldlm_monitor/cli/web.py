@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
 LOOK_SECONDS = 0.2
-"""Seconds between two checks whether the daemon has ended. A choice: a person hardly notices it."""
+"""Seconds between two checks whether the daemon has ended. A choice: fewer delay the end."""
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
 )
 """Content-Security-Policy: nothing is loaded from other hosts, not even textual-serve's font."""
-_CLOSE_SECONDS = 1.0  # for windows to close, a choice: they end with the daemon by themselves
+_CLOSE_SECONDS = 1.0  # for windows to close. A choice: longer delays the end, shorter cuts them
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class _Screens(Server):
 
 
 async def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
-    """Serves the screen of the daemon at `url` until it has `ended`.
+    """Serves the screen of the daemon at `url` until `ended` returns True; `name`: its inputs.
 
     Raises `UsageError` if the address cannot be bound.
     """

@@ -14,11 +14,11 @@ REPEAT_SECONDS: Final = 1.0
 """Seconds for which the same urgent fact (NaN at every step) causes no second evaluation: its alert
 fires at the first, and more evaluations change nothing that a person sees."""
 WINDOW_SECONDS: Final = 0.5
-"""Half of the second in which an alert must fire after its line; delivery needs the rest."""
+"""Seconds of a window: half of the one in which a line's alert arrives; sending has the rest."""
 AT_ONCE: Final = 4
 """Urgent facts in a window that are each judged at once; the others wait for the window's end. A
-choice: enough for a failure's first ranks, and at most eight evaluations of all rules a second if a
-thousand ranks fail together."""
+choice: enough for a failure's first ranks, and at most ten evaluations of all rules a second if a
+thousand ranks fail together: in each window four at once, and one at its end."""
 
 
 @dataclass(slots=True)
@@ -40,10 +40,10 @@ class EvaluationSchedule:
         self.busy_until = at + self.rules.reach + self.interval
 
     def evaluated(self, at: float) -> None:
-        """Mark the slots up to `at` as done."""
+        """Mark the slots up to `at` as evaluated."""
         if at >= self.next:
             slot = math.floor(at / self.interval) + 1
-            # The quotient may be rounded down (0.94 s in 2026): then `slot` is that of `at` itself.
+            # The quotient may be rounded down (as with 0.94 s): then `slot` is that of `at` itself.
             self.next = (slot if slot * self.interval > at else slot + 1) * self.interval
 
     def begin(self, at: float) -> None:
@@ -89,6 +89,6 @@ class EvaluationThrottle:
         return False
 
     def judged(self, at: float) -> None:
-        """Note that everything up to `at` was judged."""
+        """Note that everything up to `at` (Unix seconds) was judged."""
         if at >= self.due:
             self.due = math.inf

@@ -16,8 +16,8 @@ from ldlm_monitor.run.quantity import SourceLine
 SeriesFilter: TypeAlias = Callable[[str, Labels], bool]
 """Whether a rule reads the series of a name and labels."""
 MAX_LINE = 2000
-"""Characters of a log line, and of a summary with its verdict, in an alert. A choice: Slack's
-messages show 1,700; longer texts swell the state and every message."""
+"""Characters of a log line, and of a summary with its verdict, in an alert. A choice: shorter texts
+lose words (Slack's messages show 1,700), longer ones swell the state and every message."""
 
 
 class EvidenceFinder:
@@ -39,7 +39,7 @@ class EvidenceFinder:
             run.progress_line = self._text(run.life.progress_position) or run.progress_line
 
     def position(self, alert: str, labels: Mapping[str, str]) -> Position | None:
-        """The position of the line behind an active alert."""
+        """The position of the line that made an active alert begin; None if none was found."""
         evidence = self._found.get(alert_key(alert, labels))
         return None if evidence is None else evidence.position
 
@@ -100,7 +100,7 @@ def _line(data: bytes, start: int) -> str:
 
 
 def explained(transition: Transition, incidents: Incidents, at: float) -> Transition:
-    """Add its run's incident and root cause, as far as known, to a transition that fires."""
+    """Add to a transition that fires its run's incident and root cause at `at` (Unix seconds)."""
     run = transition.labels.get("run")
     if run is None or transition.state != "firing":
         return transition

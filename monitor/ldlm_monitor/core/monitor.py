@@ -25,7 +25,7 @@ from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
-RECENT = 500  # last events, and transitions, in a snapshot: a choice, some screens, cheap to copy
+RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, more to copy
 
 
 class Monitor:
@@ -33,9 +33,9 @@ class Monitor:
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs`: the runs that have records. `own`: the counters of its own work. `clock`: the time up
+    `runs`: the runs that have records. `own`: counters of the monitor's work. `clock`: the time up
     to which everything was judged, Unix seconds; -inf before the first call. `ahead`: seconds
-    added to records' own times, while the wall clock is behind. `version` changes as snapshots do.
+    added to records' times while the wall clock is behind. `version` counts changes of snapshots.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Monitor:
         stall: StallSettings | None = None,
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
-        """Durations are seconds; their defaults are those of `config.Settings`.
+        """Durations are seconds, defaults those of `config.Settings`; `rules` None: the packaged.
 
         `evaluation_interval`: between two scrapes, each followed by an evaluation.
         `end_series_after`: how long a run's series stay after its end. `stopwatch` times
@@ -93,7 +93,7 @@ class Monitor:
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
-        """Take in records read at `now`; each is judged at its own time, but not before `clock`."""
+        """Take in records read at `now` (Unix seconds), each at its time in `clock` to `now`."""
         transitions: list[Transition] = []
         for record in records:
             at = now if record.time is None else min(record.time + self.ahead, now)
@@ -113,7 +113,7 @@ class Monitor:
         return self._complete_blocks(now) + self._advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
-        """End the files at `now`: complete open records and decide how each run ended."""
+        """End all input at `now`: complete open records of `paths`, decide how each run ended."""
         transitions: list[Transition] = []
         for path in paths:
             transitions += self.observe(self._parser.finish(path), now)
@@ -130,19 +130,19 @@ class Monitor:
         return min(slot, self.runs.due(), self._rules.due(), self._throttle.due)
 
     def count_dropped(self, reason: str, count: int = 1) -> None:
-        """Count records or files that the daemon had to drop, or could not read."""
+        """Count what the daemon dropped or could not read; `reason` becomes the metric's label."""
         if count:
             self.own.dropped[reason] += count
             self._changed()
 
     def note_edge(self, points: list[Point]) -> None:
-        """Add the daemon's own metrics to the next scrape, so that rules see them."""
+        """Set the daemon's own metrics for all scrapes from now on, so that rules see them."""
         if points != self.own.edge:
             self.own.edge = points
             self._changed()
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
-        """Judge by other rules and stall limits from now on; alerts of the same rule go on."""
+        """Judge by other rules and stall limits; alerts whose rule's name stays go on."""
         self._rules.replace_rules(rules)
         self.runs.set_stall(stall)
         self._changed()
@@ -190,17 +190,17 @@ class Monitor:
         run = self.runs.of(block.sample(0), now)
         try:
             urgent = run.observe_block(block, now, timed=self._timed)
-        except Exception as fault:  # noqa: BLE001 # a bug of ours: without the speed-up
+        except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
             return transitions + self._take_singly(block, now, fault)
         return transitions + self._judge_at_once(run, urgent)
 
     def _take_singly(self, block: SampleBlock, now: float, fault: Exception) -> list[Transition]:
-        """Take in the rows of a block that raised; accepted: some of them may count twice."""
+        """Take in a block's rows after `fault` in taking it whole; accepted: some count twice."""
         self._parser.note_fault(block.sample(0).position, fault)
         return self.observe(block.samples(), now)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
-        """Take in lines at their own times; as a speed-up, lines between two timers together."""
+        """Take in a block's rows at `times`; rows between two timers go together, as a speed-up."""
         transitions: list[Transition] = []
         start = 0
         while start < len(block):
@@ -213,7 +213,7 @@ class Monitor:
                 part = block.part(start, stop)
                 try:
                     run.observe_steps(part, times[start:stop])
-                except Exception as fault:  # noqa: BLE001 # a bug of ours: without the speed-up
+                except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
                     transitions += self._take_singly(part, times[stop - 1], fault)
                 start = stop
                 self.clock = max(self.clock, times[stop - 1])
@@ -257,7 +257,7 @@ class Monitor:
         return transitions
 
     def _evaluate(self, at: float) -> list[Transition]:
-        """Scrape our own metrics, then evaluate every rule, at `at`, not before `clock`."""
+        """Scrape our own metrics and evaluate every rule at `at`, which is not before `clock`."""
         started = self._stopwatch() if self._stopwatch else 0.0
         self.clock = at
         if self.runs.tick(at):
@@ -270,7 +270,7 @@ class Monitor:
                 if not run.is_end_named:
                     run.name_failed(self._incidents.failed_rank(run.name, at))
                 self._detectors.update(run.name, run.measured())
-            except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are judged on
+            except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
                 self._parser.note_fault(run.life.progress_position, fault)
         groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
         found = self._rules.evaluate(groups, at, self.runs.has_ended)

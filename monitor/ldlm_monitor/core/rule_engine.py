@@ -35,15 +35,15 @@ from ldlm_monitor.promql.nodes import NAME, Aggregation, Binary, Call, Node, Sel
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
-# Metrics: when the step last advanced (Unix seconds), and how long a pause is still normal.
+# Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
 _LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
 _STALL_LIMIT = "ldlm_train_stall_limit_seconds"
 VALUE_SECONDS = 60.0
 """How old (seconds) the value of a stalled run's alert may be: messages show it in minutes, and
 evaluating it for a thousand stalled runs at every slot would cost a good part of a core."""
 RETENTION = 6 * 3600.0
-"""Least seconds of samples in the store, for `query_range` and views. A choice: they show the
-course of a night's failure. More costs memory; for longer times there is Prometheus."""
+"""Least seconds of samples in the store, for `query_range` and views. A choice: six hours show the
+course of a night's failure; more costs memory, and for longer times there is Prometheus."""
 
 
 @cache
@@ -61,10 +61,10 @@ class _Question:
         self.settles_after = settles_after(expr)
         self.moments = moments(expr)
         by_time = uses_time(expr)
-        # The store records changes by metric name: these expressions can change without one.
+        # The store records changes by metric: these results can change without a recorded change.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
         self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
-        # Then the run's timer evaluates the rule, and between two limits an older value will do.
+        # At stall limits a run's timer has the rules evaluated; between, an older value will do.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
         self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
 
@@ -91,7 +91,7 @@ def _metric(node: Node) -> str:
 
 
 class RuleEngine:
-    """Stores the scrapes, evaluates the rules over them, and keeps the state of their alerts.
+    """Stores a scrape every `interval` seconds, evaluates the rules, keeps their alerts' states.
 
     `reach`: how far (seconds) rules look back. `asks_the_time`: whether time alone changes results.
     """
@@ -172,7 +172,7 @@ class RuleEngine:
         return self._points
 
     def healths(self) -> Mapping[str, Health]:
-        """Run name to the health that its firing alerts imply; runs without alerts are absent."""
+        """Run name to the health that its firing alerts imply; runs without one are absent."""
         self._show()
         return self._healths
 
@@ -236,7 +236,7 @@ class RuleEngine:
                 rule, dict(alert.labels), "firing", alert.active_at, alert.value,
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
-            self._alerts.adopt([active])  # if several rules have its name, it selects one
+            self._alerts.adopt([active])  # of several rules with the name, it selects one
             reach = self._asked[active.rule.expr.text].reach
             self._carried[alert_key(alert.name, alert.labels)] = at + (
                 LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)

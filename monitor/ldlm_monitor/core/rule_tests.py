@@ -30,7 +30,7 @@ from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.series_description import HISTOGRAM, STALE, parse_series, parse_values
 from ldlm_monitor.series.store import is_matched
 
-FOR_STATE_SERIES = "ALERTS_FOR_STATE"  # as in Prometheus: its value is the alert's start
+FOR_STATE_SERIES = "ALERTS_FOR_STATE"  # as in Prometheus: the alert's start in Unix seconds
 _NAME = "__name__"  # the label of Prometheus' data model that contains the metric's name
 ENDED: Final = None
 """In the place of a value: the series ends at this time, as by Prometheus' stale marker."""
@@ -66,7 +66,7 @@ def run_rule_tests(path: Path) -> Outcome:
 
 
 def _rules(path: Path, file: UnitTestFile, notices: list[str]) -> RuleSet[Expression]:
-    """The rules of the files, sorted by `group_eval_order`; groups not in it are sorted first."""
+    """The rules, sorted by `group_eval_order`; a group not in it ranks like its first entry."""
     paths: dict[Path, None] = {}
     for pattern in file.rule_files:
         found = sorted(glob.glob(pattern, root_dir=path.parent))
@@ -100,7 +100,7 @@ class _TestRun:
         cases: list[AlertRuleTest | PromqlExprTest] = [*alerts, *test.promql_expr_test]
         last = max((parse_duration(case.eval_time) for case in cases), default=0.0)
         waiting = list(alerts)
-        # 1e-9: a quotient rounded to just below a whole number is that number. 3: milliseconds.
+        # 1e-9: a quotient rounded to just below a whole number is that number; 3: milliseconds.
         for slot in range(math.floor(last / self._interval + 1e-9) + 1):
             at = round(slot * self._interval, 3)
             errors = self._evaluate(at)
@@ -205,7 +205,7 @@ class _TestRun:
 def _labels(text: str) -> Labels:
     labels, rest = parse_series(text)
     if rest:
-        raise ValueError(f"{text!r} is no series: {rest!r} is too much")
+        raise ValueError(f"{text!r} is no series: {rest!r} after it is not allowed")
     return labels
 
 
@@ -256,7 +256,7 @@ def _shown_samples(samples: Sequence[tuple[Labels, float]]) -> str:
 
 
 class ListedSeries(Storage):
-    """Series listed in advance; queries return samples up to the time that `pass_time` set."""
+    """Series in memory; queries return samples up to the time that `pass_time` set (0 at first)."""
 
     def __init__(self) -> None:
         self._series: dict[Labels, tuple[list[float], list[float | None]]] = {}
@@ -283,7 +283,7 @@ class ListedSeries(Storage):
                 values.append(value)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterator[Series]:
-        """The series that satisfy every matcher, with their samples in [start, end]."""
+        """Series that satisfy every matcher, with the samples in [start, end] (Unix seconds)."""
         for labels, (times, values) in self._series.items():
             low, high = bisect_left(times, start), bisect_right(times, min(end, self._now))
             if low >= high or not is_matched(labels, matchers):

@@ -12,10 +12,10 @@ _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prome
 
 
 class SelfCounts:
-    """Counters since the first start.
+    """Counters of the monitor's work since its first start; restarts continue them.
 
-    `dropped`: by reason, what the daemon dropped or could not read. `evaluations` counts those of
-    all rules; the last took `evaluation_seconds`. `edge`: the daemon's points for every scrape.
+    `dropped`: by reason, how much was dropped or could not be read. `evaluations`: how often all
+    rules were evaluated; the last took `evaluation_seconds`. `edge`: the daemon's points.
     """
 
     def __init__(self, parser: Parser, runs: Fleet) -> None:

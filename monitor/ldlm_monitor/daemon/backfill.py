@@ -25,10 +25,10 @@ from ldlm_monitor.state.read_log import Arrival, arrival_of
 from ldlm_monitor.state.state_store import StateStore
 
 SLICE_SECONDS = 0.1
-"""Seconds of a turn for history while live files wait: a choice, as alerts are due in a second."""
+"""Seconds of a turn for history. A choice: longer delays live alerts (due in a second), shorter
+makes the history last longer."""
 
 log = logging.getLogger(__name__)
-
 
 Feed: TypeAlias = Callable[[Chunk, float, bool], list[Transition]]
 """`Monitor.feed` with arguments chunk, time (Unix seconds) and `counted`, by position."""
@@ -86,7 +86,7 @@ class Backfill:
         return [each for each in transitions if not self.is_partial(each.labels)]
 
     def take_contents(self) -> list[Arrival]:
-        """The backlog ranges judged since the last call, to be committed with the state."""
+        """The ranges judged or skipped since the last call, to be committed with the state."""
         taken, self._contents = self._contents, []
         return taken
 
@@ -138,7 +138,7 @@ class Backfill:
         self._playing = self._play(paths, now, restart)
 
     def step(self) -> BackfillResult | None:
-        """Judge a slice; return None until all is judged and the files are followed."""
+        """Judge for `SLICE_SECONDS`; None until all is judged and the files are followed."""
         assert self._playing is not None
         until = time.monotonic() + SLICE_SECONDS
         try:
@@ -198,7 +198,7 @@ class Backfill:
         restart: Restart | None,
         passed: list[tuple[Transition, bool]],
     ) -> Generator[None]:
-        """Judge all pieces in order, appending to `passed`; yield between slices."""
+        """Judge all pieces in order, appending to `passed`; yield after each piece."""
         observed = list(restart.observed) if restart else []
         late = set() if restart is None else self._late(history, restart.floor)
         total, read = max(history.size, 1), 0
@@ -258,7 +258,7 @@ class Backfill:
         return rest
 
     def _put_off(self, history: History, kept: dict[str, list[FilePosition]]) -> None:
-        """Follow unreadable files, to try again; files of silent mounts are discovered again."""
+        """Follow unreadable files, to try again; let those of silent mounts be found again."""
         for path, error in history.unreadable.items():
             if str(path) in kept:
                 continue

@@ -58,9 +58,9 @@ def run(
 ) -> Snapshot:
     """Follow the files until `signals` ends it; return the last snapshot.
 
-    `load` reads the settings again on SIGHUP. `opened` is called with the screen's source and the
-    daemon's URL once it serves. Raises `UsageError` if the settings cannot be used, or if a
-    daemon on the same inputs runs already.
+    `load` reads the settings again for a reload. `opened` is called with the screen's source and
+    the daemon's URL once it serves. Raises `UsageError` if settings or port cannot be used, or if
+    a daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
         _raise_descriptor_limit()
@@ -182,7 +182,7 @@ def _turn(pump: Pump, signals: Signals, dirty: set[Path] | None, now: float) -> 
     try:
         signals.cuts_short = is_main and not pump.caught_up
         pump.turn(dirty, now)
-        signals.cuts_short = False  # not in `finally`, where a signal could still raise
+        signals.cuts_short = False  # here, as in `finally` `CutShort` would escape
     except CutShort:
         log.info("ended before all was read: the next start reads the logs again")
     finally:

@@ -26,10 +26,10 @@ from ldlm_monitor.text.sanitize import plain
 COMPANION_SECONDS = 5.0
 """Seconds between two searches for a log's companions while its run starts; each later pause is
 four times longer, because companions appear near a launch, and a search lists folders."""
-SELDOM_SECONDS = 320.0  # the longest pause between two searches: 5 * 4**3, the third quadrupling
+SELDOM_SECONDS = 320.0  # longest pause, 5 * 4**3. A choice: few searches, but late companions wait
 SCAN_SECONDS = 10.0
-"""Between two matches of all patterns if no folder's time changed: for files that wait
-(`DOUBT_SECONDS`, a silent mount). A choice: fewer list folders more often, more delay these."""
+"""Seconds between two matches of all patterns if no folder's time changed: for files that wait
+(`DOUBT_SECONDS`, a silent mount). A choice: a longer pause delays them, a shorter lists more."""
 SCAN_SHARE = 100
 """If no folder's time changed, the patterns are matched again after so many times the duration of
 the last match: with ten thousand files too, matching takes a hundredth of the time at most."""
@@ -37,14 +37,14 @@ DOUBT_SECONDS = 3.0
 """Seconds for which a file waits that may be a copy of a followed one, still being written: by then
 copytruncate has copied a few GB and truncated the original."""
 REMEMBERED_PATHS = 10_000
-"""Changed paths in memory: a choice, a few MB. Forgetting them costs one match of the patterns."""
+"""Changed paths in memory. A choice: more take memory, fewer cost matches of the patterns."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to follow. `stale`: an earlier launch wrote its bytes. `found`: its known content."""
+    """A file to follow. `stale`: an earlier launch wrote it. `found`: its content read before."""
 
     path: Path
     stale: bool = False
@@ -59,8 +59,8 @@ class NewFile:
 class Inputs:
     """Finds files that exist now and were not followed before, each once.
 
-    Files of a mount that does not answer are found when it answers again (`disk` raises
-    `TimeoutError` until then). `followed`: the names of the files found, by real path.
+    Files of a mount that does not answer (`disk` raises `TimeoutError`) are found later.
+    `companions`: whether to find companions. `followed`: names of the files found, by real path.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Inputs:
         return {*self.patterns.folders(), *(path.parent for path in self.followed.values())}
 
     def has_new(self, rung: Collection[Path]) -> bool:
-        """Whether a path in `rung` (changed, by the file observer) is seen for the first time."""
+        """Whether the file observer reported, in `rung`, a change of a path not seen before."""
         fresh = {path for path in rung if path not in self._seen}
         if len(self._seen) > REMEMBERED_PATHS:
             self._seen.clear()
@@ -111,7 +111,7 @@ class Inputs:
     def joining(
         self, now: float, *, rung: bool, known: Callable[[], Iterable[Known]] = tuple
     ) -> list[NewFile]:
-        """Files to follow from now on; `rung`: `has_new` found a path; `known`: contents read."""
+        """New files; `rung`: what `has_new` returned; `known` returns the contents read so far."""
         fresh: list[NewFile] = []
         changed = (self._changed(folder) != known for folder, known in self._folders.items())
         if rung or now >= self._scan_at or any(changed):
@@ -171,7 +171,7 @@ class Inputs:
                 names.tie(name, run)
             if self._is_new(companion.path):
                 try:
-                    # Rows come from the training loop: if it has not begun, another launch's did.
+                    # Rows before the log's training loop has begun are of an earlier launch.
                     stale = is_rows(companion.path, self._disk) and not self._has_trained(log_path)
                 except TimeoutError:
                     self.forget(companion.path)
@@ -200,7 +200,7 @@ class Inputs:
         elif name != run and not self._monitor.names.is_given:
             self._say(
                 f"{plain(run)}: its callback calls it {plain(name)}; "
-                "the old name stays, because alerts were already sent under it"
+                "the old name stays, because alerts may have been sent under it"
             )
 
     def _say(self, notice: str) -> None:
@@ -209,7 +209,7 @@ class Inputs:
             log.info("%s", notice)
 
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
-        """By a companion's real path: the companion, and the newest launch's log that claims it."""
+        """Real path of a companion to the companion, and the newest launch's log that claims it."""
         claims: dict[Path, tuple[Companion, Path]] = {}
         around = Surroundings(self._disk)
         logs = [path for path in self.followed.values() if self._is_due(path, now)]

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_CHANNEL = "slack:"
-"""Prefix of the receiver's name of one more channel of the bot; the rest is the channel."""
+"""Prefix of the receiver's name of a further channel of the Slack bot; the rest is the channel."""
 
 
 @dataclass(slots=True)
 class Dispatcher:
     """Prints transitions and puts them into the outbox, each once.
 
-    `couriers`: the senders to wake. `prints`: whether transitions are also on stdout.
+    `receivers`: their names. `couriers`: senders to wake. `prints`: whether to print to stdout.
     """
 
     outbox: Outbox
@@ -58,7 +58,7 @@ class Dispatcher:
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
     ) -> None:
-        """Print the transitions; with `notify`, queue those that fire or end for the receivers."""
+        """Print the transitions; with `notify`, queue those that are not pending for receivers."""
         for transition in transitions:
             if transition.is_heartbeat:
                 continue

@@ -1,4 +1,4 @@
-"""Files that were found and wait for what they hold to be judged."""
+"""Files that were found, and wait until the bytes that they have are judged."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.file_system import Disk
 
 JOIN_BYTES = 8 * 1024 * 1024
-"""Files that join a running daemon are judged together, by whole runs, up to about so many bytes.
-A choice: more means fewer histories to place, less that the first is judged sooner."""
+"""New files of a running daemon are judged together, by whole runs, up to about so many bytes. A
+choice: with more, there are fewer histories to play; with less, the first ends sooner."""
 
 
 @dataclass(slots=True)
 class JoinQueue:
-    """The waiting files. `behind`: how many bytes they have; another thread may read it."""
+    """The waiting files. `behind`: the sum of their sizes in bytes; any thread may read it."""
 
     names: RunNames
     disk: Disk
@@ -30,7 +30,7 @@ class JoinQueue:
         self.behind = sum(self._sizes.values())
 
     def take(self, *, everything: bool) -> list[Path]:
-        """Remove the files to judge next: all, or the first runs with all files of each."""
+        """Remove and return the files to judge next: all (`everything`), or about `JOIN_BYTES`."""
         runs: dict[str, list[Path]] = {}
         for path in sorted(self._sizes):
             runs.setdefault(self.names.origin(str(path)).run, []).append(path)
@@ -46,5 +46,5 @@ class JoinQueue:
     def _size(self, path: Path) -> int:
         try:
             return self.disk.stat(path).st_size
-        except OSError:  # placing it reports the error
+        except OSError:  # the backfill reports the error
             return 0

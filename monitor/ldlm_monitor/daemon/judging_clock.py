@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ldlm_monitor.text.format import duration
 
 JUMP_SECONDS = 1.0
-"""Seconds. Smaller errors are slewed by NTP; larger ones step the clock (chrony: `makestep 1`)."""
+"""Least seconds of a clock's step: NTP slews smaller errors (chrony: `makestep 1`)."""
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class JudgingClock:
         self._read_at = steady()
 
     def now(self) -> float:
-        """The time to judge by; it never falls."""
+        """The time to judge by (Unix seconds); it never falls."""
         wall, steady = self._wall(), self._steady()
         expected = self._last + steady - self._read_at
         behind = expected - wall

@@ -15,7 +15,7 @@ from ldlm_monitor.serve.metrics import target, write_target
 
 _T = TypeVar("_T")
 PORTS_TRIED = 20
-"""Ports tried from the default on. A choice: more monitors on one host need a `listen` each."""
+"""Ports tried from the default on. A choice: 20 monitors need no setting; more hide leftovers."""
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def names_for(settings: Settings, host: str) -> HostNames | None:
 
 
 def write_file_sd(settings: Settings, port: int, gate: Gate) -> Callable[[], None]:
-    """Write the file of service discovery, if configured; return a function that removes it."""
+    """Write the service discovery file, if configured; return its remover. Raises UsageError."""
     if settings.file_sd is None:
         return lambda: None
     address = target(settings.listen_address[0], port, socket.gethostname())

@@ -28,7 +28,7 @@ from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.text.sanitize import redact, sanitized
 
 SHOWN = 4000
-"""Bytes of a record that a view gets. A choice: a line of more than 20 screen rows is cut."""
+"""Bytes of a record that a view gets. A choice: 20 screen rows; more hides others, less cuts."""
 _LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """Worst first: a filter by a level lets through the lines of this level and of those before it."""
 
@@ -37,9 +37,9 @@ _LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 class LocalSource:
     """`queries.Source` within the daemon's process.
 
-    `snapshot` returns the last snapshot, `clock` Unix seconds, `opened` a log's reader. `reading`
-    returns the judged share (0 to 1) of what files held when they were found, None once all is
-    judged. `name`: the inputs, for a screen.
+    `snapshot` returns the last snapshot, `clock` returns Unix seconds, `opened` returns the reader
+    of a log. `reading` returns the judged share (0 to 1) of what files held when they were found,
+    None once all is judged. `name`: the inputs, for a screen. `problem`: always empty here.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -54,7 +54,7 @@ class LocalSource:
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A run's curve from step `start` to `end`, in at most `points` points; None if unknown."""
+        """A run's curve from step `start` to `end`, in at most `points` points; None if absent."""
         curve = self.snapshot().curves.get(run, {}).get(quantity)
         return None if curve is None else part_of(curve, start, end, min(points, MAX_POINTS))
 
@@ -71,7 +71,7 @@ class LocalSource:
             log = self.opened(path)
         except OSError as error:
             raise InputError(
-                f"cannot be read ({error.strerror})", where=query.path, remedy="see if it exists"
+                f"cannot be read ({error.strerror})", where=query.path, remedy="check the file"
             ) from error
         with closing(log):
             return _answer(log, query)
@@ -81,7 +81,7 @@ class LocalSource:
         return self.silences.listing(self.clock())
 
     def send(self, what: Withholding, document: dict[str, Any]) -> None:
-        """Add a silence or an acknowledgement. Raises `UsageError` if its alert has ended."""
+        """Add a silence or an acknowledgement. Raises `UsageError` if invalid, or no such alert."""
         body, now = json.dumps(document).encode(), self.clock()
         if what == "silences":
             self.silences.take_silence(body, now)
@@ -90,7 +90,7 @@ class LocalSource:
             self.silences.take_ack(body, self.snapshot().alerts, now)
         except LookupError as problem:
             where = str(document["alert"])
-            raise UsageError(str(problem), where=where, remedy="it has ended") from None
+            raise UsageError(str(problem), where=where, remedy="it may have ended") from None
 
 
 def _answer(log: LogReader, query: LogQuery) -> LogSlice:
@@ -114,7 +114,7 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
     is_filtered = query.rank is not None or query.level is not None
     lines: list[LogLine] = []
     for raw in [*reversed(before), *after]:
-        # A filter leaves lines out, so that each line's number is counted by itself.
+        # A filter leaves lines out: then the number of each line is counted from the file.
         lines.append(_line(raw, log.line_number(raw.offset) if is_filtered else number))
         number = None if number is None else number + raw.newlines
     return LogSlice(
@@ -141,11 +141,11 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
 _ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
 _WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
 _LOOKED_AT = 400
-"""Bytes in which a record's time is searched: a choice, no logger's prefix is longer."""
+"""Bytes in which a record's time is searched. A choice: longer costs time, no prefix needs more."""
 
 
 def _leading_time(text: bytes) -> float | None:
-    """The time (Unix seconds) of a JSON row, or a clock time, taken for this machine's zone."""
+    """The time (Unix seconds) of a JSON row, or of a clock time in this machine's zone, if any."""
     start = text[:_LOOKED_AT]
     if start.startswith(b"{"):
         row = _ROW_TIME.search(start)

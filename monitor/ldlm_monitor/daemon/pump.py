@@ -39,10 +39,10 @@ RELOADED = ("rules", "files", "companions", "stall")
 EDGE_SECONDS = 5.0
 """Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
 COMMIT_SECONDS = 10.0
-"""Seconds between two commits if nothing fires or ends: after a kill so much is judged again."""
+"""Seconds between commits without alerts. A choice: fewer writes, more read again after a kill."""
 SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
-"""Alerts of a history are sent until so many seconds after its last byte: older ones are known."""
+"""Alerts of a history are sent up to so many seconds after its last byte: people saw older ones."""
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ class Pump:
     `snapshot` is replaced whole, so that other threads may read it. `caught_up`: all that the files
     held at the start was judged. `ended`: standard input was the only input, and it is closed.
     `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
-    state folder, for its free space; `recorder` records the input; each may be None. `stopping`:
-    whether the daemon has to end. `disk`, `mounts`: the file systems of the inputs.
+    state folder, for its free space; `recorder` records the input; all three may be None.
+    `stopping` returns whether to end. `disk` reads the inputs; `mounts` returns the mount table.
     """
 
     settings: Settings
@@ -127,7 +127,7 @@ class Pump:
         transitions += self._read(part if part is None else part.union(dirty), now)
         self._note_edge(now, everything=everything)
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
-        wall = now - self.monitor.ahead  # the clock of senders
+        wall = now - self.monitor.ahead  # the wall clock, by which senders work
         self.dispatcher.dispatch(transitions, wall)
         self.dispatcher.update_silences(transitions, self.monitor.active, wall)
         if transitions or self.follower.journal.notices or now >= self._commit_at:
@@ -196,14 +196,14 @@ class Pump:
         return transitions
 
     def _feed(self, chunk: Chunk, now: float, counted: bool = True) -> list[Transition]:
-        """Judge a chunk. A bug of ours costs that chunk, which is logged and counted."""
+        """Judge a chunk. If a bug of ours raises, that is logged and counted: the chunk is lost."""
         if self.recorder is not None:
             self.recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
             return self.monitor.feed(chunk, now, counted=counted)
         except Exception:  # a bug of ours: the other files are still read
             self.monitor.count_dropped("internal_error")
-            log.exception("%s, line %d: a bug of ours; dropped", chunk.path, chunk.line)
+            log.exception("%s, line %d: a bug of ours; bytes dropped", chunk.path, chunk.line)
             return []
 
     def _note_edge(self, now: float, *, everything: bool) -> None:
@@ -244,7 +244,7 @@ class Pump:
             if self.caught_up:
                 return True
             if self.stopping():
-                return False  # half a history leads to alerts that never fired
+                return False  # alerts of half a history may be false
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
@@ -269,7 +269,7 @@ class Pump:
         self.store.commit(state, self._backfill.take_contents())
 
     def _picture(self, now: float) -> None:
-        """Take a new snapshot if anything changed, with at most a twentieth of the time."""
+        """Take a new snapshot if anything changed; uses at most a twentieth of the time."""
         if self.monitor.version == self.snapshot.version or now < self._picture_at:
             return
         started = time.perf_counter()

@@ -19,14 +19,14 @@ from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""If the clock was set back by more seconds, the read log's times are not used: NTP needs less."""
+"""If the clock was set back by more seconds, the read log's times are not used: NTP steps less."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Restart:
-    """The state of the daemon before; `open` finds the files of its positions.
+    """The state of the daemon that ran before; `open` finds the files of its positions.
 
     `arrivals`, `observed`: the read log. `files`: the files to read again. `waiting`: by name, the
     positions in files that cannot be read now; `missing`: the names among them that do not exist.
@@ -153,13 +153,13 @@ class Restart:
 
 
 def recall(store: StateStore, now: float) -> Restart | None:
-    """The state of the daemon before; None on a first start."""
+    """The state of the daemon that ran before, for a start at `now`; None on a first start."""
     state = store.load()
     if state is None:
         return None
     arrivals, observed = store.read_log.arrivals(), store.read_log.observed()
     found = Restart(state, arrivals, observed)
-    if not found.floor <= now + SKEW_SECONDS:  # also if a damaged file made it NaN
+    if not found.floor <= now + SKEW_SECONDS:  # also if a damaged state file made it NaN
         log.warning(
             "the clock was set back since the monitor last ran: times of bytes read before are"
             " estimated from the logs"

@@ -22,7 +22,7 @@ class CutShort(BaseException):
 class Signals:
     """Requests to the pump's thread, which polls `stop` and `reload`.
 
-    SIGTERM and SIGINT end the daemon, SIGHUP reloads it; HTTP threads ask by `ask_reload`.
+    SIGTERM and SIGINT end the daemon with `exit_code`, SIGHUP reloads it, and so does `ask_reload`.
     `has_screen`: a screen has the terminal. `wake`, set by the daemon, ends the pump's wait.
     `cuts_short`: the main thread may be interrupted; a signal to end raises `CutShort` in it.
     """
@@ -55,7 +55,7 @@ class Signals:
 
     def run_reload(self, load: Callable[[], str]) -> None:
         """Call `load`, and pass its problem, if any, on to the calls of `ask_reload` so far."""
-        self.reload = False  # before: what changes while `load` reads is for the next reload
+        self.reload = False  # before `load`: a request while it reads needs another reload
         waiting, self._outcomes = self._outcomes, []
         problem = load()
         for outcome in waiting:

@@ -33,18 +33,18 @@ process that dies before its first note is not known."""
 BEAT_SECONDS = 10.0
 """Seconds between two reads of active runs' heartbeats: a third of the least default limit."""
 AGAIN_SECONDS = 300.0
-"""Seconds until a stalled run is looked at again, doubled each time, as its alert was sent."""
+"""Seconds until a stalled run is looked at again, doubled each time: its alert was sent already."""
 EARLY_SECONDS = 60.0
-"""Least seconds between two looks before the limit, which some runs nearly reach at every step."""
+"""Least seconds between two looks before a run's limit: some runs come near it at every step."""
 FRESH_SECONDS = 20.0
 """Seconds after which findings are too old, as processes change; more than a look and its lead."""
 OLD_SECONDS = 3600.0
-"""Runs without a step for more seconds are looked at last, as most were given up: a choice."""
-OLD_PAUSE_SECONDS = 60.0  # between two looks at runs so old: a folder may have logs of a thousand
+"""Runs without a step for more seconds are looked at last. A choice: most were given up by then."""
+OLD_PAUSE_SECONDS = 60.0  # between two looks at such old runs: a folder may have a thousand
 MAX_CASES = 32
 """Runs in one look: a choice, more than one host trains, and few enough for `LOOK_SECONDS`."""
 _TURN_SECONDS = 0.5
-"""Least seconds between two turns through all runs: half of the second in `LEAD_SECONDS`."""
+"""Least seconds between two turns through all runs: half of the one in `LEAD_SECONDS`."""
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class _Asked:
 
 
 class Probing:
-    """Decides which runs to look at; not thread-safe. `ring` is called when findings are ready."""
+    """Decides which runs to look at. Not thread-safe. Its thread calls `ring` after a look."""
 
     def __init__(self, host: HostProbe, ring: Callable[[], None]) -> None:
         self._host = host
