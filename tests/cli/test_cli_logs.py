@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldlm_monitor.cli.logs import Lines, configure
+from ldlm_monitor.cli.logs import LogFormatter, configure
 from ldlm_monitor.config import Settings
 
 
@@ -26,18 +26,18 @@ def record(message: str) -> logging.LogRecord:
 
 
 def test_text_is_time_level_message() -> None:
-    assert Lines().format(record("a.log: truncated")) == (
+    assert LogFormatter().format(record("a.log: truncated")) == (
         "2026-01-29T10:15:00Z warning: a.log: truncated"
     )
 
 
 def test_a_file_name_cannot_forge_a_line_or_move_the_cursor() -> None:
-    shown = Lines().format(record("a\n2026 error: b\x1b[2J.log"))
+    shown = LogFormatter().format(record("a\n2026 error: b\x1b[2J.log"))
     assert shown.endswith(r"a\n2026 error: b\x1b[2J.log")
 
 
 def test_json_is_one_object_a_line() -> None:
-    assert json.loads(Lines("json").format(record("a\nb"))) == {
+    assert json.loads(LogFormatter("json").format(record("a\nb"))) == {
         "time": "2026-01-29T10:15:00Z",
         "level": "warning",
         "logger": "ldlm_monitor.source",

@@ -45,3 +45,9 @@ def test_the_pages_do_not_use_them_either() -> None:
     pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/glossary.md"}
     assert len(pages) > 40
     assert {path: bad for path in pages if (bad := uses(path.read_text("utf-8"), words))} == {}
+
+
+def test_a_class_name_means_one_class() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / PACKAGES[0]).rglob("*.py"))
+    names = re.findall(r"^class (\w+)", sources, re.MULTILINE)
+    assert sorted({name for name in names if names.count(name) > 1}) == []

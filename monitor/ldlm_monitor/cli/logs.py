@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def configure(settings: Settings, handler: logging.Handler | None = None) -> None:
     """Send messages of `ldlm_monitor.*` from `log_level` on to `handler` (None: to stderr)."""
     handler = handler or logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines(settings.log_format))
+    handler.setFormatter(LogFormatter(settings.log_format))
     logger = logging.getLogger("ldlm_monitor")
     logger.handlers = [handler]
     logger.setLevel(settings.log_level.upper())
@@ -59,7 +59,7 @@ def _redacted(text: str) -> str:
     return redact(text)
 
 
-class Lines(logging.Formatter):
+class LogFormatter(logging.Formatter):
     """A line for each message, and its traceback below: `2026-01-29T10:15:00Z warning: message`.
 
     As JSON an object: `time`, `level`, `logger`, `message`, and `exception` if any.

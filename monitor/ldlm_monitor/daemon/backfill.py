@@ -17,7 +17,7 @@ from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.playback.history import History, place
 from ldlm_monitor.playback.history_file import HistoryFile
-from ldlm_monitor.source.file_identity import FilePosition, Found, Known
+from ldlm_monitor.source.file_identity import FilePosition, FoundPath, Known
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.input_patterns import mode_of
@@ -107,7 +107,7 @@ class Backfill:
         """The contents that were read so far, including those of before a restart."""
         return [*self.follower.contents(), *self._known]
 
-    def go_on(self, path: Path, found: Found) -> None:
+    def go_on(self, path: Path, found: FoundPath) -> None:
         """Follow a known file under its new name; a copy, from the offset read of its original."""
         names = self.monitor.names
         names.tie(str(path), names.origin(found.name).run)

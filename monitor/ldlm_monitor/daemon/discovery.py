@@ -18,7 +18,7 @@ from ldlm_monitor.source.companions import (
     companions,
     undecided,
 )
-from ldlm_monitor.source.file_identity import NEW, Found, Known, KnownContents
+from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
@@ -48,7 +48,7 @@ class NewFile:
 
     path: Path
     stale: bool = False
-    found: Found = NEW
+    found: FoundPath = NEW
 
     @property
     def is_new(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import FileId
-from ldlm_monitor.playback.history_file import HistoryFile, Seen
+from ldlm_monitor.playback.history_file import HistoryFile, JudgedBefore
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.file_identity import FilePosition, Known
@@ -112,7 +112,7 @@ class Restart:
         position: FilePosition,
         own: dict[tuple[str, FileId], list[Arrival]],
         store: StateStore,
-    ) -> Seen:
+    ) -> JudgedBefore:
         # Another offset: the file was truncated, and another content begins in it.
         is_same = found.offset == position.offset
         before = position.file if is_same else found.file
@@ -120,7 +120,7 @@ class Restart:
             store.read_log.rename(position.path, before, found.file)
         kept = position if is_same else FilePosition.at_start(found.path, found.file)
         arrivals = own.get((found.path, before), [])
-        return Seen(kept, arrivals, self.state.judged)
+        return JudgedBefore(kept, arrivals, self.state.judged)
 
     @property
     def paths(self) -> set[Path]:

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProbeRecords:
     """Records of one run, to be judged at `at` (Unix seconds)."""
 
     run: str
@@ -94,7 +94,7 @@ class Probing:
         self._beats: dict[str, Heartbeat] = {}
         self._watched_at = self._noted_at = self._turned_at = self._old_at = -math.inf
 
-    def turn(self, monitor: Monitor, now: float) -> Iterator[Found]:
+    def turn(self, monitor: Monitor, now: float) -> Iterator[ProbeRecords]:
         """The records to judge before the monitor's time advances to `now` (Unix seconds)."""
         answered = self._take_answer(now)
         if not answered and now - self._turned_at < _TURN_SECONDS and not self._holds:
@@ -147,10 +147,10 @@ class Probing:
     def _holds(self) -> bool:
         return any(each.found is not None for each in self._standings.values())
 
-    def _hand_over(self, run: str, standing: _StallStanding, at: float) -> Found:
+    def _hand_over(self, run: str, standing: _StallStanding, at: float) -> ProbeRecords:
         found, standing.found = standing.found or [], None
         standing.looks = max(standing.looks, 1)
-        return Found(run, at, found)
+        return ProbeRecords(run, at, found)
 
     def _standing(self, suspect: ProbeCandidate) -> _StallStanding:
         known = self._standings.get(suspect.run)
@@ -216,7 +216,7 @@ class Probing:
         if any(note or folders(each) for each in cases):
             self._watching = self._post(lambda: self._host.watch(cases, note=note))
 
-    def _new_heartbeats(self, now: float) -> Iterator[Found]:
+    def _new_heartbeats(self, now: float) -> Iterator[ProbeRecords]:
         if self._watching is None or not self._watching.done():
             return
         answer, self._watching = self._watching, None
@@ -232,7 +232,7 @@ class Probing:
                 beside = "following too, as heartbeats of"
                 log.info("%s%s: %s %s", plain(joined[0]), more, beside, plain(run))
             if fresh:
-                yield Found(run, now, fresh)
+                yield ProbeRecords(run, now, fresh)
 
     def _is_news(self, beat: Heartbeat) -> bool:
         known = self._beats.get(beat.position.path)

@@ -20,14 +20,14 @@ from ldlm_monitor.state.read_log import Arrival
 ROWS_BUDGET = 8
 """Factor of `budget` for JSON lines, which are parsed faster. A choice: a larger one reads more of
 a long history, a smaller one starts sooner."""
-Piece: TypeAlias = tuple[float, float, Chunk]
+TimedChunk: TypeAlias = tuple[float, float, Chunk]
 """Time (Unix seconds), order among pieces of the same time, and bytes."""
 UNSEEN = math.inf
 """The order of bytes that are not in the read log: behind those of the same time that are in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JudgedBefore:
     """What the state store has of a file that was followed before a restart.
 
     The file was judged up to `position`. `arrivals`: the read log's rows of this file. `judged`:
@@ -53,7 +53,7 @@ class HistoryFile:
         run: str,
         *,
         now: float,
-        seen: Seen | None = None,
+        seen: JudgedBefore | None = None,
         budget: int | None = None,
         disk: Disk,
     ) -> None:
@@ -135,7 +135,7 @@ class HistoryFile:
         is_behind = reached is not None and reached.offset < self._kept
         return self.seen.position if self.seen is not None and is_behind else reached
 
-    def pieces(self, *, ends: bool) -> Iterator[Piece]:
+    def pieces(self, *, ends: bool) -> Iterator[TimedChunk]:
         """The bytes as pieces; `ends`: no more will follow, so an unfinished record is complete."""
         orders = {each.start: each.order for each in self._records}
         for chunk in self._chunks():
@@ -151,7 +151,7 @@ class HistoryFile:
             yield from self._unfinished()
         self.backlog.rest()
 
-    def _unfinished(self) -> Iterator[Piece]:
+    def _unfinished(self) -> Iterator[TimedChunk]:
         splitter = self.backlog.tail.splitter
         rest = splitter.rest() if splitter.unfinished else None
         for each in self._others:
@@ -203,7 +203,7 @@ class HistoryFile:
             start = next(parts, start)
         return Stretch(self.backlog, start, stop, written_at)
 
-    def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
+    def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[TimedChunk]:
         """A piece judged before: an unfinished record at the start of `near`, or the file's end."""
         if arrival.kind == "final":
             yield arrival.at, arrival.order, self.backlog.tail.finish()
@@ -224,7 +224,7 @@ class StreamFile:
     timeline: Timeline
     chunks: Iterable[Chunk]
 
-    def pieces(self, *, ends: bool) -> Iterator[Piece]:
+    def pieces(self, *, ends: bool) -> Iterator[TimedChunk]:
         """The bytes as pieces of one time; `ends` makes no difference."""
         del ends
         for chunk in self.chunks:

@@ -184,7 +184,7 @@ class Known(NamedTuple):
     gone: bool = False
 
 
-class Found(NamedTuple):
+class FoundPath(NamedTuple):
     """What a path leads to.
 
     `name`: the followed name of the same file or the same content; empty if the content is new.
@@ -197,7 +197,7 @@ class Found(NamedTuple):
     is_doubtful: bool = False
 
 
-NEW = Found()  # the result for content that was never read
+NEW = FoundPath()  # the result for content that was never read
 
 
 def originals(name: str) -> set[str]:
@@ -224,7 +224,7 @@ class KnownContents:
             if each.position.read >= COPY_BYTES:
                 self._by_name.setdefault(each.position.path, []).append(each)
 
-    def find(self, path: Path) -> Found:
+    def find(self, path: Path) -> FoundPath:
         """Which of the known contents `path` leads to. Raises `OSError` if it cannot be read."""
         rotated = [
             each
@@ -238,12 +238,12 @@ class KnownContents:
         try:
             for position in same:
                 if position.verify(self._disk, descriptor) is not None:
-                    return Found(position.path, None)
+                    return FoundPath(position.path, None)
             return self._as_copy(descriptor, rotated)
         finally:
             self._disk.close(descriptor)
 
-    def _as_copy(self, descriptor: int, rotated: list[Known]) -> Found:
+    def _as_copy(self, descriptor: int, rotated: list[Known]) -> FoundPath:
         head = self._disk.pread(descriptor, WINDOW_BYTES, 0)
         if len(head) == WINDOW_BYTES:
             digest = sha256(head).hexdigest()
@@ -252,11 +252,11 @@ class KnownContents:
         gone = [each.position for each in copied if each.gone]
         if gone:
             last = max(gone, key=lambda position: position.offset)
-            return Found(last.path, last.offset)
+            return FoundPath(last.path, last.offset)
         if copied:  # the original, not truncated yet, has all of the copy's bytes
             size = self._disk.fstat(descriptor).st_size
-            return Found(copied[0].position.path, size, is_doubtful=not is_decoded(descriptor))
-        return Found(is_doubtful=bool(rotated))
+            return FoundPath(copied[0].position.path, size, is_doubtful=not is_decoded(descriptor))
+        return FoundPath(is_doubtful=bool(rotated))
 
 
 def is_copied_by(tail: Tail, descriptor: int) -> bool:

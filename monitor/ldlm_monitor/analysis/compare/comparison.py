@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
-from ldlm_monitor.analysis.compare.learned import Point, Seen, Span, look, places
+from ldlm_monitor.analysis.compare.learned import Point, RunCell, Span, look, places
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import (
     ALWAYS,
@@ -141,7 +141,7 @@ def compare(
     )
 
 
-_Entry: TypeAlias = tuple[Quantity, Span | None, list[Seen]]
+_Entry: TypeAlias = tuple[Quantity, Span | None, list[RunCell]]
 """A row before its verdict: the quantity, its span (None: pace and memory), each run's value."""
 
 
@@ -159,7 +159,7 @@ def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
             difference = None
             if spread[0] is not None and location is not None and side is not sides[0] and not why:
                 difference = of_logarithms(spread[0], location, confidence)
-            seen.append(Seen(median(column) if column else None, len(column), difference or why))
+            seen.append(RunCell(median(column) if column else None, len(column), difference or why))
         yield quantity, None, seen
 
 
@@ -191,7 +191,7 @@ def _apart(sides: Sequence[Side], table: Sequence[_Entry]) -> Iterator[str]:
 def _row(
     quantity: Quantity,
     span: Span | None,
-    seen: Sequence[Seen],
+    seen: Sequence[RunCell],
     sides: Sequence[Side],
     target: Target | None,
 ) -> Row:
@@ -221,7 +221,7 @@ def _row(
     )
 
 
-def _judged(quantity: Quantity, seen: Seen, base: Seen, there: str) -> tuple[Word, str]:
+def _judged(quantity: Quantity, seen: RunCell, base: RunCell, there: str) -> tuple[Word, str]:
     if not seen.count:
         return "missing", f"not in this run{there}"
     if seen is base:

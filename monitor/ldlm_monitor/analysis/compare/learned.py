@@ -51,7 +51,7 @@ class Span(View):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunCell:
     """A run in a row: `value`, a mean or median of `count` values, the difference or why none."""
 
     value: float | None
@@ -89,7 +89,7 @@ def places(
 
 def look(
     columns: Sequence[Column | None], starts: Sequence[float], span: Span, confidence: float
-) -> Iterator[Seen]:
+) -> Iterator[RunCell]:
     """Each run's mean in the span, and how it differs from the first run's mean; see `places`."""
     parts = [
         None if column is None else _part(column, start, span)
@@ -98,12 +98,12 @@ def look(
     base = parts[0]
     for part in parts:
         if not part:
-            yield Seen(None, 0)
+            yield RunCell(None, 0)
             continue
         found: Difference | str = ""
         if base is not None and part is not base:
             found = _difference(base, part, span.unit, confidence)
-        yield Seen(fmean(part.values), len(part), found)
+        yield RunCell(fmean(part.values), len(part), found)
 
 
 def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | str:
