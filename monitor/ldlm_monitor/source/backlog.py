@@ -22,7 +22,7 @@ from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import BOM, Tail
 
 HEAD_BYTES = 2048
-"""Bytes of `Backlog.head`, by which the format is recognised: a choice, some lines of a log."""
+"""Bytes of `Backlog.head`, by which the format is recognised. A choice: fewer may have no line."""
 
 
 class _Opened(NamedTuple):
@@ -35,7 +35,7 @@ class _Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Finds the files of saved positions, and reports in the journal those that are gone."""
+    """Finds the files of saved positions; `journal` gets a notice of each that is gone or new."""
 
     journal: Journal
     disk: Disk
@@ -43,12 +43,12 @@ class Recall:
     def find(self, position: FilePosition, path: Path, now: float) -> Tail | None:
         """The file that `position` describes, ready to continue under the name `path`.
 
-        The file may still have that name. If it was renamed in the same folder, it is retired
-        at `now` (Unix seconds). If `path` leads to a copy of the file, the copy is continued. If
-        the file has new content, the journal gets a notice and the content is read from its
-        start. If the file is gone, the journal gets a notice and the result is None. A reboot
-        can change device numbers, so inode and content identify the file. Raises `OSError` if the
-        file is not found and `path` cannot be opened; `TimeoutError` if a server does not answer.
+        If the file was renamed in the same folder, the result's `retired_at` is `now` (Unix
+        seconds). If `path` leads to a copy of the file, the copy is continued. New content of the
+        file is read from its start, with a notice. If the file is gone but `path` can be opened,
+        or if `position` is nameless, there is a notice and the result is None; otherwise a missing
+        file raises `OSError`. A server that does not answer raises `TimeoutError`. A reboot can
+        change device numbers, so inode and content identify the file.
         """
         opened: list[_Opened] = []
         tail: Tail | None = None
@@ -119,7 +119,7 @@ class Recall:
 
 
 def find_again(tail: Tail) -> bool:
-    """Open a closed file again, at its place or renamed beside it; return whether it was found."""
+    """Open the file of `tail` again, at `place` or renamed in that folder; whether it was found."""
     for place in likely_places(tail.place, tail.key[1], read=tail.splitter.position):
         with contextlib.suppress(OSError):
             if tail.reopen(place) and tail.same_content():
@@ -132,10 +132,10 @@ class Backlog:
     """The bytes that a file has now, in the chunks that following the file would give.
 
     `path`: the followed name. `place`: the file's present path. `file` names the content.
-    `offset`: where reading begins. `size`: the file's bytes. `modified`: its mtime (Unix
-    seconds). `has_name`: the followed name leads to this file. `head`: the first bytes after a
-    hole and a byte order mark. `tail` reads the file. `trouble`: why decoding a compressed file
-    ended before the end of the file; otherwise empty. All methods raise `OSError`.
+    `offset`: the byte where reading begins. `size`: the file's (decoded) bytes at first.
+    `modified`: its mtime (Unix seconds). `has_name`: the followed name leads to this file. `head`:
+    the first bytes after a hole and a byte order mark. `tail` reads the file. `trouble`: why a
+    compressed file could not be decoded to its end, else empty. Reads may raise `OSError`.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
@@ -156,7 +156,7 @@ class Backlog:
     def new(
         cls, path: Path, journal: Journal, disk: Disk = DIRECT, *, is_followed: bool = False
     ) -> Backlog:
-        """A file of which nothing was read yet; `is_followed`: it is followed afterwards."""
+        """The file `path`, of which nothing was read; `is_followed`: it is followed afterwards."""
         place = disk.realpath(path)
         descriptor, key = disk.open_regular(path)
         tail = Tail(
@@ -182,7 +182,7 @@ class Backlog:
             raise
 
     def begin_at(self, offset: int, line: int) -> None:
-        """Read from `offset` on, where a record in line `line` begins."""
+        """Read from byte `offset` on, where a record of line `line` (1-based) begins."""
         self.descriptor()
         self.tail.begin_at(offset, line)
         self.offset = offset
@@ -193,12 +193,12 @@ class Backlog:
         yield from self._read(self.tail, self.size if stop is None else stop, now)
 
     def all(self, now: float) -> Iterator[Chunk]:
-        """All of `chunks`, then the file's last chunk."""
+        """All of `chunks(now)`, then the file's last chunk, which is `final`."""
         yield from self.chunks(now)
         yield self.tail.finish()
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
-        """Chunks of bytes `start` to `stop`, with an unfinished last record; the position stays."""
+        """Chunks of bytes `start` to `stop`, also of an unfinished record; `tail` does not move."""
         held = self.tail
         tail = Tail(
             self.path, self.place, self.descriptor(), held.key,
@@ -223,13 +223,13 @@ class Backlog:
     def rest(self) -> None:
         """Close the descriptor until the next read: there may be more files than descriptors.
 
-        A file without its name stays open, since it could not be opened again.
+        A file that has lost the followed name stays open: it could not be opened again.
         """
         if self.has_name:
             self.tail.close()
 
     def descriptor(self) -> int:
-        """The descriptor, opened again after `rest`; fails if the name leads to another file."""
+        """The descriptor, opened again after `rest`. Raises `OSError` if the file is gone."""
         if self.tail.reopen(self.place):
             return self.tail.open_descriptor()
         raise FileNotFoundError(errno.ENOENT, "another file has its name", self.path)

@@ -16,19 +16,19 @@ from pathlib import Path
 from ldlm_monitor.source.file_system import DIRECT, Disk, FileKind
 
 PATTERNS = ("training_log.jsonl", "health_rank*.jsonl")
-"""Names of companions: the trainer's exact values, and the files of the monitor's callback."""
+"""Globs of companions: the trainer's exact values, and the files of the monitor's callback."""
 NCCL_SUFFIXES = frozenset({"", ".log", ".txt", ".out"})
 """The usual suffixes of logs. NCCL_DEBUG_FILE, the path of NCCL's own log, is untrusted text from
 the training's log, which must not make the monitor read other kinds of files."""
 
-LISTED = 4  # folders that a message names: a choice, so that it stays one line of a log
+LISTED = 4  # folders that a message names; a choice: more lengthen it, fewer may omit the right one
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
     """Facts about a launch, from its log.
 
-    `working_directory`, `nccl_debug_file`: paths on the machine that trained, as printed.
+    `working_directory`, `nccl_debug_file`: paths on the machine that trained; None if unknown.
     `run_names`: the names that the log gives the run.
     """
 
@@ -53,14 +53,14 @@ class Companion:
 
 
 class Surroundings:
-    """The folders near logs that hold companions, cached for one pass over many logs."""
+    """Finds the folders with companions near a log, and keeps them for a pass over many logs."""
 
     def __init__(self, disk: Disk = DIRECT) -> None:
         self.disk = disk
         self._found: dict[Path, list[Path]] = {}
 
     def of(self, folder: Path) -> list[Path]:
-        """The folders with companions near a log in `folder`. Raises as `companions` does."""
+        """The folders with companions near a log in `folder`. Raises `TimeoutError`."""
         if folder not in self._found:
             self._found[folder] = list(_candidates(folder, self.disk))
         return self._found[folder]
@@ -80,16 +80,16 @@ def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Comp
 
 
 def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None:
-    """Why none of several folders was chosen; None if one was, or if there was none.
+    """Why none of several folders was chosen; None if one was chosen, or none was possible.
 
-    Raises as `companions` does.
+    Raises `TimeoutError` as `companions` does.
     """
     folder, reason = _choose(log, facts, around)
     return reason if folder is None and reason else None
 
 
 def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path | None, str]:
-    """The launch's folder and why; or None, and why not (empty without any candidate)."""
+    """The launch's folder and why it was chosen; or None and why not (empty: none is possible)."""
     folders = around.of(log.parent)
     if not folders and facts.working_directory is None:
         return None, ""
@@ -109,7 +109,7 @@ def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path |
     listed = ", ".join(str(folder) for folder in possible[:LISTED])
     more = f" and {len(possible) - LISTED} more" if len(possible) > LISTED else ""
     return None, (
-        f"{listed}{more} may belong to {log}, which does not name its folder; "
+        f"{listed}{more} may belong to {log}, which does not say which one does; "
         "name the file together with the log to follow it"
     )
 
@@ -155,9 +155,9 @@ def _names(folder: Path, disk: Disk) -> list[tuple[str, FileKind]]:
         return []
 
 
-@lru_cache(maxsize=1024)  # folders: a choice, more than the runs of one watched `saved`
+@lru_cache(maxsize=1024)  # folders. A choice: more cost memory, fewer are listed again
 def _listed(folder: Path, changed: int, disk: Disk) -> tuple[Path, ...]:
-    """Paths that match; `changed` (the folder's mtime in ns) is a part of the cache's key."""
+    """Paths that match `PATTERNS`; `changed` (the folder's mtime in ns) is only a cache key."""
     del changed
     names = [name for name, _ in _names(folder, disk)]
     return tuple(

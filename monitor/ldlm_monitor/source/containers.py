@@ -34,7 +34,7 @@ class _Lines:
         self._is_open = False  # the last line was returned before its end came
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        del max_length  # the result is as short as `data`, except for prefixes after `\r`
+        del max_length  # only prefixes after `\r` make the result longer than what is decoded
         passed = b""
         if self._is_open:
             line, newline, data = data.partition(b"\n")
@@ -65,7 +65,7 @@ class _Lines:
         raise NotImplementedError
 
     def _joined(self, head: bytes, stream: bytes, text: bytes, *, ends: bool) -> Iterator[bytes]:
-        """Add a part, `text`, to a stream's line; yield the line if it ends, else up to a `\\r`.
+        """Add a part, `text`, to a stream's line; yield the line at its end, else up to the `\\r`.
 
         A progress bar is repainted with `\\r`, and its line may last for hours.
         """
@@ -119,8 +119,8 @@ def _docker_row(line: bytes) -> tuple[bytes, bytes, bytes] | None:
 class CriLines(_Lines):
     """Lines of CRI. Data without parts of lines and without `\\r` is returned unchanged."""
 
-    # `{8,18}`: seconds to nanoseconds. CRI allows more tags after the first, which no engine
-    # writes: `{0,64}` bounds the prefix, which each `\r` repeats.
+    # `{8,18}`: a time with seconds to nanoseconds. CRI allows more tags after the first, which no
+    # engine writes: `{0,64}` bounds the prefix, which each `\r` repeats.
     HEAD = re.compile(
         rb"(?P<head>\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?P<stream>stdout|stderr) )"
         rb"(?P<tag>[FP])(?::\S{0,64})? "
@@ -151,7 +151,7 @@ class CriLines(_Lines):
         return rest
 
     def _continued(self, rest: bytes) -> bytes:
-        """Prefixed as by `_joined`; a last `\\r` waits for the byte that decides on its prefix."""
+        """Put the prefix after each `\\r`, as `_joined` does; a last `\\r` waits for a byte."""
         rest, self._held = self._held + rest, b""
         body = rest.rstrip(b"\r\n")
         end = rest[len(body) :]

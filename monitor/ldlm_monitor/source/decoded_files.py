@@ -18,9 +18,9 @@ from ldlm_monitor.source.decoders import HEAD_BYTES, Form, form_of, is_begun
 from ldlm_monitor.text.format import byte_size
 
 PIECE_BYTES = 16 * 1024
-"""Undecoded bytes of one step. A choice: a damaged step is lost whole, shorter ones are slower."""
+"""Undecoded bytes of one step. A choice: longer ones lose more at damage, shorter are slower."""
 OUT_BYTES = 64 * 1024
-"""The most decoded bytes of one step: a choice that bounds memory, as a KiB can hold a MiB."""
+"""The most decoded bytes of one step. A choice: more cost memory, fewer take more steps."""
 KEPT_BYTES = 64 * 1024
 """Decoded bytes that are kept behind the reading position, for fingerprints, which read the last
 KiB. A choice: fewer would make reads further back decode the file again, more cost memory."""
@@ -31,7 +31,7 @@ WINDOW_BYTES = 1024
 """Bytes of the undecoded file that are compared, at its start and before the reading position, to
 detect that it was rewritten: as many as in `file_identity`."""
 REMEMBERED_SIZES = 4096
-"""Files whose decoded size is kept, so that a start decodes each once: a choice, about a MiB."""
+"""Files whose decoded size is kept. A choice: more cost memory, fewer are decoded twice."""
 
 
 class _Stream:
@@ -49,7 +49,7 @@ class _Stream:
         self._form = form
         self._read = read
         self._held = held
-        self._begun = b""  # the start of a next member, of which too little was written
+        self._begun = b""  # the start of the next member, too short to recognise its form
         self._decoder = form.decoder()
         self._left = DECODED_BYTES
 
@@ -176,7 +176,7 @@ class _DecodedFile:
         return bytes(window[at : at + size])
 
     def is_same(self) -> bool:
-        """Whether the file still has the decoded bytes; read only if size or mtime has changed."""
+        """Whether the file still has the decoded bytes; compares only if size or mtime changed."""
         status, seen = os.fstat(self._descriptor), self._text.file
         version = status.st_size, status.st_mtime_ns
         if version == self._version:
@@ -186,7 +186,7 @@ class _DecodedFile:
         return window == seen.last and self._raw(len(seen.first), 0) == seen.first
 
     def size(self) -> int:
-        """The number of decoded bytes; decodes the whole file. Sets `trouble`."""
+        """The number of decoded bytes; decodes the whole file if it has changed. Sets `trouble`."""
         status = os.fstat(self._descriptor)
         key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         if key not in _sizes:
@@ -208,7 +208,7 @@ _files: dict[int, _DecodedFile] = {}
 def open_decoded(path: Path, flags: int) -> int:
     """open(2), which also recognises the form. Raises `OSError` (ENOTSUP: no decoder installed)."""
     descriptor = os.open(path, flags)
-    _files.pop(descriptor, None)  # of an earlier file
+    _files.pop(descriptor, None)  # an earlier file had this number
     try:
         _recognise(descriptor, os.pread(descriptor, HEAD_BYTES, 0))
     except OSError as error:
@@ -226,7 +226,7 @@ def close_decoded(descriptor: int) -> None:
 
 
 def read_decoded(descriptor: int, size: int, offset: int) -> bytes:
-    """pread(2), of the decoded bytes."""
+    """pread(2), of the decoded bytes; none of a file too short to recognise its form."""
     file = _current(descriptor)
     if file is None:
         data = os.pread(descriptor, size, offset)
@@ -269,7 +269,7 @@ def trouble(descriptor: int) -> str:
 def pieces(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
     """The decoded bytes of a stream; `read(size)` returns at most `size` of its next bytes.
 
-    Raises `OSError` (EIO) after the last bytes that can be decoded of a damaged or cut stream.
+    Raises `OSError`: EIO where a stream is damaged or cut, ENOTSUP if its decoder is missing.
     """
     head = read(size)
     form = form_of(head)

@@ -20,11 +20,11 @@ from typing import TypeAlias
 from ldlm_monitor.source.containers import CriLines, DockerLines
 
 DICTIONARY_BYTES = 128 * 1024 * 1024
-"""Memory that a decoder may need: `xz -9` takes 65 MiB, `zstd --long` 128 MiB. A file that
-asks for more is damaged, or made to exhaust memory."""
+"""Memory that xz may need, as much as Zstandard allows itself (`zstd --long`); `xz -9` takes 65
+MiB. A file that asks for more is damaged, or made to exhaust memory."""
 _BZIP2_BYTES = 10  # bzip2's stream header (4), and the magic number of the first block (6)
 HEAD_BYTES = 64
-"""First bytes by which a form is recognised: the time, stream and tag of CRI are 45 of them."""
+"""First bytes by which a form is recognised: CRI, the longest, has 45 with time, stream, tag."""
 
 
 class _Gzip:
@@ -87,7 +87,7 @@ class Form:
 
 
 def _new_zstd() -> Decoder:
-    """From Python's own module (3.14), or its backport. Raises `OSError` (ENOTSUP) without it."""
+    """A decoder of Python's module (3.14 on) or its backport; `OSError` (ENOTSUP) without both."""
     module = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     try:
         decoder: Decoder = import_module(module).ZstdDecompressor()
@@ -97,7 +97,7 @@ def _new_zstd() -> Decoder:
     return decoder
 
 
-# The formats' documents give the magic numbers. Decompressed data may only be `_CONVERTED`.
+# The formats' documents give the magic numbers. In decompressed data only `_CONVERTED` count.
 _COMPRESSED = (
     Form("gzip", re.compile(rb"\x1f\x8b\x08"), _Gzip),
     Form(
@@ -113,7 +113,7 @@ _CONVERTED = (
     Form("CRI", CriLines.HEAD, CriLines, ends=False),
 )
 _FIRST_BYTES = frozenset(b"\x1f\xfdB\x28\xff\xfe{0123456789" + bytes(range(0x50, 0x60)))
-"""The first byte of a file of any form: one look-up at each read excludes most logs."""
+"""Bytes with which a file of a form may begin: a look-up at each read excludes most logs."""
 
 
 def remedy(error: OSError) -> str:

@@ -39,17 +39,17 @@ _ADDED = re.compile(r"[-._]?\d[\d\-._:TZ]*|[-._](?:old|bak|prev)\b|~")
 """What a rotation adds to a file's name: a number or a time (logrotate, loguru, Python's logging
 handlers), or a word or `~` (editors and scripts). Digits of the name itself may precede it."""
 _SEPARATORS = "-._~"  # where the part that a rotation added may begin
-_Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # device or inode: stat(2) has 64 bits
+_Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # an inode, say: 64 bits in stat(2)
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of bytes or lines. pread(2) accepts 63 bits; a damaged state may have any number."""
 REST_BYTES = 8 * 1024 * 1024
-"""A file with more unread bytes is not compared with a copy, since the unread bytes of both would
-be read in one turn. A choice, as much as a turn reads (`follow.TURN_BYTES`)."""
+"""A file with more unread bytes is not compared with its copy, which is then read from the start.
+A choice, as much as a turn reads (`follow.TURN_BYTES`): comparing more delays the other files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """CRC-32 (`value`) of bytes `start` to `stop` of a file.
+    """CRC-32 (`value`) of bytes `start` to `stop` of a file; all 0 if nothing was read.
 
     Two logs of one program may differ only between their first and last KiB, so a copy must
     have this checksum too. A CRC costs a tenth of reading, and can be continued after a
@@ -131,8 +131,8 @@ class FilePosition:
     in chunks; `line` (1-based, counts `\\n`) is the line at `offset`. `read`: `offset` plus the
     bytes that were read of an unfinished record. `head` and `window`: SHA-256 of the first KiB
     and of the KiB before `read`, or of less if less was read. `nameless`: the followed name does
-    not lead to this file any more. `shown`: an unfinished record was emitted as a peek up to
-    this byte. `checksum`: of the bytes that were read, or of their end.
+    not lead to this file any more. `shown`: up to this byte an unfinished record was returned as
+    a peek (`Chunk.peek`); 0 if none. `checksum`: of the bytes that were read, or the last of them.
     """
 
     path: str
@@ -188,7 +188,7 @@ class FoundPath(NamedTuple):
     """What a path leads to.
 
     `name`: the followed name of the same file or the same content; empty if the content is new.
-    `offset`: how many bytes of a copy count as read; None if the path leads to the same file.
+    `offset`: how many bytes of a copy count as read (0: none); None if it is the same file.
     `is_doubtful`: the path may be a copy that is still being written.
     """
 
@@ -262,8 +262,8 @@ class KnownContents:
 def is_copied_by(tail: Tail, descriptor: int) -> bool:
     """Whether the file behind `descriptor` is a copy that replaced the file of `tail`.
 
-    rsync replaces files so: the copy has the whole content of the old file, which is deleted.
-    After a rotation the old file would have another name. Raises `OSError`.
+    rsync replaces a file so: the copy has the old file's whole content, and the old file is
+    deleted. After a rotation the old file would have another name. Raises `OSError`.
     """
     disk, offset, size, names = tail.disk, tail.splitter.offset, tail.size, 0
     if tail.descriptor is not None:
@@ -287,7 +287,7 @@ def is_copied_by(tail: Tail, descriptor: int) -> bool:
 
 
 def leave_rest(tail: Tail) -> None:
-    """Skip the unread bytes of `tail`, which its copy provides. Raises `OSError`."""
+    """Skip the unread bytes of `tail`, which the copy of its file has. Raises `OSError`."""
     if tail.descriptor is not None:
         offset, line = tail.splitter.offset, tail.splitter.line
         rest = tail.disk.pread(tail.descriptor, REST_BYTES, offset)

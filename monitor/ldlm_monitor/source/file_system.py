@@ -28,10 +28,10 @@ NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_TYPES.split())
 """File system types whose files other machines write: inotify does not report such writes,
 and a call blocks while the server is down."""
 MOUNT_SECONDS = 5.0
-"""Seconds between two readings of the mount table, a small file of /proc. A choice: until then the
-files of a new network mount are read in the caller's thread, which a dead server would block."""
+"""Seconds between two readings of the mount table in /proc. A choice: a shorter time costs calls;
+until a new network mount is read there, its files are read in a thread that it may block."""
 MAX_LINKS = 40
-"""The system follows at most so many symbolic links in one path, path_resolution(7)."""
+"""The most symbolic links that the system resolves in one path, path_resolution(7)."""
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes, proc(5)
 BLOCK_BYTES = 256 * 1024
 """Bytes of one read where much of a file is read: larger reads are hardly faster, and one read of
@@ -51,7 +51,7 @@ class Mount:
 
     @property
     def remote(self) -> bool:
-        """Whether it is on a network."""
+        """Whether the file system is on a network."""
         return self.kind in NETWORK_FILE_SYSTEMS
 
     def __str__(self) -> str:
@@ -165,8 +165,8 @@ def _kind(entry: "os.DirEntry[str]") -> FileKind:
 class Disk:
     """The calls that inspect, open and read files; `timed_disk` and tests replace them.
 
-    All raise `OSError`; `TimeoutError` if a server did not answer, so that a missing file
-    must not be assumed. `pread` gives the decoded bytes of compressed and converted files
+    All raise `OSError`; `TimeoutError` if a server did not answer: the file may exist all
+    the same. `pread` gives the decoded bytes of compressed and converted files
     (`decoded_files`). `fstat` decodes the file and gives their number as the size; `status` gives
     the size of the undecoded file. `listing`: the names in a folder and their kinds. `realpath`
     follows all symbolic links. The others are the system's calls of these names.
@@ -211,7 +211,7 @@ class Disk:
             start += len(data)
 
     def open_regular(self, path: Path) -> tuple[int, Key]:
-        """Open for reading. Raises `OSError`, also for pipes and folders."""
+        """Open for reading: descriptor and key. Raises `OSError`, also for pipes and folders."""
         descriptor = self.open(path, OPEN_FLAGS)
         try:
             status = self.status(descriptor)
@@ -262,7 +262,7 @@ class Worker:
         self._thread.start()
 
     def submit(self, work: Callable[[], T]) -> "Future[T]":
-        """Queue a call. The future gets its result or exception."""
+        """Queue a call. The future gets the call's result or exception."""
         future: Future[T] = Future()
         self._work.put((work, future))
         return future

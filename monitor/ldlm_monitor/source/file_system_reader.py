@@ -17,8 +17,8 @@ from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
 
 UNSETTLED_SECONDS = 1.0
-"""Between two checks of names whose file is gone, unreadable or replaced, since no event reports
-when it can be read. A choice: a longer time delays such files, a shorter costs more calls."""
+"""Seconds between two checks of names whose file is gone, unreadable or replaced, since no event
+reports when it can be read. A choice: longer delays such files, shorter costs more calls."""
 SLOW_SECONDS = 2.0
 """If one slice (256 KiB) of a local file took longer, local files are read in a thread from
 then on: the cause is a FUSE mount of an unlisted type, or a dying disk, since a healthy disk
@@ -26,12 +26,13 @@ needs milliseconds."""
 
 
 class MountReader:
-    """Reads the files of one file system in turns of one slice each.
+    """Reads the files of one file system in turns of one slice (at most `CHUNK_BYTES`) each.
 
     Local files are read in the caller's thread, by `read`. Those of a network file system are
     read in a thread: `submit` starts a read and `collect` returns its chunks. In between, the
     thread owns the files, and changes wait in a queue that the next `submit` applies. Times
-    are in Unix seconds. `overdue`: the last `collect` returned before the read had ended.
+    are in Unix seconds. At most `open_files` stay open. `overdue`: the last `collect` returned
+    before the read had ended.
     """
 
     def __init__(self, mount: Mount, journal: Journal, disk: Disk, open_files: int) -> None:
@@ -131,7 +132,7 @@ class MountReader:
         return sum(tail.unread for _, tail in list(self._named_files.live.values()))
 
     def next_peek(self) -> float | None:
-        """When (Unix seconds) the next unfinished record is due; None if none, or during a read."""
+        """When (Unix seconds) the next peek is due; None if none is, or while the thread reads."""
         if not self.idle:
             return None
         times = (tail.splitter.peek_at() for tail in self._unfinished)
@@ -150,7 +151,7 @@ class MountReader:
         return self._named_files.contents() if self.idle else [*map(Known, self._positions)]
 
     def finish(self, patience: float) -> list[Chunk]:
-        """The last chunk of every file; none if the file system does not answer."""
+        """The last chunk of every file; none if these do not come within `patience` seconds."""
         if self._worker is None:
             chunks = self._finish()
             self._journal.absorb(self._named_files.journal)

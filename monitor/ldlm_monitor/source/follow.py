@@ -41,7 +41,7 @@ class Follower:
     Local files are read in the thread that calls `read`. Each network file system has a
     thread, for which `read` waits briefly; chunks that come later are returned by a later
     `read`. `open_files`: how many files of one file system may stay open; None: as many as
-    the process can afford. `journal` has the notices. Tests replace `disk`, `mounts` and
+    the process can afford. `journal` gets the notices. Tests replace `disk`, `mounts` and
     `clock` (monotonic seconds).
     """
 
@@ -133,7 +133,7 @@ class Follower:
         return [known for reader in self._all() for known in reader.contents()]
 
     def finish(self) -> Iterator[Chunk]:
-        """The last chunk of every file; nothing more is read."""
+        """The last chunk of every file whose server answers; nothing more is read."""
         for reader in self._all():
             yield from reader.finish(PATIENCE_SECONDS)
 
@@ -182,7 +182,7 @@ class Follower:
 PIECE_BYTES = 64 * 1024  # the usual capacity of a pipe, pipe(7)
 QUEUED_PIECES = 64
 """With so many pieces (4 MiB) in the queue the thread stops reading, and the pipe's writer blocks.
-A choice that bounds the memory."""
+A choice: more cost memory, fewer block the writer sooner."""
 
 
 class StdinSource:

@@ -131,7 +131,7 @@ class InputPatterns:
     def present(self) -> list[Path]:
         """The same as `files`. Raises `InputError` if an argument matches no file."""
         if missing := self.missing():
-            remedy = "check the path; a glob must match at least one file"
+            remedy = "check the path; a glob must match a file, and a folder have a log"
             raise InputError("no such file, or no match", where=missing[0], remedy=remedy)
         return self.files()
 
@@ -196,7 +196,7 @@ def _is_metrics(folder: Path, disk: Disk) -> bool:
 
 
 def _walk(folder: Path, levels: int, disk: Disk) -> Iterator[tuple[Path, list[str]]]:
-    """Folders from `folder` down, with their files' names; not hidden ones, not links."""
+    """`folder` and those up to `levels` below, with their files; none hidden, no linked folder."""
     files, folders = [], []
     try:
         listing = disk.listing(folder)
@@ -260,7 +260,7 @@ def _is_dir(path: Path, disk: Disk) -> bool:
 
 
 def mode_of(path: Path, disk: Disk, *, follow: bool = True) -> int:
-    """`st_mode`; 0 if the file is missing, or a server did not answer."""
+    """`st_mode` (if not `follow`, of the link itself); 0 if the file cannot be accessed."""
     try:
         return (disk.stat if follow else disk.lstat)(path).st_mode
     except OSError:

@@ -102,9 +102,9 @@ SEARCHED_BYTES = 64 * 1024 * 1024
 """The most bytes that one search of `LogReader` reads. A choice: more delay the answer to a key
 press, fewer end more searches without a result."""
 NUMBERED_BYTES = 32 * 1024 * 1024
-"""Lines beyond so many bytes have no number, since counting would delay each screen: a choice."""
+"""Lines beyond so many bytes get no number. A choice: counting more would delay each screen."""
 SHOWN_BYTES = 64 * 1024
-"""The most bytes of a record that are returned: a choice, as more do not fit on a screen."""
+"""The most bytes of a record that are returned. A choice: more slow the screen, which cuts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class RawLine:
 
 
 class LogReader:
-    """An open file, of which the first `limit` bytes are read. All methods raise `OSError`."""
+    """An open file; its first `limit` bytes (inf: all) are read. Methods raise `OSError`."""
 
     def __init__(self, path: str, limit: float = math.inf) -> None:
         self._descriptor = DIRECT.open(Path(path), os.O_RDONLY | os.O_CLOEXEC)
@@ -166,7 +166,7 @@ class LogReader:
             yield _raw(end, rest)
 
     def line_number(self, at: int) -> int | None:
-        """The number of the line that contains byte `at`; None beyond `NUMBERED_BYTES`."""
+        """The number (from 1) of the line with the byte `at`; None beyond `NUMBERED_BYTES`."""
         if at > NUMBERED_BYTES:
             return None
         return 1 + sum(data.count(b"\n") for data in DIRECT.blocks(self._descriptor, 0, at))
@@ -201,7 +201,7 @@ class LogReader:
 def first_matching(
     lines: Iterator[RawLine], count: int, wanted: Callable[[RawLine], bool]
 ) -> tuple[list[RawLine], RawLine | None]:
-    """The first `count` wanted records, and the last record read; None if there was none."""
+    """The first `count` wanted records, and the last record that was read (None if none was)."""
     kept: list[RawLine] = []
     last: RawLine | None = None
     while len(kept) < count and (line := next(lines, None)) is not None:

@@ -31,12 +31,14 @@ LINGER_SECONDS = 3600.0
 """How long a renamed file stays open without growth: longer than a usual evaluation, during
 which a trainer prints nothing."""
 LINGERING_FILES = 64
-"""The most renamed files that stay open so long: a choice, enough to rotate 64 logs at once."""
+"""The most renamed files that stay open so long. A choice: more use up descriptors, fewer lose
+what is written late when many logs are rotated at once."""
 RECALL_SECONDS = 1.0
 """Between two searches for missing files from before a restart. A choice: a search lists their
 folders, which is slow on a network file system; rarer searches delay the files."""
 REMEMBERED_FILES = 4096
-"""Ended files whose position is kept in case they come back: a choice, 12 MiB at 3 KiB each."""
+"""Ended files whose position is kept. A choice: more cost memory (3 KiB each), fewer make more
+files that come back be read again."""
 
 
 class NamedFiles:
@@ -71,7 +73,7 @@ class NamedFiles:
                 del self._recalled[entry]
 
     def add(self, entry: FollowedName) -> None:
-        """Follow a name that is not followed yet."""
+        """Follow a name; do nothing if it is followed already."""
         # Another file may have the inode of a nameless one: the files with names are found first.
         entry.kept.sort(key=lambda position: position.nameless)
         if self.entries.setdefault(entry.path, entry) is entry and entry.kept:
@@ -87,7 +89,7 @@ class NamedFiles:
             self._check_retired(entry, tail, now)
 
     def finish(self) -> None:
-        """End every file."""
+        """End every file; `ready` gets the last chunks."""
         for entry in self.entries.values():
             for tail in [*entry.retired, entry.tail]:
                 if tail is not None:
@@ -111,7 +113,7 @@ class NamedFiles:
         return [
             *(Known(position) for position in self.positions()),
             *(Known(position, gone=True) for position in before),
-            # logrotate compresses a log a day after it was renamed
+            # logrotate's `delaycompress` compresses a log a rotation later
             *(Known(tail.position(), gone=True) for tail in self._ended.values()),
         ]
 
@@ -183,7 +185,7 @@ class NamedFiles:
                 tail.place = Path(os.path.realpath(entry.path))
                 self._assign(entry, tail)
         else:
-            # Retired in an earlier turn if the new file could not be read then.
+            # The old file was retired earlier if the new one could not be read at that time.
             copied = self._begin(entry, old or next(reversed(entry.retired), None))
         if old is not None:
             self.journal.replaced(path, copied=copied)
@@ -213,7 +215,7 @@ class NamedFiles:
         return copied
 
     def _waiting_for(self, key: Key, descriptor: int) -> tuple[FollowedName, FilePosition] | None:
-        """This file's position from before a restart, and the name that waits for it; else None."""
+        """The name that waits for this file after a restart, and its position; None without one."""
         for entry in self._recalled:
             for position in entry.kept:
                 if position.key == key and position.verify(self.disk, descriptor) is not None:
@@ -263,7 +265,7 @@ class NamedFiles:
         """End a file that has not grown for a while; read it on if it has."""
         names = 0
         if tail.descriptor is not None and tail.retired_at is not None:
-            with contextlib.suppress(OSError):  # a stale NFS handle: as without growth
+            with contextlib.suppress(OSError):  # a stale NFS handle counts as no growth
                 status = os.fstat(tail.descriptor)
                 names = status.st_nlink
                 tail.see(status)

@@ -48,11 +48,11 @@ class Journal:
     def cut(self, path: str, count: int) -> None:
         """Note that `count` records of `path`, if any, were longer than `split.RECORD_BYTES`."""
         if count:
-            text = "a record longer than 1 MiB was cut; the records after it are read whole"
+            text = "a record longer than 1 MiB was cut or skipped; later records are read whole"
             self.note("record_cut", path, text)
 
     def rewritten(self, path: str, read: int, *, shrunk: bool) -> None:
-        """Note new content of a file; `read`: bytes read of the old; `shrunk`: the new is less."""
+        """Note new content of a file; `read`: bytes read of the old; `shrunk`: it has fewer."""
         how = "truncated" if shrunk else "rewritten in place"
         text = f"was {how} after byte {read} had been read; reading it from the start"
         self.note("truncated" if shrunk else "rewritten", path, text)

@@ -10,10 +10,10 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.tail import Tail
 
 OPEN_FILES = 4096
-"""The most files that stay open, whatever the process's limit: a choice, which costs a few MiB."""
+"""The most files that stay open. A choice: more cost memory, fewer are opened again and again."""
 OPEN_SHARE = 4
-"""Files get one in so many descriptors that the process may have: a choice. The rest is for HTTP,
-the databases, the watches of folders, and files that lost their names."""
+"""Logs get one in so many of the process's descriptors. A choice: a larger share leaves too few for
+HTTP, the databases, the watches of folders, and files that lost their names."""
 RETIRED_FILES = 8
 """The most files without their name that a followed name keeps open. A choice: a name that leads
 to its ninth file within a minute is replaced by each write, and its old files do not grow."""
@@ -23,9 +23,9 @@ to its ninth file within a minute is replaced by each write, and its old files d
 class FollowedName:
     """A followed name, the file that it leads to, and the files that it led to before.
 
-    `start` (bytes) and `line`: where to begin in the first file. `kept`: positions from before
-    a restart whose files were not found yet. `tail`: the present file. `retired`: the files
-    before, which are still checked. `elsewhere`: the name leads to another file system, whose
+    `start` (bytes), `line` (None: counted): where to begin in the first file. `kept`: positions
+    from before a restart whose files were not found yet. `tail`: the present file. `retired`: the
+    files before, which are still checked. `elsewhere`: the name leads to another file system, whose
     reader serves it. `lost`: the missing name was reported. `trouble`: the last reported error,
     empty once the name can be read again.
     """
@@ -42,7 +42,7 @@ class FollowedName:
 
     @property
     def is_settled(self) -> bool:
-        """Whether only an event can change its state: its file is readable, or reported lost."""
+        """Whether only an event changes the name's state: its file is read, or reported lost."""
         found = self.lost or self.elsewhere or self.tail is not None
         return found and not (self.retired or self.trouble or self.kept)
 
@@ -74,7 +74,7 @@ class FollowedName:
             journal.note("vanished", str(self.path), "is gone; waiting for a file of that name")
 
     def report_found(self, journal: Journal) -> None:
-        """Note that the name leads to a file again."""
+        """Note, after `report_missing`, that the name leads to a file again."""
         if self.lost and self.tail is not None:
             self.lost = False
             journal.note("returned", str(self.path), "is back")

@@ -67,7 +67,7 @@ class Splitter:
         return len(self._rest)
 
     def feed(self, data: bytes, now: float) -> list[Chunk]:
-        """The records that `data`, the next bytes (at most `CHUNK_BYTES`), completes at `now`."""
+        """Chunks of records that end in `data`: the next `CHUNK_BYTES` or fewer, read at `now`."""
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
@@ -166,7 +166,7 @@ class Splitter:
         self._cut = self._cut or len(data) > room
 
     def _long_record(self, ending: bytes, length: int) -> Chunk:
-        """A chunk of one long record alone: if it is cut, offsets after it would be wrong."""
+        """A chunk of one long record alone: if it is cut, later offsets in it would be wrong."""
         self._hold(ending[:-1])
         self.cut_records += self._cut
         data = bytes(self._rest) + ending[-1:]
@@ -175,7 +175,7 @@ class Splitter:
 
 
 def split(stream: BinaryIO, splitter: Splitter) -> Iterator[Chunk]:
-    """Chunks of a stream that may be compressed; the last is `final`. Damage is only logged."""
+    """Chunks of a stream, also a compressed one; the last is `final`. Damage is only logged."""
     try:
         for data in pieces(stream.read, CHUNK_BYTES):
             yield from splitter.feed(data, 0.0)

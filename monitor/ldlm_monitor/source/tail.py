@@ -160,7 +160,7 @@ class Tail:
         return self.fingerprint.fits(self.disk, descriptor)
 
     def see(self, status: os.stat_result) -> None:
-        """Store the size and mtime in `status`; if the file shrank, count unread bytes as lost."""
+        """Keep the size and mtime of `status`; if the file shrank, count unread bytes as lost."""
         size, modified = status.st_size, status.st_mtime_ns
         if self._is_decoded:  # the size is of undecoded bytes: only reading finds the end
             self._dirty = self._dirty or (size, modified) != self._decoded_at
@@ -182,7 +182,7 @@ class Tail:
         """
         descriptor = self.open_descriptor()
         position = self.splitter.position
-        # Held and new bytes make a chunk of the usual size; of a long record, a quarter is read.
+        # Held and new bytes make a chunk of the usual size; during a long record, a quarter of it.
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
         if stop is not None:
             wanted = min(wanted, stop - position)
@@ -225,7 +225,7 @@ class Tail:
         return chunk
 
     def go_on(self, now: float) -> None:
-        """Read on after the last chunk, as a new generation, in a file retired at `now`."""
+        """Read on after the last chunk, as a new generation; `retired_at` becomes `now`."""
         before = self.position()
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
         self.continue_at(before)

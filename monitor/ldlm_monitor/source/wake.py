@@ -21,20 +21,20 @@ from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.text.format import duration
 
 POLL_SECONDS = 0.25
-"""Between two checks of files whose folder has no events. A choice: a shorter time costs a `stat`
-per file more often, a longer one delays the files."""
+"""Seconds between two checks of files whose folder has no events. A choice: a shorter time costs
+a `stat` per file more often, a longer one delays the files."""
 GATHER_SECONDS = 0.02
-"""Events that come so soon after the first are handled in one turn, so that many growing files
+"""Events within so many seconds after the first are handled in one turn, so that many growing files
 cost at most 50 turns a second. A choice: longer delays every record."""
 WATCHED_FOLDERS = 64
 """The most folders that are watched; others are polled. A choice: each costs a thread."""
 CHECKED_FILES = 500
 """Files in watched folders that are checked each second without an event. More cost more (these
 half a percent of a core); fewer delay changes that cause no event (through a memory map, or beyond
-the system's queue of 16,384 events). In one of 10,000 files these are seen within 20 s."""
+the system's queue of 16,384 events). With 10,000 files such a change is seen within 20 s."""
 QUEUED_EVENTS = 10_000
-"""Events that wait while the pump is busy. Further ones are dropped, which delays their files by
-one poll. A choice that bounds the memory to about a MiB."""
+"""Events that wait to be handled; further ones are dropped, which delays their files by one poll.
+A choice: more cost memory (these about a MiB), fewer delay more files."""
 
 EVENTS = [
     events.FileCreatedEvent,
