@@ -121,7 +121,6 @@ _COLUMNS = (
 
 
 def _chosen(width: int) -> tuple[list[_TableColumn], int]:
-    """The columns that fit, and the width of the run's name."""
     columns = list(_COLUMNS)
     while True:
         left = width - 2 - sum(column.width + 1 for column in columns)
