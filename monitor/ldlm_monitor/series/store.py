@@ -104,8 +104,8 @@ cost time, more cost memory."""
 class SeriesStore:
     """The embedded store: `append` adds a scrape; queries read it as a `points.Storage`.
 
-    `interval`: seconds between two times of the grid. `retention`: seconds for which samples are
-    kept. A scrape between them, for an evaluation on an urgent event, is a sample too.
+    `interval`: seconds between two times of the grid; a scrape between two of these times, for an
+    urgent evaluation, is stored too. `retention`: seconds for which samples are kept.
     `last_scrape`: Unix seconds, -inf before the first.
     """
 
@@ -170,7 +170,7 @@ class SeriesStore:
                 self._end(series, self.last_scrape)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """The series that satisfy every matcher, with their samples in [start, end]."""
+        """The series that satisfy every matcher, with samples in [start, end] (Unix s)."""
         for kept in self._matching(matchers):
             series = self._read(kept, start, min(end, self.last_scrape))
             if series is not None:
@@ -269,7 +269,7 @@ class SeriesStore:
         return Series(kept.labels, times, values, ended) if times else None
 
     def _grid(self, start: float, end: float) -> Sequence[float]:
-        """The times of all scrapes in [start, end]; most series of a query have the same ones."""
+        """The times of all scrapes in [start, end], kept for the query's next series."""
         if start > end:
             return ()
         if (start, end) != self._read_last[0]:

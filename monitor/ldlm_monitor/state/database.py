@@ -18,7 +18,7 @@ _OUTSIDE = (
 )
 """Result codes after which the file may be sound: the disk, rights or another process failed."""
 _BUSY_SECONDS = 5.0  # Python's default; longer delays alerts while another process has the lock
-_TYPES = ("INTEGER", "REAL", "TEXT")  # columns of other types, such as BLOB, may hold any value
+_TYPES = ("INTEGER", "REAL", "TEXT")  # checked at the start; other columns may hold any value
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 class Database:
     """One connection, used by one thread at a time.
 
-    A damaged file is renamed and replaced by a new one. From the first failed write on, the data
-    are kept in memory. Both are logged. A commit survives the end of the process;
-    with `durable` it also survives a loss of power, at the cost of one disk sync per commit.
+    A damaged file is renamed and replaced by a new one. From the first other failure of the file
+    on, the data are kept in memory. Every such event is logged. A commit survives the end of the
+    process; with `durable` also a loss of power, at the cost of one disk sync per commit.
     """
 
     def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
@@ -41,7 +41,7 @@ class Database:
     def run(self, work: Work[T]) -> T:
         """Call `work` in one transaction and return its result; an exception rolls it back.
 
-        If the file fails, `work` is called a second time, on the copy in memory.
+        If the file fails, `work` is called again, on the new file or the copy in memory.
         Raises sqlite3.ProgrammingError after `close`.
         """
         with self._lock:
@@ -87,7 +87,7 @@ class Database:
             if damage is None:
                 try:
                     return self._connect()
-                except Exception as error:  # UnicodeDecodeError: a damaged message
+                except Exception as error:  # or UnicodeDecodeError, of its message
                     if isinstance(error, OSError) or _primary(error) in _OUTSIDE:
                         raise
                     damage = error
@@ -180,7 +180,7 @@ def _check_types(connection: sqlite3.Connection) -> None:
 
 
 def _primary(error: Exception) -> int:
-    """The primary result code: the low 8 bits of SQLite's extended code."""
+    """The primary result code: the low 8 bits of SQLite's code; 0 if `error` has none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
@@ -189,7 +189,7 @@ def _connection(name: str = ":memory:") -> sqlite3.Connection:
     connection = sqlite3.connect(
         name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
-    # A flipped byte in a text is for its reader to notice, and no exception of SQLite's.
+    # A byte that is no UTF-8 must not end a query: the code that uses the text rejects it.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return connection
 

@@ -1,4 +1,4 @@
-"""When which bytes were read, and this host's records: stored before they are judged.
+"""Stores when which bytes were read, and this host's records, before they are judged.
 
 A restart reads the followed files again. Most logs contain no times, so the arrival times of
 their bytes are stored here; with them a restart computes the same stalls and pauses. Records
@@ -50,8 +50,8 @@ them in two days, 64 such logs in an hour. Then each two neighbours in the older
 row at the later time, which loses pauses shorter than the row and the order among files within
 it; peeks and ended files there are dropped. An active alert's start is stored separately."""
 MAX_OBSERVED = 10_000
-"""Records of this host that are kept, the newest ones. A choice: a thousand examinations of a
-stalled run give so many, about ten each."""
+"""The most records of this host; the oldest are dropped. A choice, a thousand examinations of a
+stalled run with ten each: more slow a restart, fewer lose more of a long stall."""
 _ARRIVALS = (  # in the order of reading, of files that are still followed
     "SELECT number, at, start, stop, line, kind, key FROM arrival"
     " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
@@ -137,7 +137,7 @@ class ReadLog:
     def commit(
         self, db: sqlite3.Connection, contents: Iterable[Arrival], present: Collection[str]
     ) -> None:
-        """Store `contents`, which were judged, within the caller's transaction `db`.
+        """Store the arrivals `contents`, which were judged, in the caller's transaction `db`.
 
         `present`: the keys (`file_key`) of files still followed; all others are marked as ended.
         """
@@ -181,7 +181,7 @@ class ReadLog:
             self._database.run(lambda db: db.execute(moved, (new, old)))
 
     def forget_others(self, present: Collection[str]) -> dict[str, int]:
-        """Drop the rows of files whose key is not in `present`; return path to bytes read of it."""
+        """Drop the rows of files whose key is not in `present`; return path to bytes read."""
         highest = "SELECT max(stop) FROM arrival WHERE file = ?"
         lost: dict[str, int] = {}
         gone = [(key, self._ids.pop(key)) for key in self._ids.keys() - present]

@@ -15,11 +15,11 @@ from ldlm_monitor.model.errors import UsageError
 LOCK = "daemon.json"
 """The file that a running daemon holds locked; it contains the daemon's process id and URL."""
 OWN_FILES = frozenset({"daemon", "ledger", "outbox", "silences", "arrivals"})
-"""File names, up to the first dot, that any version of the monitor writes into its folder."""
+"""File names, up to the first dot, that one or more versions of the monitor write there."""
 
 
 def default_state_dir(files: Sequence[str], base: Path) -> Path:
-    """A folder under `$XDG_STATE_HOME/ldlm-monitor/`, named by a hash of the inputs' paths."""
+    """`$XDG_STATE_HOME/ldlm-monitor/HASH`; the hash is that of the paths of `files` in `base`."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     inputs = sorted(str(base / file) if file != "-" else file for file in files)
     digest = hashlib.sha256(os.fsencode("\0".join(inputs))).hexdigest()
@@ -27,12 +27,12 @@ def default_state_dir(files: Sequence[str], base: Path) -> Path:
 
 
 class StateDir:
-    """The state folder, locked against a second daemon on the inputs; only its owner may enter.
+    """The state folder, locked against a second daemon; only its owner may enter.
 
     `notice`: one line for the user about the folder, or None. If the folder cannot be written,
     `path` is a temporary one, nothing is locked, and nothing survives a restart. Raises
-    `UsageError` if a daemon uses the folder already, or if it belongs to another user, who could
-    change the messages that are sent. `free`: as `look` returned last.
+    `UsageError` if a daemon uses the folder already, or if the folder belongs to another user
+    than root, who could change the messages that are sent. `free`: as `look` returned last.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -56,17 +56,17 @@ class StateDir:
         self._take()
 
     def announce(self, url: str) -> None:
-        """Write the daemon's URL into the lock file, for the error of a second daemon."""
+        """Write the daemon's URL into the lock file, for a second daemon's error message."""
         if self._lock is not None:
             text = json.dumps({"pid": os.getpid(), "url": url})
-            with contextlib.suppress(OSError):  # a full disk: that error then has no URL
+            with contextlib.suppress(OSError):  # a full disk: the message then has no URL
                 os.truncate(self._lock.fileno(), 0)
                 os.write(self._lock.fileno(), text.encode())
 
     def look(self) -> int | None:
         """The free bytes of the folder's disk, without those reserved for root; None if unknown.
 
-        The value is updated when it differs by 1 % or more: other processes write to the disk all
+        Changes below 1 % do not change the result: other processes write to the disk all
         the time, and each change costs an evaluation of the rules.
         """
         try:

@@ -45,7 +45,7 @@ class State:
 
 
 _STATE: TypeAdapter[State] = TypeAdapter(State)  # writes the fields as JSON values
-_FIELDS: dict[str, TypeAdapter[Any]] = {  # each is read by itself: a damaged one spoils no other
+_FIELDS: dict[str, TypeAdapter[Any]] = {  # read one by one: a damaged field spoils no other
     name: TypeAdapter(kind) for name, kind in get_type_hints(State).items()
 }
 
@@ -53,7 +53,7 @@ _FIELDS: dict[str, TypeAdapter[Any]] = {  # each is read by itself: a damaged on
 class StateStore:
     """One SQLite file in the state folder, which also contains the `read_log`.
 
-    Commit it after the outbox, never before: otherwise a kill between the two loses alerts.
+    Call `commit` after the outbox's, never before: otherwise a kill between the two loses alerts.
     """
 
     def __init__(self, path: Path) -> None:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-# Sizes of units in seconds, and of prefixes below, the largest first, as they are tried in order.
+# Sizes (of durations: seconds) with their units, the largest first: the first that fits is used.
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))  # SI prefixes
 _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))  # IEC prefixes
@@ -25,7 +25,7 @@ def signal_name(number: int) -> str | None:
 def number(value: float | None, digits: int = 5) -> str:
     """A number with `digits` significant digits; whole numbers below 1e9 in full; None as `-`.
 
-    Five digits show a change of 0.01 % of a loss; from ten on, an exponent is easier to read.
+    Five digits show a change of 0.01 % of a loss; from 1e9 on, an exponent is easier to read.
     """
     if value is None:
         return _UNKNOWN
@@ -90,9 +90,9 @@ def names_of(ranks: Iterable[int]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds in their two largest units, such as `1h 12m`; below ten as `1.25s`; None as `-`.
+    """Seconds in their two largest units, such as `1h 12m`; below ten as `1.25s`, below 0 as `0s`.
 
-    The units are those of Prometheus' `humanizeDuration`, which alert annotations use.
+    The units are those of Prometheus' `humanizeDuration`, which alert annotations use. None: `-`.
     """
     if seconds is None or not math.isfinite(seconds):
         return number(seconds)
@@ -123,7 +123,7 @@ def iso(time: float | None) -> str:
 
 
 def local_time(time: float | None) -> str:
-    """Unix seconds as local date and time, for the screen: its viewer sits in one time zone."""
+    """Unix seconds as local date and time, for the screen's one viewer; `-` if unknown or <= 0."""
     if time is None or not math.isfinite(time) or time <= 0:
         return _UNKNOWN
     return datetime.fromtimestamp(time).astimezone().strftime("%m-%d %H:%M:%S")

@@ -12,9 +12,9 @@ from ldlm_monitor.text.format import duration, iso, number
 from ldlm_monitor.text.sanitize import jsonable, plain, without_run
 
 CAUSE = 200
-"""Characters of an incident's first cause in the line of an alert: a choice, two terminal rows."""
+"""Characters of the first cause in an alert's line. A choice: more fill over two terminal rows."""
 SHOWN_RUNS = 20
-"""Active runs with a status line each; more are counted in one line. A choice: one screen."""
+"""The most active runs with a line each; else one line counts all. A choice: more fill a screen."""
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
 """The fields of a transition in `--format json`, besides `position`: a public format."""
 
