@@ -54,7 +54,7 @@ class Figure:
 
 
 LOG_FROM = 10.0
-"""Greatest / least value of a logarithmic axis: a choice; less hides changes, more flattens."""
+"""Greatest / least value that makes an axis logarithmic: a choice; more flattens, less distorts."""
 TICKS = 5
 """Labels of an axis, about: a choice; more crowd `HEIGHT` pixels, fewer leave values unread."""
 GREATEST = 1e300

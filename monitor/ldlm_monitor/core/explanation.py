@@ -100,7 +100,7 @@ def _line(data: bytes, start: int) -> str:
 
 
 def explained(transition: Transition, incidents: Incidents, at: float) -> Transition:
-    """Add to a transition that fires its run's incident and root cause at `at` (Unix seconds)."""
+    """A firing transition with its run's incident and cause at `at` (Unix s); others unchanged."""
     run = transition.labels.get("run")
     if run is None or transition.state != "firing":
         return transition

@@ -182,7 +182,7 @@ def _turn(pump: Pump, signals: Signals, dirty: set[Path] | None, now: float) -> 
     try:
         signals.cuts_short = is_main and not pump.caught_up
         pump.turn(dirty, now)
-        signals.cuts_short = False  # here, as in `finally` `CutShort` would escape
+        signals.cuts_short = False  # here: raised in `finally`, `CutShort` would escape
     except CutShort:
         log.info("ended before all was read: the next start reads the logs again")
     finally:

@@ -54,7 +54,7 @@ SETTLED_SECONDS: Final = 5.0
 delays the cause, a shorter one takes ranks that report later for silent ones."""
 State = Literal["open", "recovered", "ended"]  # recovered: the run took steps again
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
-"""Kinds logged every second while a rank survives; they do not extend the incident."""
+"""Kinds that survivors log every second, or a process at its exit; they extend no incident."""
 
 
 class Incident:

@@ -15,7 +15,7 @@ Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]
 MAX_LINES = 1000
 """Most records that one answer has before the requested place, and after it. A choice: more make
 answers larger than 10 MB, fewer need more requests for a few screens."""
-MAX_POINTS = 4096  # buckets in one answer. A choice: no terminal has more columns to draw more
+MAX_POINTS = 4096  # buckets in one answer. A choice: 2 fill a terminal's column, none has 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event that one or more lines report; its definition has its `kind`, names its `fields`."""
+    """What lines, a probe or an alert report; `kind` says what it is, and which `fields` it has."""
 
     type: Literal["event"] = "event"
     kind: str

@@ -108,5 +108,5 @@ def checked_url(url: str, where: str, remedy: str) -> str:
         is_private = is_named = False
     is_plain = url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
     if not (is_private and is_named and is_plain):
-        raise ConfigError("is not an https URL of a host", where=where, remedy=remedy)
+        raise ConfigError("is not an ASCII https URL with a host", where=where, remedy=remedy)
     return url

@@ -34,7 +34,7 @@ Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 MAX_KEYS = 256
 """Most keys of rows read as columns. A choice: msgspec searches linearly, so that more are slow."""
 MAX_OPTIONAL = 16
-"""Most keys that only some rows may have. A choice: more slow down each row, fewer cut blocks."""
+"""Most keys that only some rows may have. A choice: more slow each row, fewer end blocks early."""
 _FIELD_TYPES: dict[ValueKind, Any] = {  # what msgspec accepts as a value of each kind
     "number": float,
     "str": str,

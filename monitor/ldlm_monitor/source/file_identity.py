@@ -111,7 +111,7 @@ class Fingerprint:
             self.checksum = Checksum(self.position, self.position)
 
     def fits(self, disk: Disk, descriptor: int) -> bool:
-        """Whether the file behind `descriptor` still holds the bytes that were read."""
+        """Whether the file behind `descriptor` still has this head and window; no checksum."""
         before = self.position - len(self.window)
         return (
             disk.pread(descriptor, len(self.window), before) == self.window

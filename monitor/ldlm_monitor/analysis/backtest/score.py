@@ -94,7 +94,7 @@ class LogScore(Counts):
 
 
 class Delay(View):
-    """Delays until `count` events were detected, in seconds or in lines."""
+    """The delays of `count` detected events: all in seconds, or all in lines."""
 
     count: int
     median: float

@@ -30,7 +30,7 @@ def bench(
     """Run the command in the working folder, and keep its record in `folder`.
 
     `also`: files that the command writes and that are read. `echo` gets the command's output,
-    `notice` messages. Raises `UsageError` (the command cannot be started) or `FormatError`.
+    `notice` messages. Raises `UsageError` (cannot start it) or `FormatError` (a definition file).
     """
     directory = Path.cwd()
     readings = Readings(Parser(settings.formats), RunNames(name), live=True)
