@@ -13,6 +13,7 @@ import pytest
 from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.source.backlog import Backlog
+from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT
 from ldlm_monitor.source.notices import Journal
 
@@ -261,18 +262,24 @@ def descriptors() -> list[str]:
     return os.listdir("/proc/self/fd")
 
 
-def fails(*_: object) -> Never:
-    raise TimeoutError(errno.ETIMEDOUT, "planted")
-
-
-@pytest.mark.parametrize("call", ["fstat", "pread", "realpath"])
-def test_a_file_is_closed_whose_backlog_cannot_be_read(log: Path, call: str) -> None:
+def position_after(log: Path) -> FilePosition:
+    """The position once the banner was written and read."""
     append(log, BANNER)
     backlog = Backlog.new(log, Journal())
     list(backlog.chunks(0.0))
     position = backlog.position()
     backlog.rest()
     assert position is not None
+    return position
+
+
+def fails(*_: object) -> Never:
+    raise TimeoutError(errno.ETIMEDOUT, "planted")
+
+
+@pytest.mark.parametrize("call", ["fstat", "pread", "realpath"])
+def test_a_file_is_closed_whose_backlog_cannot_be_read(log: Path, call: str) -> None:
+    position = position_after(log)
     disk, before = replace(DIRECT, **{call: fails}), descriptors()
     with pytest.raises(TimeoutError, match="planted"):
         Backlog.of(position, 0.0, Journal(), disk)
@@ -282,12 +289,7 @@ def test_a_file_is_closed_whose_backlog_cannot_be_read(log: Path, call: str) -> 
 
 
 def test_a_renamed_file_whose_server_does_not_answer_is_not_counted_as_gone(log: Path) -> None:
-    append(log, BANNER)
-    backlog = Backlog.new(log, Journal())
-    list(backlog.chunks(0.0))
-    position = backlog.position()
-    backlog.rest()
-    assert position is not None
+    position = position_after(log)
     log.rename(log.with_name("train.log.1"))
     append(log, b"new\n")
 
