@@ -1,7 +1,8 @@
 """A file server that can be stopped like a real one: a folder, read-only, over /dev/fuse.
 
 `python fuse_server.py FOLDER MOUNT_POINT` mounts and serves until it is killed, which also
-frees whoever waits for it; SIGSTOP makes it a server that is away. It speaks the protocol of
+frees whoever waits for it; SIGSTOP makes it a server that is away. While FOLDER holds a file named
+.eio, reading fails. It speaks the protocol of
 linux/fuse.h itself, version 7.31, so that no library is needed, and nothing is cached.
 """
 
@@ -18,16 +19,18 @@ LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE = 1, 2, 3, 14, 15, 18
 INIT, OPENDIR, READDIR, RELEASEDIR, BATCH_FORGET = 26, 27, 28, 29, 42
 HEADER = struct.Struct("<IIQQIIII")
 DIRECT_IO = 1
+FAULT = ".eio"
 PR_SET_PDEATHSIG = 1
 
 
 class Server:
-    """Answers one request after the other; a node's number is the place of its path in `paths`."""
+    """Answers one request after the other. A node is a file at a path; `paths` has the paths by the
+    nodes' numbers. As on NFS, the handle of a file that lost its path is stale."""
 
     def __init__(self, folder: str, device: int) -> None:
         self.device = device
-        self.paths = ["", folder]
-        self.numbers = {folder: 1}
+        self.paths, self.files = ["", folder], [0, os.lstat(folder).st_ino]
+        self.numbers = {(folder, self.files[1]): 1}
         self.calls: dict[int, Callable[[int, bytes], bytes]] = {
             INIT: self.init,
             LOOKUP: self.lookup,
@@ -59,28 +62,32 @@ class Server:
 
     def attributes(self, node: int) -> bytes:
         found = os.lstat(self.paths[node])
+        if found.st_ino != self.files[node]:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         times = (found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
         seconds, rests = zip(*(divmod(each, 10**9) for each in times), strict=True)
-        head = struct.pack("<6Q3I", node, found.st_size, found.st_blocks, *seconds, *rests)
+        head = struct.pack("<6Q3I", found.st_ino, found.st_size, found.st_blocks, *seconds, *rests)
         return head + struct.pack("<7I", found.st_mode, 1, found.st_uid, found.st_gid, 0, 4096, 0)
 
     def lookup(self, node: int, body: bytes) -> bytes:
-        path = os.path.join(self.paths[node], os.fsdecode(body.rstrip(b"\0")))
-        os.lstat(path)
-        number = self.number(path)
+        number = self.number(os.path.join(self.paths[node], os.fsdecode(body.rstrip(b"\0"))))
         return struct.pack("<QQQQII", number, 0, 0, 0, 0, 0) + self.attributes(number)
 
     def number(self, path: str) -> int:
-        if path not in self.numbers:
-            self.numbers[path] = len(self.paths)
+        file = os.lstat(path).st_ino
+        if (path, file) not in self.numbers:
+            self.numbers[path, file] = len(self.paths)
             self.paths.append(path)
-        return self.numbers[path]
+            self.files.append(file)
+        return self.numbers[path, file]
 
     def opened(self, handle: int) -> bytes:
         return struct.pack("<QII", handle, DIRECT_IO, 0)
 
     def read(self, node: int, body: bytes) -> bytes:
         handle, offset, size = struct.unpack_from("<QQI", body)
+        if os.path.lexists(os.path.join(self.paths[1], FAULT)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return os.pread(handle, size, offset)
 
     def release(self, node: int, body: bytes) -> bytes:

@@ -249,6 +249,18 @@ def test_an_unreadable_file_and_a_pipe_do_not_keep_the_others_from_being_watched
     assert RUN in slack.next()
 
 
+def test_a_nan_is_sent_while_another_log_is_far_behind(start, slack, append, bars):
+    """The backlog is of a form that takes long to judge, and shorter than a turn of fast ones."""
+    slow = "train_logs/train_20260130_120000_node0.log"
+    append(LOG, bars(0, 40))
+    append(slow, "step 0 | loss 2.5\n")
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(slow, "".join(f"step {step} | loss 2.5 | lr 1.0e-04\n" for step in range(1, 120_000)))
+    append(LOG, NAN)
+    assert "NaN" in slack.next()
+    assert "ldlm_monitor_behind_bytes 0.0\n" not in daemon.get("/metrics")
+
+
 def test_few_descriptors_and_many_logs_leave_some_for_http(start, slack, append, bars):
     for number in range(300):
         append(f"train_logs/other{number}.log", bars(0, 5))

@@ -229,6 +229,25 @@ def test_a_rotated_log_is_not_read_again_once_it_is_compressed(
     assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 45, [])
 
 
+def test_of_two_readings_of_a_compressed_log_the_further_one_counts(rotated: Rotated) -> None:
+    """The file was replaced by its copy before a restart, and read further after it."""
+    copy = rotated.folder / "swap"
+    copy.write_bytes(rotated.log.read_bytes())
+    copy.replace(rotated.log)
+    rotated.look(2)
+    rotated.close()
+    rotated.open()
+    rotated.write(bars(40, 45))
+    rotated.look(2)
+    away = rotated.log.rename(rotated.folder / "app.log.1")
+    rotated.write(bars(45, 50))
+    rotated.look(2)
+    away.with_name("app.log.1.gz").write_bytes(gzip.compress(away.read_bytes()))
+    away.unlink()
+    rotated.look(10)
+    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 50, [])
+
+
 @pytest.mark.parametrize("restart", [False, True], ids=["on", "restart"])
 def test_a_compressed_log_grows_by_members_and_is_rotated(tmp_path: Path, restart: bool) -> None:
     rotated = Rotated(tmp_path)

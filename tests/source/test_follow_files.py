@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.source.file_identity import KnownContents
+from ldlm_monitor.source.file_system import DIRECT
 from ldlm_monitor.source.named_files import RETIRED_SECONDS
 
 
@@ -116,6 +118,17 @@ def test_two_names_of_one_file_are_read_once(reading, log):
     assert reader.look() == [b"one"]
     append(log, b"two\n")
     assert reader.look() == [b"two"]
+
+
+def test_a_second_name_of_a_file_that_was_emptied_just_now_is_that_file(reading, log):
+    append(log, b"one %d\n" % 10**1500)
+    reader = reading(log)
+    reader.look()
+    second = log.with_name("second.log")
+    os.truncate(log, 0)
+    append(log, b"two %d\n" % 10**1600)
+    os.link(log, second)
+    assert KnownContents(reader.follower.contents(), DIRECT).find(second).name == str(log)
 
 
 def test_two_files_that_exchange_names_go_on_where_they_were(reading, tmp_path):

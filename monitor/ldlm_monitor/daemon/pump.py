@@ -24,7 +24,7 @@ from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
-from ldlm_monitor.source.follow import Follower, StdinSource
+from ldlm_monitor.source.follow import TURN_BYTES, Follower, StdinSource
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import Rota, Waker
@@ -34,6 +34,10 @@ from ldlm_monitor.state.state_store import State, StateStore
 POLL_SECONDS = 1.0
 """Seconds between two polls of all files (of thousands, a part at a time: `Rota`): network mounts
 send no events, and alerts are due in a second."""
+TURN_SECONDS = 0.25
+"""How long a turn may judge new bytes: the lines of other files, and timers, wait for so long."""
+LEAST_BYTES = 64 * 1024
+"""Bytes that a turn reads at least. A choice: fewer cost more for the turn than for the bytes."""
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload changes; others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
@@ -75,6 +79,7 @@ class Pump:
         self._rota = Rota(self.waker.watches)
         self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
+        self._budget = LEAST_BYTES
         self._stdin: StdinSource | None = None
         self._committed: tuple[int, int, list[FilePosition]] | None = None
         self._restart = recall(self.store, time.time())
@@ -180,11 +185,17 @@ class Pump:
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
         """Read and judge new bytes of the files `dirty`; None means all files."""
         transitions: list[Transition] = []
-        chunks = list(self.follower.read(dirty, now))
+        chunks = list(self.follower.read(dirty, now, self._budget))
+        began = time.perf_counter()
         if chunks:
             self.store.read_log.note(chunks, now)
         for chunk in chunks:
             transitions += self._feed(chunk, now)
+        # A turn in which little came shows no speed; the budget at most doubles.
+        spent, size = time.perf_counter() - began, sum(len(chunk.data) for chunk in chunks)
+        if spent > TURN_SECONDS / 2 or size >= self._budget:
+            affordable = int(size * TURN_SECONDS / spent) if spent else TURN_BYTES
+            self._budget = max(LEAST_BYTES, min(affordable, 2 * self._budget, TURN_BYTES))
         if self._stdin is not None:
             for chunk in self._stdin.read(now):
                 transitions += self._feed(chunk, now)

@@ -1,7 +1,6 @@
 """How far a file was read, and whether a path that appears is that file.
 
-Training logs begin alike, so the first KiB alone proves nothing: the KiB before the
-reading position must match too.
+Training logs begin alike, so the first KiB proves nothing: the KiB before the position must match.
 
 `KnownContents` compares a new path with the known files before it is read. A rotation either
 renames a log, which is then the same file, or copies and truncates it: then the copy has the
@@ -10,6 +9,7 @@ bytes that were read, under a name that differs by a number or a date.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 from collections.abc import Iterable
@@ -29,22 +29,20 @@ if TYPE_CHECKING:
     from ldlm_monitor.source.tail import Tail
 
 WINDOW_BYTES = 1024
-"""Bytes of a file's start, and before the reading position, that are compared at every read. More
-would cost a second page; a KiB of a training log has several lines with times or losses, which no
-other log repeats."""
+"""Bytes of a file's start, and before the position, compared at every read. More would cost another
+page; a KiB of a log has times or losses, which no other log repeats."""
 COPY_BYTES = WINDOW_BYTES
-"""A copy is recognised only if at least so many bytes of its original were read: shorter files
-may be equal by chance."""
+"""So many bytes of an original must have been read: shorter files may be equal by chance."""
 _ADDED = re.compile(r"[-._]?\d[\d\-._:TZ]*|[-._](?:old|bak|prev)\b|~")
-"""What a rotation adds to a file's name: a number or a time (logrotate, loguru, Python's logging
-handlers), or a word or `~` (editors and scripts). Digits of the name itself may precede it."""
+"""What a rotation adds to a file's name: a number or a time (logrotate, loguru, Python's logging),
+or a word or `~` (editors and scripts). Digits of the name itself may precede it."""
 _SEPARATORS = "-._~"  # where the part that a rotation added may begin
 _Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # an inode, say: 64 bits in stat(2)
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of bytes or lines. pread(2) accepts 63 bits; a damaged state may have any number."""
 REST_BYTES = 8 * 1024 * 1024
-"""A file with more unread bytes is not compared with its copy, which is then read from the start.
-A choice, as much as a turn reads (`follow.TURN_BYTES`): comparing more delays the other files."""
+"""If a file has more unread bytes, its copy is read from the start. A choice, as much as a turn
+reads (`follow.TURN_BYTES`): comparing more delays the other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +229,7 @@ class KnownContents:
             for name in originals(path.name)
             for each in self._by_name.get(str(path.with_name(name)), ())
         ]
-        same = self._by_key.get(key_of(self._disk.stat(path)), ())
+        same = self._by_key.get(key := key_of(self._disk.stat(path)), ())
         if not (rotated or same):
             return NEW
         descriptor, _ = self._disk.open_regular(path)
@@ -239,6 +237,9 @@ class KnownContents:
             for position in same:
                 if position.verify(self._disk, descriptor) is not None:
                     return FoundPath(position.path, None)
+                with contextlib.suppress(OSError):  # otherwise it has a deleted file's inode
+                    if key_of(self._disk.stat(Path(position.path))) == key:
+                        return FoundPath(position.path, None)
             return self._as_copy(descriptor, rotated)
         finally:
             self._disk.close(descriptor)
@@ -249,13 +250,14 @@ class KnownContents:
             digest = sha256(head).hexdigest()
             rotated = [each for each in rotated if each.position.head == digest]
         copied = [each for each in rotated if each.position.is_copied(self._disk, descriptor)]
-        gone = [each.position for each in copied if each.gone]
-        if gone:
-            last = max(gone, key=lambda position: position.offset)
-            return FoundPath(last.path, last.offset)
-        if copied:  # the original, not truncated yet, has all of the copy's bytes
+        if copied:
+            furthest = max(copied, key=lambda each: (each.position.offset, each.gone))
+            name, read = furthest.position.path, furthest.position.offset
+            if furthest.gone:
+                return FoundPath(name, read)
+            # The original, not truncated yet, has all of the copy's bytes.
             size = self._disk.fstat(descriptor).st_size
-            return FoundPath(copied[0].position.path, size, is_doubtful=not is_decoded(descriptor))
+            return FoundPath(name, size, is_doubtful=not is_decoded(descriptor))
         return FoundPath(is_doubtful=bool(rotated))
 
 
