@@ -1,0 +1,220 @@
+"""What the monitor makes of logs it was not tuned to: python -m benchmarks.strangers LOGS LIST...
+
+LIST says what a reader saw in logs of the folder LOGS: which failures, which alerts would rightly
+name them, which lines give the training loss, and whether the training reached its end
+(`tests/corpus/strangers.json`). Each log that is there with the listed hash is replayed with the
+packaged rules and compared. An exception of the product is a finding and stops nothing.
+"""
+
+import hashlib
+import json
+import math
+import re
+import sys
+from argparse import ArgumentParser
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ldlm_monitor.config import Settings
+from ldlm_monitor.model.records import Sample, SampleBlock
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.playback.replay import Replay
+
+ENDED = "TrainingCrashed"
+"""The alert that contradicts no failure: whatever ended a training may be named as its end."""
+BLOCK = 3
+"""Lines from the first line of a block to its loss. Trainers print a step on up to four lines."""
+ROUNDING = 1e-6  # relative: what a conversion may leave; printed losses differ by more
+NOT_TRAINING = re.compile(r"(?i)\b(?:val|valid|validation|test|eval)")
+LOSS_WORD = re.compile(r"(?i)loss|cost")
+
+Truth = dict[str, Any]
+Losses = dict[int, list[float]]  # values of the loss by line (1-based)
+
+
+@dataclass(slots=True)
+class Judged:
+    """One log: `found` of `failures` are named by an accepted alert, `ranked` of `ranks` rightly.
+
+    `false`: serious alerts that the truth contradicts. `losses`: lines that give a loss (None: the
+    log has none), `understood`: of these. `misnamed`: lines of samples with a loss that they do
+    not give. `faults`: records that made the product raise. `error`: what ended the replay.
+    """
+
+    file: str
+    completed: bool | None
+    failures: int
+    ranks: int
+    losses: int | None
+    found: int = 0
+    ranked: int = 0
+    missed: list[str] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
+    false: list[str] = field(default_factory=list)
+    understood: int = 0
+    misnamed: list[int] = field(default_factory=list)
+    state: str = ""
+    faults: int = 0
+    error: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """The fraction of loss lines that were understood; None for a log without losses."""
+        return self.understood / self.losses if self.losses else None
+
+
+def judge(truth: Truth, logs: Path) -> Judged:
+    """One log against its truth. Never raises for what the product does with the log."""
+    failures, losses = truth["failures"], truth["loss"]["lines"] if truth["loss"] else None
+    ranks = sum(each["rank"] is not None for each in failures)
+    judged = Judged(truth["file"], truth["completed"], len(failures), ranks, losses)
+    try:
+        play(judged, truth, logs / truth["file"])
+    except Exception as error:  # noqa: BLE001 whatever the product raises is a finding
+        judged.error = f"{type(error).__name__}: {error}"
+    return judged
+
+
+def play(judged: Judged, truth: Truth, path: Path) -> None:
+    """Replay the log on its own, and note what came of it."""
+    parser = Parser()
+    parser.kept = []
+    replay = Replay(Settings(files=(str(path),), companions=False), parser=parser)
+    fired = [each for each in replay.transitions() if each.state == "firing"]
+    runs = replay.snapshot().runs
+    judged.state = runs[-1].state if runs else ""
+    judged.faults = parser.counters.faults
+    judge_losses(judged, truth["loss"] or {}, path.read_bytes(), parser.kept)
+    ranks: dict[str, set[str | None]] = defaultdict(set)
+    for each in fired:
+        ranks[each.alert].add(each.labels.get("rank"))
+    judged.alerts = sorted(ranks)
+    accepted = {*truth.get("also", ()), *([ENDED] if truth["failures"] else ())}
+    for failure in truth["failures"]:
+        accepted.update(failure["alerts"])
+        named = set().union(*(ranks.get(name, ()) for name in failure["alerts"]))
+        judged.found += bool(named)
+        judged.missed += [] if named else [failure["kind"]]
+        judged.ranked += failure["rank"] is not None and str(failure["rank"]) in named
+    serious = {each.alert for each in fired if each.labels.get("severity") in ("error", "critical")}
+    judged.false = sorted(serious - accepted)
+
+
+def judge_losses(judged: Judged, truth: Truth, content: bytes, records: Iterable[Any]) -> None:
+    """A sample counts for its line, and for a loss at most `BLOCK` lines below."""
+    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    lines = content.decode("utf-16" if wide else "utf-8", "replace").split("\n")
+    expected, found = expected_losses(truth, lines), losses_of(records, "ambiguous" in truth)
+    for line, values in expected.items():
+        near = [value for at in range(line - BLOCK, line + 1) for value in found.get(at, ())]
+        judged.understood += any(same(one, other) for one in values for other in near)
+    for line, values in () if "ambiguous" in truth else found.items():
+        right = [value for at in range(line, line + BLOCK + 1) for value in expected.get(at, ())]
+        wrong = not all(any(same(value, one) for one in right) for value in values)
+        if wrong and (line in expected or not may_be_loss("".join(lines[line - 1 : line]), truth)):
+            judged.misnamed.append(line)
+
+
+def may_be_loss(text: str, truth: Truth) -> bool:
+    """Whether a line outside the truth's pattern may give a training loss, as an average does."""
+    if "not" in truth and re.search(truth["not"], text):
+        return False
+    average = "also" in truth and re.search(truth["also"], text)
+    return bool(average or (LOSS_WORD.search(text) and not NOT_TRAINING.search(text)))
+
+
+def expected_losses(truth: Truth, lines: Sequence[str]) -> Losses:
+    """The losses by the truth's pattern. A line gives several where bars have no newlines."""
+    found: Losses = {}
+    for at, text in enumerate(lines if truth else (), 1):
+        for part in text.split("\r"):
+            for each in re.finditer(truth["pattern"], part):
+                found.setdefault(at, []).append(float(each["loss"].replace(",", "")))
+    return found
+
+
+def losses_of(records: Iterable[Any], ambiguous: bool) -> Losses:
+    """The values named `loss` of all samples; where it is ambiguous, those of every loss."""
+    found: Losses = {}
+    for record in records:
+        for each in record.samples() if isinstance(record, SampleBlock) else (record,):
+            for name, value in each.values.items() if isinstance(each, Sample) else ():
+                if name == "loss" or (ambiguous and "loss" in name):
+                    found.setdefault(each.position.line, []).append(value)
+    return found
+
+
+def same(one: float, other: float) -> bool:
+    """Equal within `ROUNDING`; NaN equals NaN."""
+    return math.isclose(one, other, rel_tol=ROUNDING) or (math.isnan(one) and math.isnan(other))
+
+
+def judge_present(truths: Iterable[Truth], logs: Path, jobs: int = 2) -> list[Judged]:
+    """Judge the logs that are in the folder with the hash that their truth has."""
+    files = (path for path in logs.iterdir() if path.is_file())
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    here = [each for each in truths if found.get(each["file"]) == each["sha256"]]
+    with ProcessPoolExecutor(jobs) as pool:
+        return list(pool.map(partial(judge, logs=logs), here))
+
+
+def totals(logs: Sequence[Judged]) -> dict[str, str]:
+    """The figures over all logs."""
+    shares = [each.share for each in logs if each.share is not None]
+    calm = sum(len(each.false) for each in logs if not each.failures)
+    ended = [[each.state for each in logs if each.completed is word] for word in (True, False)]
+    figures = {
+        "failures found": (sum(e.found for e in logs), sum(e.failures for e in logs)),
+        "rank right": (sum(e.ranked for e in logs), sum(e.ranks for e in logs)),
+        "false alerts on logs without a failure, of all": (calm, sum(len(e.false) for e in logs)),
+        "logs with a false alert": (sum(bool(e.false) for e in logs), len(logs)),
+        "loss lines understood on average, in %": (round(100 * fmean(shares or [0]), 1), 100),
+        "logs of which no loss is understood": (shares.count(0.0), len(shares)),
+        "lines of misnamed losses": (sum(len(e.misnamed) for e in logs),),
+        "logs with a misnamed loss": (sum(bool(e.misnamed) for e in logs), len(logs)),
+        "finished, of completed": (ended[0].count("finished"), len(ended[0])),
+        "finished, of not completed": (ended[1].count("finished"), len(ended[1])),
+        "logs with an exception": (sum(bool(e.error) for e in logs), len(logs)),
+        "records that made the product raise": (sum(e.faults for e in logs),),
+    }
+    return {name: " of ".join(map(str, figure)) for name, figure in figures.items()}
+
+
+def table(logs: Sequence[Judged]) -> str:
+    """A row for each log, then one for each figure."""
+    head = "| log | found | ranks | loss lines | misnamed | completed | state | wrong |"
+    rows = [head, "| --- " * 8 + "|"]
+    for each in logs:
+        share = "-" if each.share is None else f"{100 * each.share:.0f} %"
+        wrong = [f"missed {name}" for name in each.missed] + [
+            f"false {name}" for name in each.false
+        ]
+        cells = (each.file, f"{each.found}/{each.failures}", f"{each.ranked}/{each.ranks}", share)
+        more = (len(each.misnamed), each.completed, each.state, "; ".join([*wrong, each.error]))
+        rows.append("| " + " | ".join(map(str, (*cells, *more))) + " |")
+    rows += ["", "| figure | value |", "| --- | --- |"]
+    return "\n".join(rows + [f"| {name} | {value} |" for name, value in totals(logs).items()])
+
+
+def main() -> int:
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("logs", type=Path)
+    parser.add_argument("lists", type=Path, nargs="+", metavar="LIST")
+    parser.add_argument("--json", action="store_true", help="one object with logs and totals")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once")
+    args = parser.parse_args()
+    truths = [each for path in args.lists for each in json.loads(path.read_text("utf-8"))]
+    found = judge_present(truths, args.logs, args.jobs)
+    as_json = json.dumps({"logs": [asdict(each) for each in found], "totals": totals(found)})
+    print(as_json if args.json else f"{len(found)} of {len(truths)} logs\n\n{table(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The list of logs that the product was not tuned to, and the judge that reads it.
+
+The logs themselves are not in the project. Where `LDLM_STRANGERS` names a folder that has them,
+the judge runs on a handful; `python -m benchmarks.strangers` gives the figures over all of them.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import strangers
+from ldlm_monitor.alerts import load_rules, packaged_rules
+from ldlm_monitor.promql import parse
+
+LIST: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "strangers.json").read_text("utf-8")
+)
+LOGS = os.environ.get("LDLM_STRANGERS")
+HANDFUL = 6
+
+
+def test_the_list_is_wide_enough_to_mean_something() -> None:
+    assert len(LIST) >= 60
+    assert len({each["framework"] for each in LIST}) >= 15
+    assert sum(bool(each["failures"]) for each in LIST) >= 25
+    assert len({each["file"] for each in LIST}) == len(LIST)
+
+
+@pytest.mark.parametrize("truth", LIST, ids=[each["file"] for each in LIST])
+def test_every_log_can_be_fetched_again_and_checked(truth: dict[str, Any]) -> None:
+    assert re.fullmatch(r"[0-9a-f]{40}", truth["commit"])
+    assert re.fullmatch(r"[0-9a-f]{64}", truth["sha256"])
+    assert truth["repo"].startswith("github.com/")
+    assert truth["path"]
+    assert truth["what_happens"]
+    assert truth["completed"] in (True, False, None)
+
+
+@pytest.mark.parametrize("truth", LIST, ids=[each["file"] for each in LIST])
+def test_a_truth_names_alerts_that_exist_and_a_pattern_with_a_loss(truth: dict[str, Any]) -> None:
+    rules = {rule.name for rule in load_rules(packaged_rules(), parse).alerts}
+    accepted = {name for each in truth["failures"] for name in each["alerts"]}
+    assert accepted | set(truth["also"]) <= rules
+    assert all(each["alerts"] and each["line"] >= 1 for each in truth["failures"])
+    if truth["loss"]:
+        assert "loss" in re.compile(truth["loss"]["pattern"]).groupindex
+        assert truth["loss"]["lines"] >= 1
+
+
+def test_the_judge_reads_the_losses_that_a_pattern_finds() -> None:
+    truth = {"pattern": r"loss=(?P<loss>\S+)"}
+    lines = ["loss=1.5\rloss=2e-1", "no number", "loss=nan"]
+    found = strangers.expected_losses(truth, lines)
+    assert found[1] == [1.5, 0.2]
+    assert strangers.same(found[3][0], float("nan"))
+    assert 2 not in found
+
+
+def test_the_judge_runs_on_a_handful_of_the_logs() -> None:
+    if LOGS is None or not Path(LOGS).is_dir():
+        pytest.skip(f"LDLM_STRANGERS names no folder with the {len(LIST)} logs")
+    small = sorted(LIST, key=lambda each: each["bytes"])[:HANDFUL]
+    judged = strangers.judge_present(small, Path(LOGS))
+    assert [each.file for each in judged] == [each["file"] for each in small]
+    assert not any(each.error or each.faults for each in judged)
+    assert strangers.table(judged).count("\n") > HANDFUL
