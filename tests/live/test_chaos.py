@@ -27,6 +27,7 @@ BANNER = "#" * 1500
 """More than what a file is known by, and different for each file by its number."""
 COMMIT_SECONDS = 10.0
 PATIENCE = 120.0
+QUIET = 5  # equal counts in a row, half a second apart, after which nothing more is read again
 PEAK_MB = 400
 ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r", "utf-16": "\n", "bom": "\n"}
 STATE_BYTES = 16 * 2**20
@@ -217,12 +218,14 @@ class Chaos:
         self.daemon.stop(signal.SIGKILL)
         at_risk = sum(rows for at, rows in self.gone if at > time.monotonic() - 2 * COMMIT_SECONDS)
         self.daemon = self.start()
-        deadline, counted = time.monotonic() + PATIENCE, -1
-        while counted != (counted := self.counted()) or counted < self.rows - at_risk:
-            assert time.monotonic() < deadline, f"{self.rows - counted} were lost: {self.acts}"
-            threading.Event().wait(1.0)
-        self.rows, rows = counted, self.rows
+        deadline, counts = time.monotonic() + PATIENCE, [self.counted()]
+        while counts[-QUIET:] != [counts[-1]] * QUIET or counts[-1] < self.rows - at_risk:
+            assert time.monotonic() < deadline, f"{self.rows - counts[-1]} were lost: {self.acts}"
+            threading.Event().wait(0.5)
+            counts.append(self.counted())
+        counted, rows = counts[-1], self.rows
         assert counted <= rows, f"{counted - rows} rows came twice: {self.acts}"
+        self.rows = counted
 
     def pause(self) -> None:
         self.daemon.process.send_signal(signal.SIGSTOP)

@@ -239,6 +239,7 @@ class Pump:
                 self._backfill.pass_over(file.path)
             elif file.found.name:
                 self._backfill.go_on(file.path, file.found)
+                self._commit_at = -math.inf  # the original, if it was emptied, leaves no trace
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self.waker.ring, self.follower.journal)
         self._queue.add({file.path for file in joining if file.is_new} | again)
