@@ -36,9 +36,9 @@ class ConstantDetector:
 
     The value is the most common of the last 100 logged steps, where it is c of n. Of the last 200
     rows of equal values, those of other values give the resolution r, the smallest difference
-    between two values; the spread d, the distance of a quarter of them from the value; and h, the
-    length of nine in ten rows, since some logs repeat a value until there is a new one. By chance, a
-    value falls on this one with the probability q = r / d, and
+    between two values; the spread d, the distance of a quarter of them from the value; and the
+    length h of nine in ten rows, since some logs repeat a value until there is a new one. By
+    chance, a value falls on this one with the probability q = r / d, and
 
         loss_constant_ratio = min(c / (20 h), n / h * KL(c / n, q) / ln(1e9))
 
