@@ -96,17 +96,20 @@ class ConstantDetector:
 
     def _most_common(self) -> tuple[float, int, int]:
         """The most common of the last values, how often it occurs, and in how many values."""
-        counts: Counter[float] = Counter()
-        count = 0
-        for value, length in zip(reversed(self._values), reversed(self._lengths), strict=True):
-            # The last row counts whole: a value can be held for longer than the window.
-            used = length if not count else min(length, WINDOW - count)
-            counts[value] += used
-            count += used
-            if count >= WINDOW:
-                break
-        ((present, equal),) = counts.most_common(1)
-        return present, equal, count
+        lengths = self._lengths[-WINDOW:]
+        counts = Counter(self._values[-WINDOW:])
+        count = len(lengths)
+        if max(lengths) > 1:
+            counts, count = Counter(), 0
+            for value, length in zip(reversed(self._values), reversed(lengths), strict=False):
+                # The last row counts whole: a value can be held for longer than the window.
+                used = length if not count else min(length, WINDOW - count)
+                counts[value] += used
+                count += used
+                if count >= WINDOW:
+                    break
+        equal = max(counts.values())
+        return next(value for value, times in counts.items() if times == equal), equal, count
 
 
 def _scale(present: float, others: Values) -> tuple[float, float]:
