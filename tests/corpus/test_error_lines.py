@@ -1,4 +1,8 @@
-"""One line of an error, as public frameworks print it, raises the alert that is meant."""
+"""One line of an error, as public frameworks print it, raises the alert that is meant.
+
+`half`: `writing` lines were at hand when the patterns were written, `figure` lines were put aside;
+`later`, `last` and `fourth` were found afterwards, and each sample was measured before a change.
+"""
 
 import json
 import re
