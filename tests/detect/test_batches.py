@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.detect.detectors import Detector, MemoryDetector
 from ldlm_monitor.detect.gradient import GradientDetector, LossScaleDetector, OverflowDetector
-from ldlm_monitor.detect.loss_trend import ConstantDetector, LossDetector
+from ldlm_monitor.detect.loss_constant import ConstantDetector
+from ldlm_monitor.detect.loss_trend import LossDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
 
 DETECTORS = (

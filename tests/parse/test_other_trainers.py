@@ -60,6 +60,7 @@ def test_every_spelling_of_nan_is_nan(text: str) -> None:
         ("throughput per GPU (TFLOP/s/GPU)", "flops_per_second_per_device", 1e12),
         ("load_balancing_loss", "loss_load_balancing", 1),
         ("train/box_loss", "loss_box", 1),
+        ("Best val loss", "best_loss", 1),
         ("rewards/reward_fn", "rewards_reward_fn", 1),
     ],
 )
@@ -182,3 +183,26 @@ def test_the_summary_of_a_trainer_tells_that_the_run_is_over(parse) -> None:
     records = parse(line)
     assert kinds(records) == ["run_finished"]
     assert samples(records)[0].values == {"train_runtime": 12.5, "loss_mean": 0.5}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 5 loss: 2.3 best_loss: inf",
+        "step 5 loss: 2.3, min_loss: inf, last_loss: 2.2",
+        "epoch 1 train_loss: 2.3 val_loss: nan acc: nan",
+        "step 5 loss: 2.3 | test loss: nan",
+        "0  hello   3   nan",
+        "prediction: nan target: 1.0",
+        "{'nan': 0.3, 'cat': 0.7}",
+        "IoU.nan: 0.4 IoU.cat: nan",
+        "class nan loss 0.4",
+        "prompt: loss: nan",
+    ],
+)
+def test_what_is_not_finite_beside_the_training_loss_is_no_loss(parse, line: str) -> None:
+    """A prediction, a class that is called so, an evaluation, a best value that nothing set yet."""
+    for record in parse(line + "\n"):
+        assert isinstance(record, Sample)
+        losses = (value for name, value in record.values.items() if name.startswith("loss"))
+        assert all(map(math.isfinite, losses))

@@ -10,7 +10,8 @@ from ldlm_monitor.detect.gradient import (
     OverflowDetector,
     skipped_share,
 )
-from ldlm_monitor.detect.loss_trend import ConstantDetector, LossDetector
+from ldlm_monitor.detect.loss_constant import ConstantDetector
+from ldlm_monitor.detect.loss_trend import LossDetector
 from ldlm_monitor.detect.throughput import RankDetector, ThroughputDetector
 from ldlm_monitor.detect.window import RecentValues, Values, finite, median, positive
 from ldlm_monitor.model.names import DETECT_PREFIX
