@@ -131,7 +131,7 @@ class RuleEngine:
     ) -> list[Transition]:
         """Store a scrape of `at` (`groups`: see `SeriesStore.append`) and evaluate every rule.
 
-        `has_ended`: whether the run of a name finished, crashed or was killed; its alerts then
+        `has_ended`: whether the run of a name is over; its alerts then
         become `ended`. An alert without data becomes `unknown`, because it may still be true.
         """
         self._store.append(groups, at)

@@ -53,7 +53,7 @@ class Lifecycle:
 
     @property
     def ended(self) -> bool:
-        """Whether the run finished, crashed or was killed."""
+        """Whether the run is over, however it ended."""
         return self.phase in ENDED_STATES
 
     @property

@@ -213,5 +213,5 @@ class Findings:
         logged = [] if reason is None else [reason.message]
         killed = [f"out of memory: {e.message}" for e in self._found if e.kind == "host_oom_kill"]
         reasons = [*logged, *killed, *_of_collectives(self._found)]
-        word = cast('Literal["finished", "crashed", "killed"]', self._life.state)
+        word = cast('Literal["finished", "crashed", "killed", "ended"]', self._life.state)
         return VerdictView(word=word, reasons=tuple(reasons[:MAX_REASONS]))
