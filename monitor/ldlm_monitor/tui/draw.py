@@ -99,8 +99,11 @@ HEALTH_STYLE = {  # by `RunView.headline`
     "CRASHED": "critical",
 }
 STATE_STYLE = {
-    **{"stalled": "critical", "crashed": "critical", "killed": "error"},
-    **{"ended": "warning", "finished": "dim"},
+    "stalled": "critical",
+    "crashed": "critical",
+    "killed": "error",
+    "ended": "warning",
+    "finished": "dim",
 }
 """Styles by `RunView.state`; other states are normal and have none."""
 
