@@ -1,11 +1,18 @@
 """The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
+from ldlm_monitor.run.endings import (
+    STRAY_SECONDS,
+    EndingTracker,
+    StepGoal,
+    processes_of,
+    state_of_gone,
+)
 from ldlm_monitor.run.pace import Pace, StallSettings
 
 _PHASES = {
@@ -16,6 +23,8 @@ _PHASES = {
     "checkpoint_failed": ("checkpointing", "running"),
 }
 """Kind of an event -> the phase that explains the pause before it, and the phase after it."""
+_LEFT = ("exit_without_error", "command_ended")
+"""By the host's processes, or by the shell's own words, nobody writes the log any more."""
 
 
 class Lifecycle:
@@ -44,6 +53,8 @@ class Lifecycle:
         self._stride = 0
         self._announces_phases = False
         self._ending = EndingTracker()
+        self._goal = StepGoal()
+        self._out_of_memory_at = -math.inf
         self._attending: set[int] = set()
 
     @property
@@ -92,6 +103,8 @@ class Lifecycle:
             self.finish(now)
         if self.can_stall:
             self._stalled = now - self.last_progress_at > self.stall_limit
+            if self._stalled:
+                self._end_if_complete()
         return self.state != before
 
     def goes_back(self, sample: Sample) -> bool:
@@ -112,6 +125,8 @@ class Lifecycle:
                 self._advance(None, sample.position, at)
         else:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
+            if sample.step == self._highest_step:
+                self._goal.observe(sample.step, sample.values, self._stride)
 
     def only_advances(self, block: SampleBlock, until: float) -> bool:
         """Whether a block's rows, up to time `until` and with rising steps, only advance the run.
@@ -136,6 +151,7 @@ class Lifecycle:
             if len(block) - first > 1:
                 self.progress_step = block.steps[-2]
             self._advance(last.step, last.position, times[-1])
+            self._goal.observe(self._highest_step, last.values, self._stride)
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
         """Process a heartbeat that a rank logged at `at`."""
@@ -150,15 +166,31 @@ class Lifecycle:
         if kind == "run_started" and self.ended:
             self._restart(at)
         if kind in ("run_started", "run_finished"):
-            if self._is_left_by_all(event) and kind == "run_finished":
+            if kind == "run_finished" and event.fields.get("confirmed_by") == "silence":
+                self._training = True
+                self._goal.declare(event.message)
+            elif self._is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in _PHASES:
             # A log that announces checkpoints need not announce evaluations.
             self._announces_phases = self._announces_phases or kind == "eval_started"
             if not self.ended:
                 self._pause(kind, at)
+        elif kind in _LEFT:
+            self._observe_exit(event, at)
         else:
+            if kind == "host_oom_kill":
+                self._out_of_memory_at = at
             self._ending.observe(event, at, phase=self.phase)
+
+    def _observe_exit(self, event: Event, at: float) -> None:
+        """Process a report that nobody writes the log any more; a step that follows refutes it."""
+        if not self.can_stall or event.fields.get("alive"):
+            return
+        self.finish(at)
+        if not self.ended:
+            killed = self._out_of_memory_at >= self.last_progress_at
+            self._end(state_of_gone(processes_of(event), out_of_memory=killed), at)
 
     def _is_left_by_all(self, event: Event) -> bool:
         """Whether no rank trains on after a `run_started` or `run_finished` event.
@@ -205,6 +237,7 @@ class Lifecycle:
         self._paused_by = None
         self._stalled = False
         self._ending.went_on(at)
+        self._goal.went_on()
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
@@ -215,6 +248,7 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
+        self._goal = StepGoal()
         self._ending.assumed = None
         self._attending.clear()
         self._paused_by = None
@@ -243,6 +277,11 @@ class Lifecycle:
         """Confirm an assumed end: no record follows that could refute it."""
         if self._ending.assumed is not None:
             self._end(self._ending.assumed.state, now)
+        self._end_if_complete()
+
+    def _end_if_complete(self) -> None:
+        if self.can_stall and self._goal.is_reached:
+            self._end("finished", self.last_progress_at)
 
     def _end(self, state: str, at: float) -> None:
         if state == "finished" and (self.phase in ("crashed", "killed") or self._ending.assumed):
