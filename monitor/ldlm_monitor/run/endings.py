@@ -211,13 +211,18 @@ file. A choice: a real restart takes longer than a second."""
 
 
 class EndingTracker:
-    """Finds a run's end by its last events; `assumed` is an uncertain end, or None."""
+    """Finds a run's end by its last events; `assumed` is an uncertain end, or None.
+
+    `out_of_memory`: since the last step, the host's kernel killed a process of it for memory.
+    """
 
     def __init__(self) -> None:
         self.assumed: Ending | None = None
+        self.out_of_memory = False
 
     def went_on(self, at: float) -> None:
         """Drop the assumed end if a step logged at `at` is more than `STRAY_SECONDS` after it."""
+        self.out_of_memory = False
         if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
             self.assumed = None
 
@@ -230,6 +235,7 @@ class EndingTracker:
     def observe(self, event: Event, at: float, *, phase: str) -> None:
         """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's."""
         kind = event.kind
+        self.out_of_memory = self.out_of_memory or kind == "host_oom_kill"
         if is_kill(event):
             if phase == "finished":
                 return

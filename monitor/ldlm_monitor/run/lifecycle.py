@@ -1,6 +1,5 @@
 """The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
 
-import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
@@ -54,7 +53,6 @@ class Lifecycle:
         self._announces_phases = False
         self._ending = EndingTracker()
         self._goal = StepGoal()
-        self._out_of_memory_at = -math.inf
         self._attending: set[int] = set()
 
     @property
@@ -71,6 +69,11 @@ class Lifecycle:
     def can_stall(self) -> bool:
         """Whether the run trains and has not ended. False for a file without training."""
         return self._training and not self.ended
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log's own total or words say that all steps are taken."""
+        return self._goal.is_reached
 
     @property
     def is_paused(self) -> bool:
@@ -179,8 +182,6 @@ class Lifecycle:
         elif kind in _LEFT:
             self._observe_exit(event, at)
         else:
-            if kind == "host_oom_kill":
-                self._out_of_memory_at = at
             self._ending.observe(event, at, phase=self.phase)
 
     def _observe_exit(self, event: Event, at: float) -> None:
@@ -189,7 +190,7 @@ class Lifecycle:
             return
         self.finish(at)
         if not self.ended:
-            killed = self._out_of_memory_at >= self.last_progress_at
+            killed = self._ending.out_of_memory
             self._end(state_of_gone(processes_of(event), out_of_memory=killed), at)
 
     def _is_left_by_all(self, event: Event) -> bool:
