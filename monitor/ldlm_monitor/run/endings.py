@@ -258,6 +258,10 @@ class EndingTracker:
         elif dies_of_another(event):
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
 
+    def state_of_exit(self, event: Event) -> str:
+        """The state of a run of which a probe's event reports that its processes are gone."""
+        return state_of_gone(processes_of(event), out_of_memory=self.out_of_memory)
+
     def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
         assumed = self.assumed
         if assumed is None:

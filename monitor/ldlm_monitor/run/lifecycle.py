@@ -5,14 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.endings import (
-    STRAY_SECONDS,
-    EndingTracker,
-    StepGoal,
-    processes_of,
-    state_of_gone,
-)
-from ldlm_monitor.run.pace import Pace, StallSettings
+from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker, StepGoal
+from ldlm_monitor.run.pace import LATE, Pace, StallSettings
 
 _PHASES = {
     "eval_started": ("evaluating", "evaluating"),
@@ -46,7 +40,7 @@ class Lifecycle:
         self._steps: dict[tuple[str, int | None], int] = {}
         self._alive_at = started
         self._paused_by: str | None = None
-        self._stalled = False
+        self._stalled = self._late = False
         self._training = False
         self._highest_step = -1
         self._stride = 0
@@ -91,12 +85,13 @@ class Lifecycle:
         return self._alive_at - self.last_progress_at + limit
 
     def due(self) -> float | None:
-        """When the state changes if no record arrives (Unix seconds); None if it never does."""
+        """When the next timer runs if no record arrives (Unix seconds); None if none does."""
         times = []
         if self._ending.assumed is not None:
             times.append(self._ending.assumed.confirm_at)
-        if self.can_stall and not self._stalled:
-            times.append(self.last_progress_at + self.stall_limit)
+        if self.can_stall and not self._late:
+            limit = self.stall_limit
+            times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
         return min(times, default=None)
 
     def tick(self, now: float) -> bool:
@@ -105,7 +100,8 @@ class Lifecycle:
         if self._ending.assumed is not None and now >= self._ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
-            self._stalled = now - self.last_progress_at > self.stall_limit
+            silent, limit = now - self.last_progress_at, self.stall_limit
+            self._stalled, self._late = silent > limit, silent > LATE * limit
             if self._stalled:
                 self._end_if_complete()
         return self.state != before
@@ -121,7 +117,7 @@ class Lifecycle:
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
             self._alive_at = at
-            self._stalled = False
+            self._stalled = self._late = False
         elif sample.step is None:
             # In a log without steps, numbers are the only progress.
             if sample.values and not self._steps and not self.ended:
@@ -190,8 +186,7 @@ class Lifecycle:
             return
         self.finish(at)
         if not self.ended:
-            killed = self._ending.out_of_memory
-            self._end(state_of_gone(processes_of(event), out_of_memory=killed), at)
+            self._end(self._ending.state_of_exit(event), at)
 
     def _is_left_by_all(self, event: Event) -> bool:
         """Whether no rank trains on after a `run_started` or `run_finished` event.
@@ -236,7 +231,7 @@ class Lifecycle:
         if self.phase != "running":
             self._enter("running", at)
         self._paused_by = None
-        self._stalled = False
+        self._stalled = self._late = False
         self._ending.went_on(at)
         self._goal.went_on()
         self.ended_at = None
@@ -260,7 +255,7 @@ class Lifecycle:
     def _enter(self, phase: str, at: float) -> None:
         self.phase = phase
         self._alive_at = at
-        self._stalled = False
+        self._stalled = self._late = False
 
     def _pause(self, kind: str, at: float) -> None:
         self._paused_by, phase = _PHASES[kind]
