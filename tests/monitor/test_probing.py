@@ -179,7 +179,7 @@ def test_a_training_whose_process_is_gone_has_ended(watched: Watched) -> None:
     watched.look(40 + LIMIT + 1)
     watched.look(40 + LIMIT + 6)  # the next evaluation
     assert watched.summary("TrainingEnded").endswith(
-        f"ended: stopped at step 40 of 950; pid {watched.training.pid} is gone, and no line says "
+        f"ended: stopped at step 40 of 9,500; pid {watched.training.pid} is gone, and no line says "
         "why: a signal ended it, or it ended without a message"
     )
     assert watched.summary() == ""
