@@ -30,10 +30,10 @@ def fleet() -> models.Dashboard:
             "Now": [
                 number(
                     "Runs that go on",
-                    "Runs that are neither finished, crashed nor killed.",
+                    "Runs that have not ended.",
                     "short",
                     f"count(max by (cluster, run) (ldlm_run_state{{{SCRAPED},"
-                    'state!~"finished|crashed|killed"}) == 1) or vector(0)',
+                    'state!~"finished|crashed|killed|ended"}) == 1) or vector(0)',
                     legend="runs",
                 ),
                 number(

@@ -1,5 +1,6 @@
 """The states of a run, by its records and the time."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,6 +57,15 @@ class TestStalls:
         assert life.state == "running"
         life.tick(129.1)
         assert life.state == "stalled"
+
+    def test_at_three_times_its_limit_there_is_another_timer_and_then_none(self) -> None:
+        life = running()
+        life.tick(129.1)
+        assert life.due() == 99 + 90
+        life.tick(189.1)
+        assert life.due() is None
+        life.observe_sample(sample(100), 200.0)
+        assert life.due() == 230
 
     def test_a_redrawn_bar_is_no_progress(self) -> None:
         life = running()
@@ -444,3 +454,177 @@ def test_a_jump_of_the_clock_leaves_a_caught_exception_its_time_for_a_step() -> 
     life.observe_sample(sample(100), 3706.0)
     assert not life.tick(3720.0)
     assert life.state == "running"
+
+
+def counting(total: int, steps: int, *, stride: int = 1, first: int = 1) -> Lifecycle:
+    """A run whose log has `step/total` every `stride` steps, a second each, up to `steps`."""
+    life = started()
+    for step in range(first, steps + 1, stride):
+        life.observe_sample(sample(step, total_steps=total), float(step))
+    return life
+
+
+def gone(alive: int = 0, **found: Any) -> Event:
+    """What the probe of a host reports where a process of the run is gone."""
+    look = {"pid": 7, "state": "gone", **found}
+    return event("exit_without_error", alive=alive, processes=[look], probe=True)
+
+
+class TestEndsThatNoLineReports:
+    """The counters tell that the run took all its steps, or the host that its writers are gone."""
+
+    def test_silence_after_the_last_step_is_an_end_and_no_stall(self) -> None:
+        life = counting(100, 100)
+        assert life.state == "running"
+        life.tick(131.0)
+        assert (life.state, life.ended_at) == ("finished", 100)
+
+    def test_so_is_the_end_of_a_file(self) -> None:
+        life = counting(100, 100)
+        life.finish(100.0)
+        assert life.state == "finished"
+
+    @pytest.mark.parametrize(
+        ("steps", "stride", "first"), [(960, 24, 24), (999, 1, 0), (980, 20, 0)]
+    )
+    def test_the_last_step_need_not_be_a_logged_one(
+        self, steps: int, stride: int, first: int
+    ) -> None:
+        """A log of every 24th step ends below the total, one that counts from 0 one line early."""
+        life = counting(980 if stride == 24 else 1000, steps, stride=stride, first=first)
+        life.finish(2000.0)
+        assert life.state == "finished"
+
+    @pytest.mark.parametrize(
+        ("total", "steps", "stride"), [(1000, 999, 1), (1000, 960, 24), (1000, 900, 100)]
+    )
+    def test_a_run_that_lacks_a_logged_step_is_not_finished(
+        self, total: int, steps: int, stride: int
+    ) -> None:
+        life = counting(total, steps, stride=stride, first=stride)
+        life.tick(1e5)
+        assert life.state == "stalled"
+
+    def test_a_count_that_begins_again_is_an_epochs(self) -> None:
+        """Its last step is then the end of an epoch, and not of the run."""
+        life = started()
+        for at in range(300):
+            life.observe_sample(sample(at % 100 + 1, total_steps=100), float(at))
+        life.finish(300.0)
+        assert life.state == "running"
+
+    def declared(self, life: Lifecycle, message: str, at: float) -> None:
+        words = event("run_finished", confirmed_by="silence")
+        life.observe_event(replace(words, message=message), at)
+
+    def test_a_trainers_words_count_once_nothing_follows(self) -> None:
+        life = running()
+        self.declared(life, "Training completed in 99 s", 100.0)
+        assert life.state == "running"
+        life.tick(131.0)
+        assert life.state == "finished"
+
+    def test_a_summary_of_the_last_values_may_follow_them(self) -> None:
+        life = running()
+        self.declared(life, "Training completed in 99 s", 100.0)
+        life.observe_sample(sample(100), 100.5)
+        life.finish(101.0)
+        assert life.state == "finished"
+
+    def test_words_after_which_training_goes_on_were_no_end(self) -> None:
+        life = running()
+        self.declared(life, "Training done.", 100.0)
+        for step in range(100, 110):
+            life.observe_sample(sample(step), float(step))
+        life.finish(110.0)
+        assert life.state == "running"
+
+    def test_words_that_each_epoch_repeats_are_none_either(self) -> None:
+        life = started()
+        for step in range(500):
+            life.observe_sample(sample(step), float(step))
+            if step % 100 == 99:
+                self.declared(life, f"Training done: epoch {step // 100}", float(step))
+        life.tick(1e6)
+        assert life.state == "stalled"
+
+    def test_an_error_after_them_is_a_crash(self) -> None:
+        life = running()
+        self.declared(life, "Training completed", 100.0)
+        life.observe_event(traceback(), 101.0)
+        life.tick(140.0)
+        assert life.state == "crashed"
+
+    def test_a_second_launch_that_takes_all_its_steps_is_finished(self) -> None:
+        life = counting(100, 60)
+        life.observe_event(event("run_started"), 61.0)
+        for step in range(1, 101):
+            life.observe_sample(sample(step, total_steps=100), 61.0 + step)
+        life.finish(200.0)
+        assert life.state == "finished"
+
+    def test_a_run_whose_writers_are_gone_below_its_total_is_ended(self) -> None:
+        life = counting(1000, 730)
+        life.observe_event(gone(), 760.0)
+        life.tick(761.0)
+        assert (life.state, life.ended_at) == ("ended", 760)
+        life.tick(1e6)
+        assert life.state == "ended"
+
+    def test_a_step_after_it_shows_that_another_process_writes(self) -> None:
+        life = counting(1000, 730)
+        life.observe_event(gone(), 760.0)
+        life.observe_sample(sample(731, total_steps=1000), 790.0)
+        assert life.state == "running"
+
+    def test_a_run_of_which_a_process_lives_is_not_ended(self) -> None:
+        life = counting(1000, 730)
+        life.observe_event(gone(alive=1), 760.0)
+        life.tick(761.0)
+        assert life.state == "stalled"
+
+    def test_a_run_whose_writers_are_gone_after_its_total_is_finished(self) -> None:
+        life = counting(100, 100)
+        life.observe_event(gone(), 130.0)
+        assert life.state == "finished"
+
+    @pytest.mark.parametrize(
+        ("status", "state"), [(0, "finished"), (1 << 8, "crashed"), (9, "killed")]
+    )
+    def test_an_exit_status_tells_how_it_ended(self, status: int, state: str) -> None:
+        life = running()
+        life.observe_event(gone(status=status), 130.0)
+        assert life.state == state
+
+    def test_a_process_that_the_kernel_killed_for_memory_was_killed(self) -> None:
+        life = running()
+        life.observe_event(event("host_oom_kill", "critical", role="root", probe=True), 129.0)
+        life.observe_event(gone(), 129.0)
+        assert life.state == "killed"
+
+    def test_a_traceback_before_it_is_the_reason(self) -> None:
+        life = running()
+        life.observe_event(traceback(), 125.0)
+        life.observe_event(gone(), 129.0)
+        assert life.state == "crashed"
+
+    @pytest.mark.parametrize(("steps", "state"), [(60, "ended"), (100, "finished")])
+    def test_a_shell_reports_an_end_and_not_how(self, steps: int, state: str) -> None:
+        life = counting(100, steps)
+        life.observe_event(event("command_ended"), 110.0)
+        life.tick(1e6)
+        assert life.state == state
+
+    def test_a_shells_last_words_between_two_launches_end_nothing(self) -> None:
+        life = counting(100, 60)
+        life.observe_event(event("command_ended"), 61.0)
+        for step in range(61, 70):
+            life.observe_sample(sample(step, total_steps=100), 20.0 + step)
+        assert life.state == "running"
+
+    def test_a_kill_after_the_end_is_teardown(self) -> None:
+        life = running()
+        life.observe_event(event("run_finished"), 100.0)
+        life.observe_event(event("elastic_agent_signaled", "warning"), 101.0)
+        life.tick(120.0)
+        assert life.state == "finished"

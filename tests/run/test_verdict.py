@@ -81,6 +81,7 @@ def test_that_ras_finds_nothing_never_vetoes() -> None:
 
 def test_gone_without_a_message_is_killed_and_out_of_memory_is_reported_where_counted() -> None:
     assert word(looks(BUSY, GONE)) == "killed"
+    assert word(looks(GONE)) == "ended"  # nobody writes any more: no line says why
     found = verdict([looks(BUSY, GONE), OOM])
     assert str(found) == ("killed: rank 1 (pid 101) is gone; out of memory: the kernel killed 1")
 

@@ -6,9 +6,10 @@ from typing import Literal
 SEVERITIES = ("info", "warning", "error", "critical")
 """Severities, rising. A run's `ldlm_run_health` is the index of the worst of its firing alerts."""
 
-_ENDED = ("finished", "crashed", "killed")  # states of a run that is over
+_ENDED = ("finished", "crashed", "killed", "ended")  # states of a run that is over
 RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *_ENDED)
-"""Values of the label `state` of `ldlm_run_state`."""
+"""Values of the label `state` of `ldlm_run_state`. `ended`: nobody writes its log any more, and how
+it ended is not known."""
 ENDED_STATES = frozenset(_ENDED)  # a run in one of these states is over
 
 CANONICAL_VALUES = frozenset(
@@ -163,11 +164,11 @@ _ALERTS = {  # severity -> alerts (contract, section 4)
     "error": ("NcclError", "LossDiverging", "LossScaleCollapsed", "MonitorCannotDeliver"),
     "warning": (
         "LossSpike", "LossConstant", "GradientNormHigh", "StepsSkipped", "ThroughputDrop",
-        "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind", "MonitorParseErrors",
-        "MonitorCannotRead", "MonitorDiskFilling",
+        "TrainingEnded", "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind",
+        "MonitorParseErrors", "MonitorCannotRead", "MonitorDiskFilling",
     ),
     "info": ("LossPlateau", "ThroughputUnstable"),
     "none": ("Watchdog",),
 }  # fmt: skip
 ALERTS = {name: severity for severity, names in _ALERTS.items() for name in names}
-"""The alerts of `rules/default.yml`, with their severities."""
+"""The alerts of `rules/default.yml`, with their severities: the worst of those with several."""

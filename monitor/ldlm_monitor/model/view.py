@@ -43,7 +43,7 @@ class Statistics(View):
 class VerdictView(View):
     """The verdict on a run without progress, and the observations that it rests on."""
 
-    word: Literal["hung", "killed", "crashed", "finished", "silent"]
+    word: Literal["hung", "killed", "crashed", "finished", "ended", "silent"]
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:

@@ -1,9 +1,12 @@
-"""How a run may have ended: by which event, and when that is certain."""
+"""How a run may have ended: by which event or count of steps, and when that is certain."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ldlm_monitor.model.names import ENDED_STATES
-from ldlm_monitor.model.records import Event
+from ldlm_monitor.model.records import Event, Scalar
 
 # The sets hold kinds of events, as `parse/data/events` defines them.
 _TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
@@ -107,6 +110,91 @@ def _names_a_cause(table: Event) -> bool:
     return not followed and fields.get("root_exitcode") not in _TERMINATION_SIGNALS
 
 
+ProcessLook: TypeAlias = Mapping[str, Scalar]
+"""What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
+
+
+def processes_of(event: Event) -> list[ProcessLook]:
+    """The processes that a probe's event is about."""
+    found = event.fields.get("processes")
+    looks = found if isinstance(found, list) else []
+    return [each for each in looks if isinstance(each, dict)]  # type: ignore[misc]
+
+
+def state_of_gone(gone: Sequence[ProcessLook], *, out_of_memory: bool) -> str:
+    """How processes that are gone ended, by their exit statuses (wait(2)); `ended`: not known.
+
+    `gone`: what a probe of the host found of each. `out_of_memory`: the kernel killed one for that.
+    """
+    statuses = [status for each in gone if isinstance(status := each.get("status"), int)]
+    if out_of_memory or any(status & 0x7F for status in statuses):
+        return "killed"
+    if any(status >> 8 for status in statuses):
+        return "crashed"
+    return "finished" if statuses and len(statuses) == len(gone) else "ended"
+
+
+LAST_STRIDE = 0.05
+"""Largest share of the total between two logged steps for which a run counts as complete with less
+than that left. A choice: more takes runs that died late for complete, less misses sparse logs."""
+
+
+EPILOGUE = 2
+"""Most records of progress after the words of an end. A choice: a summary repeats the last values,
+a run that goes on logs more."""
+REFUTED = 2
+"""Times that a run goes on after the same words until they count as an epoch's. A choice: one is a
+second launch or stage."""
+
+
+class StepGoal:
+    """Whether a run took all its steps, by the totals and the words of its own log.
+
+    A count that begins again after its total, or words that are repeated, are of an epoch and tell
+    nothing.
+    """
+
+    def __init__(self) -> None:
+        self._words = ""
+        self._records_since = 0
+        self._refuted: Counter[str] = Counter()
+        self._total = 0.0
+        self._step = -1
+        self._slack = 0
+        self._begins_at_0 = self._repeats = False
+
+    def declare(self, message: str) -> None:
+        """Process a line that reports the end in words; numbers in it do not distinguish them."""
+        words = "".join(filter(str.isalpha, message))
+        if self._refuted[words] < REFUTED:
+            self._words, self._records_since = words, 0
+
+    def went_on(self) -> None:
+        """Process an advance of the run: words before it did not mean the end of all."""
+        self._records_since += 1
+        if self._words and self._records_since > EPILOGUE:
+            self._refuted[self._words] += 1
+            self._words = ""
+
+    def observe(self, step: int, values: Mapping[str, float], stride: int) -> None:
+        """Process the furthest step so far; `stride`: steps between the last two logged ones."""
+        if step < self._step:
+            self._repeats = self._repeats or self.is_reached
+        self._begins_at_0 = self._begins_at_0 if self._step >= 0 else step == 0
+        self._total = values.get("total_steps", self._total)
+        self._step = step
+        # A bar is drawn at its end, too; of lines, the last steps may have none.
+        slack = stride - 1 + self._begins_at_0
+        is_small = slack <= max(LAST_STRIDE * self._total, 1)
+        self._slack = slack if stride and is_small and "progress" not in values else 0
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the last logged step is the last one of the run, or its words say so."""
+        counted = 0 < self._total <= self._step + self._slack and not self._repeats
+        return bool(self._words) or counted
+
+
 TABLE_SECONDS = 3.0
 """Wait for torchrun's failure table, which names the global rank. Its agent prints the table as
 soon as its workers are down. A choice: longer delays the alert of every crash, shorter alerts
@@ -123,13 +211,18 @@ file. A choice: a real restart takes longer than a second."""
 
 
 class EndingTracker:
-    """Finds a run's end by its last events; `assumed` is an uncertain end, or None."""
+    """Finds a run's end by its last events; `assumed` is an uncertain end, or None.
+
+    `out_of_memory`: since the last step, the host's kernel killed a process of it for memory.
+    """
 
     def __init__(self) -> None:
         self.assumed: Ending | None = None
+        self.out_of_memory = False
 
     def went_on(self, at: float) -> None:
         """Drop the assumed end if a step logged at `at` is more than `STRAY_SECONDS` after it."""
+        self.out_of_memory = False
         if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
             self.assumed = None
 
@@ -142,7 +235,10 @@ class EndingTracker:
     def observe(self, event: Event, at: float, *, phase: str) -> None:
         """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's."""
         kind = event.kind
+        self.out_of_memory = self.out_of_memory or kind == "host_oom_kill"
         if is_kill(event):
+            if phase == "finished":
+                return
             if self.assumed is None or explains(event, self.assumed):
                 self.assumed = None
                 self._assume("killed", at, TABLE_SECONDS, event, phase)
@@ -161,6 +257,10 @@ class EndingTracker:
             self._assume("crashed", at, SILENCE_SECONDS, event, phase)
         elif dies_of_another(event):
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
+
+    def state_of_exit(self, event: Event) -> str:
+        """The state of a run of which a probe's event reports that its processes are gone."""
+        return state_of_gone(processes_of(event), out_of_memory=self.out_of_memory)
 
     def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
         assumed = self.assumed

@@ -48,7 +48,7 @@ class Fleet:
         return self._runs.get(name)
 
     def has_ended(self, name: str) -> bool:
-        """Whether the run of that name finished, crashed or was killed."""
+        """Whether the run of that name is over, however it ended."""
         run = self._runs.get(name)
         return run is not None and run.life.ended
 

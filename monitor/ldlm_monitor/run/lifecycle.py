@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
-from ldlm_monitor.run.pace import Pace, StallSettings
+from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker, StepGoal
+from ldlm_monitor.run.pace import LATE, Pace, StallSettings
 
 _PHASES = {
     "eval_started": ("evaluating", "evaluating"),
@@ -16,6 +16,8 @@ _PHASES = {
     "checkpoint_failed": ("checkpointing", "running"),
 }
 """Kind of an event -> the phase that explains the pause before it, and the phase after it."""
+_LEFT = ("exit_without_error", "command_ended")
+"""By the host's processes, or by the shell's own words, nobody writes the log any more."""
 
 
 class Lifecycle:
@@ -38,12 +40,13 @@ class Lifecycle:
         self._steps: dict[tuple[str, int | None], int] = {}
         self._alive_at = started
         self._paused_by: str | None = None
-        self._stalled = False
+        self._stalled = self._late = False
         self._training = False
         self._highest_step = -1
         self._stride = 0
         self._announces_phases = False
         self._ending = EndingTracker()
+        self._goal = StepGoal()
         self._attending: set[int] = set()
 
     @property
@@ -53,13 +56,18 @@ class Lifecycle:
 
     @property
     def ended(self) -> bool:
-        """Whether the run finished, crashed or was killed."""
+        """Whether the run is over, however it ended."""
         return self.phase in ENDED_STATES
 
     @property
     def can_stall(self) -> bool:
         """Whether the run trains and has not ended. False for a file without training."""
         return self._training and not self.ended
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log's own total or words say that all steps are taken."""
+        return self._goal.is_reached
 
     @property
     def is_paused(self) -> bool:
@@ -77,12 +85,13 @@ class Lifecycle:
         return self._alive_at - self.last_progress_at + limit
 
     def due(self) -> float | None:
-        """When the state changes if no record arrives (Unix seconds); None if it never does."""
+        """When the next timer runs if no record arrives (Unix seconds); None if none does."""
         times = []
         if self._ending.assumed is not None:
             times.append(self._ending.assumed.confirm_at)
-        if self.can_stall and not self._stalled:
-            times.append(self.last_progress_at + self.stall_limit)
+        if self.can_stall and not self._late:
+            limit = self.stall_limit
+            times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
         return min(times, default=None)
 
     def tick(self, now: float) -> bool:
@@ -91,7 +100,10 @@ class Lifecycle:
         if self._ending.assumed is not None and now >= self._ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
-            self._stalled = now - self.last_progress_at > self.stall_limit
+            silent, limit = now - self.last_progress_at, self.stall_limit
+            self._stalled, self._late = silent > limit, silent > LATE * limit
+            if self._stalled:
+                self._end_if_complete()
         return self.state != before
 
     def goes_back(self, sample: Sample) -> bool:
@@ -105,13 +117,15 @@ class Lifecycle:
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
             self._alive_at = at
-            self._stalled = False
+            self._stalled = self._late = False
         elif sample.step is None:
             # In a log without steps, numbers are the only progress.
             if sample.values and not self._steps and not self.ended:
                 self._advance(None, sample.position, at)
         else:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
+            if sample.step == self._highest_step:
+                self._goal.observe(sample.step, sample.values, self._stride)
 
     def only_advances(self, block: SampleBlock, until: float) -> bool:
         """Whether a block's rows, up to time `until` and with rising steps, only advance the run.
@@ -136,6 +150,7 @@ class Lifecycle:
             if len(block) - first > 1:
                 self.progress_step = block.steps[-2]
             self._advance(last.step, last.position, times[-1])
+            self._goal.observe(self._highest_step, last.values, self._stride)
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
         """Process a heartbeat that a rank logged at `at`."""
@@ -150,15 +165,28 @@ class Lifecycle:
         if kind == "run_started" and self.ended:
             self._restart(at)
         if kind in ("run_started", "run_finished"):
-            if self._is_left_by_all(event) and kind == "run_finished":
+            if kind == "run_finished" and event.fields.get("confirmed_by") == "silence":
+                self._training = True
+                self._goal.declare(event.message)
+            elif self._is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in _PHASES:
             # A log that announces checkpoints need not announce evaluations.
             self._announces_phases = self._announces_phases or kind == "eval_started"
             if not self.ended:
                 self._pause(kind, at)
+        elif kind in _LEFT:
+            self._observe_exit(event, at)
         else:
             self._ending.observe(event, at, phase=self.phase)
+
+    def _observe_exit(self, event: Event, at: float) -> None:
+        """Process a report that nobody writes the log any more; a step that follows refutes it."""
+        if not self.can_stall or event.fields.get("alive"):
+            return
+        self.finish(at)
+        if not self.ended:
+            self._end(self._ending.state_of_exit(event), at)
 
     def _is_left_by_all(self, event: Event) -> bool:
         """Whether no rank trains on after a `run_started` or `run_finished` event.
@@ -203,8 +231,9 @@ class Lifecycle:
         if self.phase != "running":
             self._enter("running", at)
         self._paused_by = None
-        self._stalled = False
+        self._stalled = self._late = False
         self._ending.went_on(at)
+        self._goal.went_on()
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
@@ -215,6 +244,7 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
+        self._goal = StepGoal()
         self._ending.assumed = None
         self._attending.clear()
         self._paused_by = None
@@ -225,7 +255,7 @@ class Lifecycle:
     def _enter(self, phase: str, at: float) -> None:
         self.phase = phase
         self._alive_at = at
-        self._stalled = False
+        self._stalled = self._late = False
 
     def _pause(self, kind: str, at: float) -> None:
         self._paused_by, phase = _PHASES[kind]
@@ -243,6 +273,11 @@ class Lifecycle:
         """Confirm an assumed end: no record follows that could refute it."""
         if self._ending.assumed is not None:
             self._end(self._ending.assumed.state, now)
+        self._end_if_complete()
+
+    def _end_if_complete(self) -> None:
+        if self.can_stall and self._goal.is_reached:
+            self._end("finished", self.last_progress_at)
 
     def _end(self, state: str, at: float) -> None:
         if state == "finished" and (self.phase in ("crashed", "killed") or self._ending.assumed):

@@ -142,7 +142,7 @@ class TrainingRun:
     @property
     def verdict(self) -> VerdictView | None:
         """Why a stalled run takes no step, or how a probed run ended; None without evidence."""
-        return self.findings.verdict(complete=self.progress.ratio == 1.0)
+        return self.findings.verdict(self.progress.step, self.progress.total_steps)
 
     def points(self) -> list[Point]:
         """The exported series; the same object until a record or a timer changes them."""

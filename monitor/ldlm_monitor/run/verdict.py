@@ -11,9 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from ldlm_monitor.model.records import Event, Heartbeat, Position, Scalar
+from ldlm_monitor.model.records import Event, Heartbeat, Position
 from ldlm_monitor.model.view import VerdictView
-from ldlm_monitor.run.endings import is_abort, is_fatal
+from ldlm_monitor.run.endings import (
+    ProcessLook,
+    is_abort,
+    is_fatal,
+    processes_of,
+    state_of_gone,
+)
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.text.format import signal_name
 
@@ -25,13 +31,12 @@ RELAY_CORES = 0.005
 `kubectl logs`; the training runs elsewhere. A choice: a tenth of `IDLE_CORES`."""
 MAX_REASONS = 4  # most reasons of a verdict. A choice: more make an alert's line hard to read
 _SHOWN_PROCESSES = 3  # processes that a reason names. A choice: more make its line hard to read
+_End: TypeAlias = Literal["finished", "crashed", "killed", "ended"]  # states of a run that is over
 _SHOWN_STACKS = 2  # stacks in a verdict. A choice: one waits and one differs; most repeat these
 KINDS = frozenset(
     {"log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill", "stack_dump"}
 )
 """Kinds of events that are evidence, besides the errors of the log."""
-_Look: TypeAlias = Mapping[str, Scalar]
-"""What a probe of the host found of one process: `pid`, `state`, `rank`, `cores` and others."""
 
 
 def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView | None:
@@ -46,7 +51,7 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
     if failed is not None and (gone or not looks):  # if processes live, the error was caught
         return VerdictView(word="crashed", reasons=(failed.message,))
     if gone:
-        return _of_the_gone(gone, events, complete=complete)
+        return _of_the_gone(gone, events, complete=complete, alone=len(gone) < len(looks))
     dumps = {event.rank: event for event in events if event.kind == "stack_dump"}
     accused = [event.message for event in dumps.values() if event.fields.get("accused")]
     reasons = [*accused, *_of_collectives(events), *_of_states(looks)]
@@ -62,22 +67,30 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
     return None
 
 
-def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bool) -> VerdictView:
+def _of_the_gone(
+    gone: Sequence[ProcessLook], events: Sequence[Event], *, complete: bool, alone: bool
+) -> VerdictView:
+    """The verdict where processes are gone; `alone`: others of the run live on."""
     who = _who(gone)
     killed = next((each for each in events if each.kind == "host_oom_kill"), None)
-    if killed is not None:
-        reasons = (f"{who} is gone", f"out of memory: {killed.message}")
-        return VerdictView(word="killed", reasons=reasons)
     ends = [status for look in gone if isinstance(status := look.get("status"), int)]
-    if numbers := [status & 0x7F for status in ends if status & 0x7F]:
-        by = signal_name(numbers[0]) or f"signal {numbers[0]}"
-        return VerdictView(word="killed", reasons=(f"{who} was ended by {by}",))
-    if codes := [status >> 8 for status in ends if status >> 8]:
-        return VerdictView(word="crashed", reasons=(f"{who} ended with exit code {codes[0]}",))
-    if complete or (ends and len(ends) == len(gone)):
-        return VerdictView(word="finished", reasons=(f"{who} ended without an error",))
-    why = "no line says why: a signal ended it, or it ended without a message"
-    return VerdictView(word="killed", reasons=(f"{who} is gone, and {why}",))
+    word = state_of_gone(gone, out_of_memory=killed is not None)
+    if word == "ended":
+        word = "finished" if complete else "killed" if alone else word
+    why = "and no line says why: a signal ended it, or it ended without a message"
+    reasons: dict[str, tuple[str, ...]] = {
+        "finished": (f"{who} ended without an error",),
+        "crashed": tuple(f"{who} ended with exit code {end >> 8}" for end in ends if end >> 8),
+        "killed": tuple(f"{who} was ended by {_signal(end & 0x7F)}" for end in ends if end & 0x7F),
+    }
+    given = reasons.get(word, ())[:1] or (f"{who} is gone, {why}",)
+    if killed is not None:
+        given = (f"{who} is gone", f"out of memory: {killed.message}")
+    return VerdictView(word=cast("_End", word), reasons=given)
+
+
+def _signal(number: int) -> str:
+    return signal_name(number) or f"signal {number}"
 
 
 def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
@@ -94,7 +107,7 @@ def _of_stacks(dumps: Mapping[int | None, Event]) -> Iterator[str]:
             yield event.message if rank is None else f"rank {rank}: {event.message}"
 
 
-def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
+def _of_states(looks: Sequence[ProcessLook]) -> Iterator[str]:
     for state, words in (
         ("stopped", "is stopped; SIGCONT continues it"),
         ("disk sleep", "waits for a disk, a file server or a driver"),
@@ -109,33 +122,32 @@ def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
         yield f"{_who(idle)} sleeps{_place(idle)} and uses no CPU time"
 
 
-def _place(looks: Sequence[_Look]) -> str:
+def _place(looks: Sequence[ProcessLook]) -> str:
     places = {str(place) for look in looks if (place := look.get("waits_in"))}
     return f" in {min(places)}" if len(places) == 1 else ""
 
 
-def _who(looks: Sequence[_Look]) -> str:
+def _who(looks: Sequence[ProcessLook]) -> str:
     named = [(look.get("rank"), f"pid {look['pid']}") for look in looks[:_SHOWN_PROCESSES]]
     shown = [pid if rank is None else f"rank {rank} ({pid})" for rank, pid in named]
     more = len(looks) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _trains(look: _Look) -> bool:
+def _trains(look: ProcessLook) -> bool:
     usual = look.get("usual_cores")
     return not isinstance(usual, int | float) or usual >= RELAY_CORES
 
 
-def _cores(look: _Look) -> float:
+def _cores(look: ProcessLook) -> float:
     cores = look.get("cores")
     return float(cores) if isinstance(cores, int | float) else 0.0
 
 
-def _looks(events: Sequence[Event]) -> list[_Look]:
+def _looks(events: Sequence[Event]) -> list[ProcessLook]:
     for event in reversed(events):
-        found = event.fields.get("processes")
-        if event.kind in ("log_silence", "exit_without_error") and isinstance(found, list):
-            return [each for each in found if isinstance(each, dict)]  # type: ignore[misc]
+        if event.kind in ("log_silence", "exit_without_error"):
+            return processes_of(event)
     return []
 
 
@@ -197,21 +209,23 @@ class Findings:
         if event.kind == "fr_dump" and isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
             self.dumps[event.rank] = path
 
-    def verdict(self, *, complete: bool) -> VerdictView | None:
+    def verdict(self, step: int | None, total: int | None) -> VerdictView | None:
         """The verdict on a stalled or ended run, None without evidence.
 
-        `complete`: the run has taken all its steps. A run that ended has a verdict only if its
-        host was probed; otherwise its log suffices.
+        `step`: the last one, of `total`. A run that ended has a verdict only if its host was
+        probed; otherwise its log suffices.
         """
-        if not self._found or self._since != self._life.last_progress_at:
+        life = self._life
+        if not self._found or self._since != life.last_progress_at:
             return None
-        if self._life.state == "stalled":
-            return verdict(self._found, complete=complete)
-        if not self._life.ended or not any(event.fields.get("probe") for event in self._found):
+        if life.state == "stalled":
+            return verdict(self._found, complete=life.is_complete)
+        if not life.ended or not any(event.fields.get("probe") for event in self._found):
             return None
-        reason = self._life.end_evidence
-        logged = [] if reason is None else [reason.message]
+        logged = [] if life.end_evidence is None else [life.end_evidence.message]
+        if life.state == "ended" and (found := verdict(self._found)) is not None:
+            of = f" of {total:,}" if total else ""
+            logged = [*([] if step is None else [f"stopped at step {step:,}{of}"]), *found.reasons]
         killed = [f"out of memory: {e.message}" for e in self._found if e.kind == "host_oom_kill"]
         reasons = [*logged, *killed, *_of_collectives(self._found)]
-        word = cast('Literal["finished", "crashed", "killed"]', self._life.state)
-        return VerdictView(word=word, reasons=tuple(reasons[:MAX_REASONS]))
+        return VerdictView(word=cast("_End", life.state), reasons=tuple(reasons[:MAX_REASONS]))

@@ -98,7 +98,13 @@ HEALTH_STYLE = {  # by `RunView.headline`
     "KILLED": "error",
     "CRASHED": "critical",
 }
-STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
+STATE_STYLE = {
+    "stalled": "critical",
+    "crashed": "critical",
+    "killed": "error",
+    "ended": "warning",
+    "finished": "dim",
+}
 """Styles by `RunView.state`; other states are normal and have none."""
 
 
