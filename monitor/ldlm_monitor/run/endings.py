@@ -215,10 +215,14 @@ _SITES = 64  # places of caught exceptions kept. A choice: programs catch at few
 
 
 class EndingTracker:
-    """Finds a run's end by its last events; `assumed` is an uncertain end, or None."""
+    """Finds a run's end by its last events; `assumed` is an uncertain end, or None.
+
+    `refuted`: how many ends the steps of a log without times refuted.
+    """
 
     def __init__(self) -> None:
         self.assumed: Ending | None = None
+        self.refuted = 0
         self._steps = 0
         self._caught: dict[tuple[object, ...], None] = {}
 
@@ -236,6 +240,7 @@ class EndingTracker:
         enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
         if at - end.since > STRAY_SECONDS or (enough and not timed):
             self.assumed = None
+            self.refuted += not timed
             if "file" in fields and not resumed and len(self._caught) < _SITES:
                 self._caught[site] = None
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
+from ldlm_monitor.run.attempts import Attempts
 from ldlm_monitor.run.endings import (
     STRAY_SECONDS,
     EndingTracker,
@@ -55,7 +56,7 @@ class Lifecycle:
         self._ending = EndingTracker()
         self._goal = StepGoal()
         self._out_of_memory_at = -math.inf
-        self._attending: set[int] = set()
+        self.attempts = Attempts()
 
     @property
     def state(self) -> str:
@@ -66,6 +67,15 @@ class Lifecycle:
     def ended(self) -> bool:
         """Whether the run is over, however it ended."""
         return self.phase in ENDED_STATES
+
+    @property
+    def refuted_ends(self) -> int:
+        """How many ends the steps of a log without times refuted."""
+        return self._ending.refuted
+
+    @property
+    def _is_over(self) -> bool:
+        return self.ended or self._ending.assumed is not None
 
     @property
     def can_stall(self) -> bool:
@@ -124,6 +134,9 @@ class Lifecycle:
             if sample.values and not self._steps and not self.ended:
                 self._advance(None, sample.position, at)
         else:
+            over = self._is_over
+            if self.attempts.begins_at(sample, back=self.goes_back(sample), over=over):
+                self._restart(at)
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
             if sample.step == self._highest_step:
                 self._goal.observe(sample.step, sample.values, self._stride)
@@ -141,6 +154,7 @@ class Lifecycle:
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
         """Process rows logged at `times`, of which `only_advances` is true."""
         self._steps[block.path, block.rank] = block.steps[-1]
+        self.attempts.note_life(block.path)
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:
             self.pace.learn_gap(at - self.last_progress_at)
@@ -163,13 +177,13 @@ class Lifecycle:
         kind = event.kind
         if kind in ("run_started", "config"):
             self._training = True
-        if kind == "run_started" and self.ended:
+        if self.attempts.begins_with(event, ended=self.ended):
             self._restart(at)
         if kind in ("run_started", "run_finished"):
             if kind == "run_finished" and event.fields.get("confirmed_by") == "silence":
                 self._training = True
                 self._goal.declare(event.message)
-            elif self._is_left_by_all(event) and kind == "run_finished":
+            elif self.attempts.is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in _PHASES:
             # A log that announces checkpoints need not announce evaluations.
@@ -182,6 +196,8 @@ class Lifecycle:
             if kind == "host_oom_kill":
                 self._out_of_memory_at = at
             self._ending.observe(event, at, phase=self.phase)
+        if self._is_over:
+            self.attempts.note_life(event.position.path)
 
     def _observe_exit(self, event: Event, at: float) -> None:
         """Process a report that nobody writes the log any more; a step that follows refutes it."""
@@ -192,20 +208,6 @@ class Lifecycle:
             killed = self._out_of_memory_at >= self.last_progress_at
             self._end(state_of_gone(processes_of(event), out_of_memory=killed), at)
 
-    def _is_left_by_all(self, event: Event) -> bool:
-        """Whether no rank trains on after a `run_started` or `run_finished` event.
-
-        An event without a rank, such as a banner, applies to all ranks. Ranks are counted only
-        by events of the callback, which reports both: its rows have `pid` or `status`.
-        """
-        if event.rank is None or {"pid", "status"}.isdisjoint(event.fields):
-            return True
-        if event.kind == "run_started":
-            self._attending.add(event.rank)
-        else:
-            self._attending.discard(event.rank)
-        return not self._attending
-
     def _step(
         self, step: int, source: tuple[str, int | None], position: Position, at: float
     ) -> None:
@@ -214,6 +216,7 @@ class Lifecycle:
             return
         back = previous is not None and step < previous
         self._steps[source] = step
+        self.attempts.note_life(position.path)
         if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
             return
         # The same step in another file is no progress.
@@ -252,9 +255,9 @@ class Lifecycle:
         self._steps.clear()
         self._goal = StepGoal()
         self._ending.assumed = None
-        self._attending.clear()
         self._paused_by = None
         self._highest_step = -1
+        self.progress_step = None
         self.ended_at = None
         self.last_progress_at = at
 

@@ -236,8 +236,6 @@ class TrainingRun:
     def _observe_event(self, event: Event, at: float) -> str | None:
         self._events.add(event)
         self._remark = event.position
-        if event.kind == "run_started" and self.life.ended:
-            self.values.nonfinite.resume(0)
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
         elif event.kind == "skipped_step":
@@ -246,7 +244,11 @@ class TrainingRun:
             self.progress.save_checkpoint()
         self.findings.add(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
+        attempt = self.life.attempts.number
         self.life.observe_event(event, at)
+        if self.life.attempts.number != attempt:
+            self.values.nonfinite.resume(0)
+            self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"
         return urgent if counted or event.severity in _URGENT else None
 
