@@ -6,6 +6,9 @@ restarts. Causes, steps and ends belong to an attempt.
 
 from ldlm_monitor.model.records import Event, Sample
 
+LEAST_FALL = 0.01
+"""A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars and
+lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
 _STARTS = frozenset({"run_started", "run_resumed"})  # kinds of a program's own first lines
 
 
@@ -49,12 +52,14 @@ class Attempts:
             return self._begin(self.number + 1, launched=True)
         return False
 
-    def begins_at(self, sample: Sample, *, back: bool, over: bool) -> bool:
+    def begins_at(self, sample: Sample, last: int | None, *, over: bool) -> bool:
         """Whether a sample with a step begins another attempt.
 
-        `back`: its step is below the last one of its file and rank. `over`: an end came since.
+        `last`: the last step of its file and rank. `over`: an end came since.
         """
         before, self._epoch = self._epoch, sample.epoch
+        fall = 0 if last is None or sample.step is None else last - sample.step
+        back = fall > max(1, LEAST_FALL * (last or 0))
         rises = before is not None and sample.epoch is not None and sample.epoch > before
         if not back or rises or not over:
             self.counts_in_epoch = self.counts_in_epoch or back

@@ -134,8 +134,8 @@ class Lifecycle:
             if sample.values and not self._steps and not self.ended:
                 self._advance(None, sample.position, at)
         else:
-            over = self._is_over
-            if self.attempts.begins_at(sample, back=self.goes_back(sample), over=over):
+            last = self._steps.get((sample.position.path, sample.rank))
+            if self.attempts.begins_at(sample, last, over=self._is_over):
                 self._restart(at)
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
             if sample.step == self._highest_step:
