@@ -15,7 +15,9 @@ CRASH = (
 )
 AGENT = "I1121 06:32:06.769000 14784 torch/distributed/elastic/agent/server/api.py:"
 RANKS = f"{AGENT}553]   global_ranks=[0, 1]\n"
-FAILED = f"{AGENT}901] [default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+FAILED = (
+    f"{AGENT}901] [default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+)
 
 
 def restarted(count: int) -> str:
@@ -23,7 +25,9 @@ def restarted(count: int) -> str:
 
 
 def steps(first: int, last: int) -> str:
-    return "".join(f"step {step} loss {4 - step / 1e5:.5f} lr 3e-4\n" for step in range(first, last))
+    return "".join(
+        f"step {step} loss {4 - step / 1e5:.5f} lr 3e-4\n" for step in range(first, last)
+    )
 
 
 def epochs(first: int, last: int) -> str:

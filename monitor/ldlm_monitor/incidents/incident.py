@@ -61,9 +61,11 @@ class Incident:
     """A failure of one run. Times are Unix seconds at which events were processed.
 
     `opened`, `updated`: its first and last event of a failure. `attempt`: that of the run, from
-    1. `step`: its last step before the failure; `epoch`: its epoch, if steps begin again in each. `shows`: whether views show it. `deadly`: whether a process died of it. `alerts`:
-    the names of all alerts about it, as keys; `firing`: the keys of those that fire. `stall`: the
-    alert that the run takes no step. `run_ended`: the run's end; `ended`: the incident's.
+    1. `step`: its last step before the failure; `epoch`: its epoch, if steps begin again in each.
+    `shows`: whether views show it. `deadly`: whether a process died of it. `alerts`: the names of
+    all alerts about it, as keys; `firing`: the keys of those that fire. `stall`: the alert that the
+    run takes no step. `run_ended`: the run's end; `ended`: the incident's. `refuted_ends`: as in
+    `RunFacts`, at its last line.
     """
 
     def __init__(self, run: str, number: int, opened: float, attempt: int = 1) -> None:

@@ -15,8 +15,8 @@ class RunFacts:
     """A run when its incident is analysed. Times are Unix seconds; -inf or None: unknown.
     `logged_ranks`: ranks that ever logged a record. `rank_steps`: the last step of each rank
     that logs its own. `attempt`: the number of the present attempt, from 1; `step`: its last step.
-    `epoch`: its last epoch, if steps begin again with each. `refuted_ends`: how many ends turned out
-    to be none by the steps of a log without times. `timed`: its records have times.
+    `epoch`: its last epoch, if steps begin again with each. `refuted_ends`: how many ends turned
+    out to be none by the steps of a log without times. `timed`: its records have times.
     """
 
     state: str = "running"

@@ -7,8 +7,8 @@ restarts. Causes, steps and ends belong to an attempt.
 from ldlm_monitor.model.records import Event, Sample
 
 LEAST_FALL = 0.01
-"""A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars and
-lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
+"""A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
+and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
 _STARTS = frozenset({"run_started", "run_resumed"})  # kinds of a program's own first lines
 
 
@@ -51,6 +51,13 @@ class Attempts:
         if kind in _STARTS and (lived or (ended and kind == "run_started")):
             return self._begin(self.number + 1, launched=True)
         return False
+
+    def begins_after(self, event: Event) -> bool:
+        """Whether a failure long after the run was killed or crashed begins another attempt.
+
+        Only in a log of a single process: ranks report the failure of another one much later.
+        """
+        return event.rank is None and self._begin(self.number + 1, launched=True)
 
     def begins_at(self, sample: Sample, last: int | None, *, over: bool) -> bool:
         """Whether a sample with a step begins another attempt.

@@ -9,8 +9,10 @@ from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, Sampl
 from ldlm_monitor.run.attempts import Attempts
 from ldlm_monitor.run.endings import (
     STRAY_SECONDS,
+    VICTIM_SECONDS,
     EndingTracker,
     StepGoal,
+    is_fatal,
     processes_of,
     state_of_gone,
 )
@@ -177,7 +179,11 @@ class Lifecycle:
         kind = event.kind
         if kind in ("run_started", "config"):
             self._training = True
-        if self.attempts.begins_with(event, ended=self.ended):
+        late = self.ended_at is not None and at - self.ended_at > VICTIM_SECONDS
+        over = late and self.phase in ("crashed", "killed") and is_fatal(event)
+        if self.attempts.begins_with(event, ended=self.ended) or (
+            over and self.attempts.begins_after(event)
+        ):
             self._restart(at)
         if kind in ("run_started", "run_finished"):
             if kind == "run_finished" and event.fields.get("confirmed_by") == "silence":
@@ -233,6 +239,8 @@ class Lifecycle:
         elif self.phase == "running" and gap > self.pace.limit("running"):
             if self.progress_step is not None and self._stride:
                 self.pace.learn_unannounced(self.progress_step, self._stride, gap)
+            elif self.progress_step is not None:
+                self.pace.learn_gap(gap)  # the first one
         elif self.phase == "running" and not self._stalled:
             self.pace.learn_gap(gap)
         if self.phase != "running":
