@@ -240,7 +240,7 @@ class EndingTracker:
         enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
         if at - end.since > STRAY_SECONDS or (enough and not timed):
             self.assumed = None
-            self.refuted += not timed
+            self.refuted += enough and not timed
             if "file" in fields and not resumed and len(self._caught) < _SITES:
                 self._caught[site] = None
 
