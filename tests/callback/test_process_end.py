@@ -5,8 +5,10 @@ import signal
 
 import pytest
 
+from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.playback.replay import Replay
 
 STEPS = """
 callback = HealthCallback(out=sys.argv[1])
@@ -91,6 +93,30 @@ def test_the_monitor_knows_how_the_run_ended(train, ending, state) -> None:
     monitor.tick(at + 15)
     (run,) = monitor.snapshot().runs
     assert run.state == state
+
+
+@pytest.mark.parametrize(("lives", "state"), [(False, "ended"), (True, "running")])
+def test_a_report_sees_that_the_process_of_a_run_is_gone(train, lives, state) -> None:
+    """A killed process leaves no word; its heartbeat's pid, host and start tell."""
+    training = train(
+        STEPS
+        + """
+path = sys.argv[1] + "/health_rank0.jsonl"
+while not os.path.exists(path) or '"step":49,' not in open(path).read().replace(" ", ""):
+    time.sleep(0.01)
+print("there", flush=True)
+time.sleep(600)
+"""
+    )
+    training.said("there")
+    if not lives:
+        training.process.kill()
+        training.end()
+    replay = Replay(Settings(files=[str(training.out / "health_rank0.jsonl")]), looks=True)
+    fired = {each.alert for each in replay.transitions() if each.state == "firing"}
+    (run,) = replay.snapshot().runs
+    assert run.state == state
+    assert ("TrainingEnded" in fired) == (not lives)
 
 
 def test_sigterm_ends_a_rank_that_waits_in_c_and_never_comes_back_to_python(train) -> None:

@@ -15,7 +15,7 @@ ON_THE_GRID = -1
 EXPECTED = {
     "A_healthy_1proc": [],
     "B_healthy_2proc": [],
-    "A4_truncated_Loss_value": [],
+    "A4_truncated_Loss_value": [("JobKilled", "firing", 145)],
     "G_resume_same_name": [],
     "C1_nan_latent_stable": [("NonFiniteLoss", "firing", 96), ("TrainingCrashed", "firing", 99)],
     "C2_nan_blocks_prefix_trainer": [("NonFiniteLoss", "firing", 98)],

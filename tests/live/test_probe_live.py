@@ -1,4 +1,4 @@
-"""A training that hangs, and one that is killed, under the eyes of the real daemon."""
+"""Trainings that hang, that are killed and that finish, followed by the real daemon."""
 
 import signal
 import subprocess
@@ -74,7 +74,7 @@ def test_the_alert_of_a_training_that_hangs_says_so(
     assert daemon.stop() == 0
 
 
-def test_the_alert_of_a_training_that_was_killed_says_so(
+def test_a_training_that_was_killed_has_ended_and_is_no_stall(
     start: Callable, tmp_path: Path, train: Callable[[], Training]
 ) -> None:
     config(tmp_path)
@@ -83,11 +83,58 @@ def test_the_alert_of_a_training_that_was_killed_says_so(
     daemon.wait_for_metric('ldlm_train_step{run="run7"} 39')
     training.process.send_signal(signal.SIGKILL)
     training.process.wait()
-    line = daemon.until("FIRING", "TrainingStalled")
-    assert f"killed: pid {training.pid} is gone" in line
-    daemon.wait_for_metric('ldlm_run_state{run="run7",state="stalled"} 1')
+    line = daemon.until("FIRING")
+    assert "TrainingEnded" in line
+    assert f"ended: stopped at step 39; pid {training.pid} is gone" in line
+    daemon.wait_for_metric('ldlm_run_state{run="run7",state="ended"} 1')
     assert daemon.stop(signal.SIGINT) == 130
-    assert any("Verdict" in each and "killed" in each for each in daemon.printed())
+    assert any("Verdict" in each and "ended" in each for each in daemon.printed())
+
+
+FINISHED = {
+    "caffe": ["Iteration {0}, loss = 2.5"] * 40 + ["Optimization Done."],
+    "nanogpt": ["step:{0}/40 train_loss:2.5{0} train_time:{0}ms step_avg:1.00ms"] * 41,
+    "script": ["step {0} | loss 2.5{0}"] * 40 + ["Training of experiment is done"],
+    "fairseq": ["step {0} | loss 2.5{0}"] * 40
+    + ["2022-01-05 18:40:09 | INFO | fairseq_cli.train | done training in 50.6 seconds"],
+}
+"""Last lines of four trainers; `{0}` is the step."""
+WRITER = """
+import sys, time
+with open(sys.argv[1], "w") as log:
+    for step, line in enumerate(sys.argv[3:]):
+        print(line.format(step), file=log, flush=True)
+        time.sleep(0.05)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_finished_runs_page_nobody_and_those_that_hang_do(start: Callable, tmp_path: Path) -> None:
+    """Three hold their log open and write no more: one below its total, two without any."""
+    config(tmp_path)
+    daemon = start("*.log").ready()
+    hung = {
+        "hung1": ["step:{0}/4000 train_loss:2.5{0} train_time:{0}ms step_avg:1.00ms"] * 40,
+        "hung2": ["step {0} | loss 2.5{0}"] * 40,
+        "hung3": ["Iteration {0}, loss = 2.5"] * 40,
+    }
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, tmp_path / f"{name}.log", stays, *lines])
+        for stays, logs in (("0", FINISHED), ("600", hung))
+        for name, lines in logs.items()
+    ]
+    try:
+        alerts = [daemon.until("FIRING") for _ in hung]
+        for name in FINISHED:
+            daemon.wait_for_metric(f'ldlm_run_state{{run="{name}",state="finished"}} 1')
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+    assert all("CRITICAL" in line.upper() and "TrainingStalled" in line for line in alerts)
+    assert all(any(name in line for line in alerts) for name in hung)
+    assert daemon.stop() == 0
+    assert not [line for line in daemon.printed() if "FIRING" in line]
 
 
 def test_a_host_that_nobody_wants_asked_is_not_asked(

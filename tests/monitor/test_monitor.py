@@ -182,11 +182,15 @@ def test_a_record_with_its_own_time_is_judged_at_it() -> None:
     found = feeder.append(rows, 10_000.0)
     assert reported(found) == []
     late = '{"type": "step", "step": 400, "time": %f, "loss": 2.5}\n' % (START + 400)
-    assert reported(feeder.append(late, 10_000.0)) == [
+    found = feeder.append(late, 10_000.0)
+    assert reported(found) == [
+        ("TrainingStalled", "firing"),  # a warning: without a total it may have ended
         ("TrainingStalled", "firing"),
         ("TrainingStalled", "resolved"),
+        ("TrainingStalled", "resolved"),
     ]
-    assert feeder.transitions[1].time == START + 400
+    assert [each.labels["severity"] for each in found[:2]] == ["warning", "critical"]
+    assert feeder.transitions[2].time == START + 400
 
 
 def test_health_is_the_worst_firing_severity() -> None:

@@ -128,10 +128,10 @@ class Watched:
         self.look(40 + LIMIT - 3, answer=True)
         self.look(40 + LIMIT + 1)
 
-    def summary(self) -> str:
+    def summary(self, alert: str = "TrainingStalled") -> str:
         while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
             self.outbox.accepted(pending, NOW, Receipt())
-            if pending.message.lead.alert == "TrainingStalled":
+            if pending.message.lead.alert == alert:
                 return pending.message.lead.summary
         return ""
 
@@ -169,7 +169,7 @@ def test_the_alert_of_a_stall_says_what_is_the_matter(watched: Watched) -> None:
     assert (run.state, run.verdict.word) == ("stalled", "hung")
 
 
-def test_a_killed_training_is_told_as_killed(watched: Watched) -> None:
+def test_a_training_whose_process_is_gone_has_ended(watched: Watched) -> None:
     watched.write(bars(0, 41), 40)
     watched.begin(41)
     watched.look(42, answer=True)
@@ -177,7 +177,12 @@ def test_a_killed_training_is_told_as_killed(watched: Watched) -> None:
     watched.training.wait()
     watched.look(40 + LIMIT - 3, answer=True)
     watched.look(40 + LIMIT + 1)
-    assert f"killed: pid {watched.training.pid} is gone" in watched.summary()
+    watched.look(40 + LIMIT + 6)  # the next evaluation
+    assert watched.summary("TrainingEnded").endswith(
+        f"ended: stopped at step 40 of 9,500; pid {watched.training.pid} is gone, and no line says "
+        "why: a signal ended it, or it ended without a message"
+    )
+    assert watched.summary() == ""
 
 
 def test_the_stall_is_told_in_time_although_the_host_does_not_answer(

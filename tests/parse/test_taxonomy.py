@@ -33,7 +33,7 @@ OF_BLOCKS = {
 """Lines that say nothing outside the block that they stand in."""
 MORE_THAN_GENERIC = {("nccl_warn", "nccl_peer_closed"), ("nccl_warn", "nccl_ib_completion_error")}
 """Of kinds that fit, the first that is not generic counts (section 8)."""
-FOLLOWS = {"skipped_step", "nonfinite_metric"}
+FOLLOWS = {"skipped_step", "nonfinite_metric", "launcher_terminated"}
 """What a sample's event brings with it."""
 SEVERITIES = {"fatal": "critical"}
 OF_CODE = {"gpu_xid", "nvswitch_sxid"}

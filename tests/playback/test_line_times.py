@@ -54,7 +54,7 @@ def test_a_run_that_is_silent_between_two_lines_has_stalled_there(tmp_path: Path
     )
     replay = played(tmp_path / "a.log", steps + line("20:26:40", "done"))
     found = [each for each in replay.transitions() if each.state == "firing"]
-    (stalled,) = (each for each in found if each.alert == "TrainingStalled")
+    stalled = next(each for each in found if each.alert == "TrainingStalled")
     assert stalled.time == pytest.approx(WRITTEN - 1301 + 30, abs=2)  # the least limit
 
 

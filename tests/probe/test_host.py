@@ -192,7 +192,7 @@ def test_a_training_that_the_kernel_killed_for_memory_is_told_as_that(group, tmp
     wait_until(lambda: (tmp_path / "train.log").stat().st_size)
     host.watch([case()])
     training.communicate(b"\n")
-    gone, killed = looked(host, case())
+    killed, gone = looked(host, case())
     assert training.returncode == -signal.SIGKILL
     assert (gone.kind, killed.kind) == ("exit_without_error", "host_oom_kill")
     assert (killed.severity, killed.fields["role"]) == ("critical", "root")
@@ -236,7 +236,7 @@ def test_a_counter_of_version_2_that_rose_while_the_run_stood_is_told_once(
     host.watch([case()])  # the run went on: whoever was killed, it was survived
     assert [each.kind for each in looked(host, case())] == ["log_silence"]
     tree(mount, kills=6)
-    _, killed = looked(host, case())
+    killed, _ = looked(host, case())
     assert (killed.fields["kills"], killed.fields["limit_bytes"]) == (2, None)
     assert [each.kind for each in looked(host, case())] == ["log_silence"]
 
@@ -254,7 +254,7 @@ def test_a_group_that_went_with_its_processes_is_counted_in_the_one_around_it(
     training.end()
     shutil.rmtree(tree(mount, kills=1))
     shutil.rmtree(tmp_path / "proc" / str(training.pid))
-    assert [each.kind for each in looked(host, case())] == ["exit_without_error", "host_oom_kill"]
+    assert [each.kind for each in looked(host, case())] == ["host_oom_kill", "exit_without_error"]
 
 
 def test_both_versions_and_a_container_s_own_view_are_understood(tmp_path) -> None:

@@ -152,10 +152,10 @@ def test_what_begins_and_ends_a_run_frames_its_timeline(write: Write) -> None:
 def test_a_run_that_was_killed_is_headed_so_though_nothing_fires(
     write: Write, tmp_path: Path, name: str
 ) -> None:
-    """A SIGTERM to torchrun is how people and schedulers stop a run in good order."""
+    """By Ctrl-C to torchrun, which a person knows of."""
     agent = "W0129 10:15:00 41 torch/distributed/elastic/agent/server/api.py:725]"
     lines = [f'{{"step": {step}, "loss": 2.5}}' for step in range(40)]
-    lines.append(f"{agent} Received 15 death signal, shutting down workers")
+    lines.append(f"{agent} Received 2 death signal, shutting down workers")
     log = tmp_path / "train_20260129_101500_node0.log"
     log.write_text("\n".join(lines) + "\n", encoding="utf-8")
     text = write(name, log)

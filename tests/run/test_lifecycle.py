@@ -58,6 +58,15 @@ class TestStalls:
         life.tick(129.1)
         assert life.state == "stalled"
 
+    def test_at_three_times_its_limit_there_is_another_timer_and_then_none(self) -> None:
+        life = running()
+        life.tick(129.1)
+        assert life.due() == 99 + 90
+        life.tick(189.1)
+        assert life.due() is None
+        life.observe_sample(sample(100), 200.0)
+        assert life.due() == 230
+
     def test_a_redrawn_bar_is_no_progress(self) -> None:
         life = running()
         life.observe_sample(sample(99), 112.0)

@@ -60,7 +60,7 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
 
     parser = Parser(found.formats)
     parser.kept = []
-    replay = Replay(found, parser=parser)
+    replay = Replay(found, parser=parser, looks=True)
     for notice in replay.notices:
         print(notice, file=sys.stderr)
     readings = Readings(parser, replay.monitor.names)

@@ -122,7 +122,7 @@ def facts_from(fleet: Fleet) -> Callable[[str], RunFacts]:
             last_progress_at=-math.inf if progress is None else run.life.last_progress_at,
             timed=run.life.timed,
             attempt=attempts.number,
-            refuted_ends=run.life.refuted_ends,
+            refuted_ends=run.life.ending.refuted,
             step=None if attempts.counts_in_epoch else progress,
             epoch=run.progress.epoch if attempts.counts_in_epoch else None,
             world_size=run.logged.world_size,

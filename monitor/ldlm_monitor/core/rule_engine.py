@@ -31,8 +31,19 @@ from ldlm_monitor.promql.analysis import (
     settles_after,
     uses_time,
 )
-from ldlm_monitor.promql.nodes import NAME, Aggregation, Binary, Call, Node, Selector, Shift, walk
+from ldlm_monitor.promql.nodes import (
+    NAME,
+    Aggregation,
+    Binary,
+    Call,
+    Node,
+    Number,
+    Selector,
+    Shift,
+    walk,
+)
 from ldlm_monitor.run.fleet import worse
+from ldlm_monitor.run.pace import LATE
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
 # Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
@@ -75,6 +86,8 @@ def _changes_at_limits(node: Node) -> bool:
         case Binary("and" | "or" | "unless", left, right):
             return _changes_at_limits(left) and _changes_at_limits(right)
         case Binary(">", Binary("-", Call("time"), last), limit):
+            if isinstance(limit, Binary) and (limit.operator, limit.left) == ("*", Number(LATE)):
+                limit = limit.right
             return (_metric(last), _metric(limit)) == (_LAST_STEP, _STALL_LIMIT)
     return not any(
         isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node)

@@ -164,11 +164,11 @@ _ALERTS = {  # severity -> alerts (contract, section 4)
     "error": ("NcclError", "LossDiverging", "LossScaleCollapsed", "MonitorCannotDeliver"),
     "warning": (
         "LossSpike", "LossConstant", "GradientNormHigh", "StepsSkipped", "ThroughputDrop",
-        "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind", "MonitorParseErrors",
-        "MonitorCannotRead", "MonitorDiskFilling",
+        "TrainingEnded", "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind",
+        "MonitorParseErrors", "MonitorCannotRead", "MonitorDiskFilling",
     ),
     "info": ("LossPlateau", "ThroughputUnstable"),
     "none": ("Watchdog",),
 }  # fmt: skip
 ALERTS = {name: severity for severity, names in _ALERTS.items() for name in names}
-"""The alerts of `rules/default.yml`, with their severities."""
+"""The alerts of `rules/default.yml`, with their severities: the worst of those with several."""

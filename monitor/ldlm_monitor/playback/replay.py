@@ -1,5 +1,6 @@
 """Judges finished logs on a virtual clock, for `replay`, `report` and `--once`."""
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from ldlm_monitor.playback.history import (
     place,
     place_stream,
 )
+from ldlm_monitor.probe.host import departed
 from ldlm_monitor.run.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings, companions, undecided
 from ldlm_monitor.source.decoders import remedy
@@ -32,12 +34,19 @@ class Replay:
 
     It waits for nothing and sends nothing; the clock ends at the last byte's time. `monitor`
     judges `history`. `notices` and `apart`: see `gather`. `parser`: one made of the settings'
-    formats; None makes it. Raises `InputError`, `RuleError` or `FormatError` for unusable files.
+    formats; None makes it. `looks`: at the end, look whether runs of this host still have their
+    processes. Raises `InputError`, `RuleError` or `FormatError` for unusable files.
     """
 
     def __init__(
-        self, settings: Settings, *, apart: float | None = None, parser: Parser | None = None
+        self,
+        settings: Settings,
+        *,
+        apart: float | None = None,
+        parser: Parser | None = None,
+        looks: bool = False,
     ) -> None:
+        self._looks = looks
         self.monitor = assemble(settings, parser=parser)
         self.history, self.notices = gather(settings, self.monitor.names, apart=apart)
 
@@ -57,6 +66,11 @@ class Replay:
             yield when if file.timeline.timed else None, chunk, transitions
         refuse_unreadable(history)
         ended = self.monitor.finish(history.end, [file.path for file in history.all])
+        if self._looks:
+            cases = self.monitor.runs.probe_candidates(math.inf, math.inf)
+            gone = [found for each in [*cases] if (found := departed(each)) is not None]
+            ended += self.monitor.observe(gone, history.end)
+            ended += self.monitor.finish(history.end)
         yield None, None, self._dated(ended)
 
     def snapshot(self) -> Snapshot:

@@ -100,6 +100,12 @@ def is_process(page: Page) -> bool:
     return is_same and page.pid_namespace == pid_namespace()
 
 
+def may_live(page: Page) -> bool:
+    """Whether the page's process lives, or cannot be seen from here."""
+    is_here = page.host == socket.gethostname() and page.pid_namespace == pid_namespace()
+    return not is_here or page.pid <= 0 or is_process(page)
+
+
 def _stable(fd: int) -> bytes | None:
     """The page's bytes once two reads are alike; None if they never are."""
     before = os.pread(fd, SIZE, 0)

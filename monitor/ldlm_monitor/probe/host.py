@@ -107,9 +107,10 @@ class HostProbe:
             found = events[case.run]
             looks = self._second(case, seen, apart)
             died = [rank for rank, look in looks.items() if look["state"] in _ENDED]
-            found[:0] = self._known[case.run].memory.events(case, self.mount, died)
-            if looks:
-                found.insert(0, _of_processes(case, looks.values()))
+            # What the kernel killed comes before the processes that are gone of it.
+            dead = _of_processes(case, looks.values()) if looks else departed(case)
+            killed = self._known[case.run].memory.events(case, self.mount, died)
+            found[:0] = killed if dead is None else [*killed, dead]
             environments = self._known[case.run].environments.values()
             found += collectives.look(case, environments, until)
             left = max(until - time.monotonic(), MIN_ASK_SECONDS)
@@ -190,6 +191,24 @@ class HostProbe:
                 yield nccl_ras.event_of(case, nccl_ras.ask(address, min(left, _RAS_SECONDS)))
             except nccl_ras.RasError as problem:
                 log.debug("%s", problem)
+
+
+def departed(case: ProbeCandidate) -> Event | None:
+    """An event if all processes of a run are gone that ran here, by their own heartbeats.
+
+    None if one lives, ran in another host's or container's process table, or left no heartbeat.
+    """
+    pages = [
+        page
+        for page in heartbeat.pages(host_events.folders(case))
+        if page.time >= case.last_progress_at - hang.SKEW_SECONDS and page.status == "running"
+    ]
+    if len(pages) < (case.world_size or 1) or any(map(heartbeat.may_live, pages)):
+        return None
+    looks: list[dict[str, Scalar]] = [
+        {"rank": page.rank, "pid": page.pid, "state": "gone"} for page in pages
+    ]
+    return _of_processes(case, looks)
 
 
 def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:

@@ -5,11 +5,20 @@ restarts. Causes, steps and ends belong to an attempt.
 """
 
 from ldlm_monitor.model.records import Event, Sample
+from ldlm_monitor.run.endings import VICTIM_SECONDS, is_fatal
 
 LEAST_FALL = 0.01
 """A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
 and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
 _STARTS = frozenset({"run_started", "run_resumed"})  # kinds of a program's own first lines
+
+
+def is_new_failure(event: Event, seconds: float) -> bool:
+    """Whether an error, `seconds` after a crash or kill, is of another launch in the same log.
+
+    Only in a log of a single process: ranks report the failure of another one much later.
+    """
+    return event.rank is None and seconds > VICTIM_SECONDS and is_fatal(event)
 
 
 class Attempts:
@@ -31,8 +40,10 @@ class Attempts:
         """Store that a file has steps or an end of the present attempt."""
         self._lived.add(path)
 
-    def begins_with(self, event: Event, *, ended: bool) -> bool:
+    def begins_with(self, event: Event, *, ended: bool, late: bool) -> bool:
         """Whether an event begins another attempt; `ended`: the present one is over.
+
+        `late`: the event is a failure that does not follow from that of the present one.
 
         Every node and rank of a job reports its start in a file of its own: one counts only after
         steps or an end in the same file. torchrun's `restart_count` is the same on all nodes, and
@@ -48,16 +59,9 @@ class Attempts:
             if "global_ranks" not in fields or not (self._restarting or lived):
                 return False
             return self._begin(self.number + 1, launched=not self._restarting)
-        if kind in _STARTS and (lived or (ended and kind == "run_started")):
+        if late or (kind in _STARTS and (lived or (ended and kind == "run_started"))):
             return self._begin(self.number + 1, launched=True)
         return False
-
-    def begins_after(self, event: Event) -> bool:
-        """Whether a failure long after the run was killed or crashed begins another attempt.
-
-        Only in a log of a single process: ranks report the failure of another one much later.
-        """
-        return event.rank is None and self._begin(self.number + 1, launched=True)
 
     def begins_at(self, sample: Sample, last: int | None, *, over: bool) -> bool:
         """Whether a sample with a step begins another attempt.

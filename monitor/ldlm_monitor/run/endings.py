@@ -217,21 +217,23 @@ _SITES = 64  # places of caught exceptions kept. A choice: programs catch at few
 class EndingTracker:
     """Finds a run's end by its last events; `assumed` is an uncertain end, or None.
 
-    `refuted`: how many ends the steps of a log without times refuted.
+    `refuted`: how many ends were refuted by steps of a log without times. `out_of_memory`: since
+    the last step, the host's kernel killed a process of it for memory.
     """
 
     def __init__(self) -> None:
         self.assumed: Ending | None = None
         self.refuted = 0
+        self.out_of_memory = False
         self._steps = 0
         self._caught: dict[tuple[object, ...], None] = {}
 
     def went_on(self, at: float, path: str, *, timed: bool, resumed: bool) -> None:
         """Drop the assumed end if a step logged at `at` (Unix seconds) in file `path` refutes it.
 
-        If `at` only orders records (not `timed`), several steps do; or one, if the same exception
-        was caught before. `resumed`: the step is below the one before.
+        Not `timed`: several do, or one after a caught exception. `resumed`: the step fell.
         """
+        self.out_of_memory = False
         if (end := self.assumed) is None:
             return
         fields = end.evidence.fields
@@ -253,6 +255,7 @@ class EndingTracker:
     def observe(self, event: Event, at: float, *, phase: str) -> None:
         """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's."""
         kind = event.kind
+        self.out_of_memory = self.out_of_memory or kind == "host_oom_kill"
         if is_kill(event):
             if phase == "finished":
                 return
@@ -274,6 +277,10 @@ class EndingTracker:
             self._assume("crashed", at, SILENCE_SECONDS, event, phase)
         elif dies_of_another(event):
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
+
+    def state_of_exit(self, event: Event) -> str:
+        """The state of a run of which a probe's event reports that its processes are gone."""
+        return state_of_gone(processes_of(event), out_of_memory=self.out_of_memory)
 
     def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
         assumed = self.assumed

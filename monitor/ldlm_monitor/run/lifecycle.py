@@ -1,22 +1,13 @@
 """The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
 
-import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.attempts import Attempts
-from ldlm_monitor.run.endings import (
-    STRAY_SECONDS,
-    VICTIM_SECONDS,
-    EndingTracker,
-    StepGoal,
-    is_fatal,
-    processes_of,
-    state_of_gone,
-)
-from ldlm_monitor.run.pace import Pace, StallSettings
+from ldlm_monitor.run.attempts import Attempts, is_new_failure
+from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker, StepGoal
+from ldlm_monitor.run.pace import LATE, Pace, StallSettings
 
 _PHASES = {
     "eval_started": ("evaluating", "evaluating"),
@@ -50,14 +41,13 @@ class Lifecycle:
         self._steps: dict[tuple[str, int | None], int] = {}
         self._alive_at = started
         self._paused_by: str | None = None
-        self._stalled = False
+        self._stalled = self._late = False
         self._training = False
         self._highest_step = -1
         self._stride = 0
         self._announces_phases = False
-        self._ending = EndingTracker()
+        self.ending = EndingTracker()
         self._goal = StepGoal()
-        self._out_of_memory_at = -math.inf
         self.attempts = Attempts()
 
     @property
@@ -71,18 +61,18 @@ class Lifecycle:
         return self.phase in ENDED_STATES
 
     @property
-    def refuted_ends(self) -> int:
-        """How many ends the steps of a log without times refuted."""
-        return self._ending.refuted
-
-    @property
     def _is_over(self) -> bool:
-        return self.ended or self._ending.assumed is not None
+        return self.ended or self.ending.assumed is not None
 
     @property
     def can_stall(self) -> bool:
         """Whether the run trains and has not ended. False for a file without training."""
         return self._training and not self.ended
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log's own total or words say that all steps are taken."""
+        return self._goal.is_reached
 
     @property
     def is_paused(self) -> bool:
@@ -100,21 +90,23 @@ class Lifecycle:
         return self._alive_at - self.last_progress_at + limit
 
     def due(self) -> float | None:
-        """When the state changes if no record arrives (Unix seconds); None if it never does."""
+        """When the next timer runs if no record arrives (Unix seconds); None if none does."""
         times = []
-        if self._ending.assumed is not None:
-            times.append(self._ending.assumed.confirm_at)
-        if self.can_stall and not self._stalled:
-            times.append(self.last_progress_at + self.stall_limit)
+        if self.ending.assumed is not None:
+            times.append(self.ending.assumed.confirm_at)
+        if self.can_stall and not self._late:
+            limit = self.stall_limit
+            times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
         return min(times, default=None)
 
     def tick(self, now: float) -> bool:
         """Run the timers that are due at `now`; True if the state changed."""
         before = self.state
-        if self._ending.assumed is not None and now >= self._ending.assumed.confirm_at:
+        if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
-            self._stalled = now - self.last_progress_at > self.stall_limit
+            silent, limit = now - self.last_progress_at, self.stall_limit
+            self._stalled, self._late = silent > limit, silent > LATE * limit
             if self._stalled:
                 self._end_if_complete()
         return self.state != before
@@ -130,7 +122,7 @@ class Lifecycle:
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
             self._alive_at = at
-            self._stalled = False
+            self._stalled = self._late = False
         elif sample.step is None:
             # In a log without steps, numbers are the only progress.
             if sample.values and not self._steps and not self.ended:
@@ -149,7 +141,7 @@ class Lifecycle:
         False if the run is in another state than running, or may stall between two rows.
         """
         running = self.phase == "running" and not self._stalled
-        doubtful = self._ending.assumed is not None or self._paused_by is not None
+        doubtful = self.ending.assumed is not None or self._paused_by is not None
         paused = until - self.last_progress_at >= self.pace.least
         return running and not doubtful and not paused and not _is_sign(block.values)
 
@@ -174,16 +166,15 @@ class Lifecycle:
         self._training = True
         self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
 
-    def observe_event(self, event: Event, at: float) -> None:
-        """Process an event that was logged at `at`."""
+    def observe_event(self, event: Event, at: float) -> bool:
+        """Process an event that was logged at `at`; True if another attempt begins with it."""
         kind = event.kind
         if kind in ("run_started", "config"):
             self._training = True
-        late = self.ended_at is not None and at - self.ended_at > VICTIM_SECONDS
-        over = late and self.phase in ("crashed", "killed") and is_fatal(event)
-        if self.attempts.begins_with(event, ended=self.ended) or (
-            over and self.attempts.begins_after(event)
-        ):
+        late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
+        late = late and self.phase in ("crashed", "killed")
+        begins = self.attempts.begins_with(event, ended=self.ended, late=late)
+        if begins:
             self._restart(at)
         if kind in ("run_started", "run_finished"):
             if kind == "run_finished" and event.fields.get("confirmed_by") == "silence":
@@ -199,11 +190,10 @@ class Lifecycle:
         elif kind in _LEFT:
             self._observe_exit(event, at)
         else:
-            if kind == "host_oom_kill":
-                self._out_of_memory_at = at
-            self._ending.observe(event, at, phase=self.phase)
+            self.ending.observe(event, at, phase=self.phase)
         if self._is_over:
             self.attempts.note_life(event.position.path)
+        return begins
 
     def _observe_exit(self, event: Event, at: float) -> None:
         """Process a report that nobody writes the log any more; a step that follows refutes it."""
@@ -211,8 +201,7 @@ class Lifecycle:
             return
         self.finish(at)
         if not self.ended:
-            killed = self._out_of_memory_at >= self.last_progress_at
-            self._end(state_of_gone(processes_of(event), out_of_memory=killed), at)
+            self._end(self.ending.state_of_exit(event), at)
 
     def _step(
         self, step: int, source: tuple[str, int | None], position: Position, at: float
@@ -246,10 +235,10 @@ class Lifecycle:
         if self.phase != "running":
             self._enter("running", at)
         self._paused_by = None
-        self._stalled = False
+        self._stalled = self._late = False
         last = self.progress_step
         resumed = step is not None and last is not None and step < last
-        self._ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
+        self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
         self._goal.went_on()
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
@@ -262,7 +251,7 @@ class Lifecycle:
         self._enter("starting", at)
         self._steps.clear()
         self._goal = StepGoal()
-        self._ending.assumed = None
+        self.ending.assumed = None
         self._paused_by = None
         self._highest_step = -1
         self.progress_step = None
@@ -272,7 +261,7 @@ class Lifecycle:
     def _enter(self, phase: str, at: float) -> None:
         self.phase = phase
         self._alive_at = at
-        self._stalled = False
+        self._stalled = self._late = False
 
     def _pause(self, kind: str, at: float) -> None:
         self._paused_by, phase = _PHASES[kind]
@@ -284,12 +273,12 @@ class Lifecycle:
         """Leave `seconds`, by which the clock jumped, out of the time since the last step."""
         self.last_progress_at += seconds
         self._alive_at += seconds
-        self._ending.shift(seconds)
+        self.ending.shift(seconds)
 
     def finish(self, now: float) -> None:
         """Confirm an assumed end: no record follows that could refute it."""
-        if self._ending.assumed is not None:
-            self._end(self._ending.assumed.state, now)
+        if self.ending.assumed is not None:
+            self._end(self.ending.assumed.state, now)
         self._end_if_complete()
 
     def _end_if_complete(self) -> None:
@@ -297,13 +286,13 @@ class Lifecycle:
             self._end("finished", self.last_progress_at)
 
     def _end(self, state: str, at: float) -> None:
-        if state == "finished" and (self.phase in ("crashed", "killed") or self._ending.assumed):
+        if state == "finished" and (self.phase in ("crashed", "killed") or self.ending.assumed):
             return
         self.phase = state
         self.ended_at = at
         self._stalled = False
-        if self._ending.assumed is not None:
-            self.end_evidence, self._ending.assumed = self._ending.assumed.evidence, None
+        if self.ending.assumed is not None:
+            self.end_evidence, self.ending.assumed = self.ending.assumed.evidence, None
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:

@@ -142,7 +142,7 @@ class TrainingRun:
     @property
     def verdict(self) -> VerdictView | None:
         """Why a stalled run takes no step, or how a probed run ended; None without evidence."""
-        return self.findings.verdict(complete=self.progress.ratio == 1.0)
+        return self.findings.verdict(self.progress.step, self.progress.total_steps)
 
     def points(self) -> list[Point]:
         """The exported series; the same object until a record or a timer changes them."""
@@ -244,9 +244,7 @@ class TrainingRun:
             self.progress.save_checkpoint()
         self.findings.add(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
-        attempt = self.life.attempts.number
-        self.life.observe_event(event, at)
-        if self.life.attempts.number != attempt:
+        if self.life.observe_event(event, at):
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"

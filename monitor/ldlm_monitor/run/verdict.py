@@ -209,21 +209,23 @@ class Findings:
         if event.kind == "fr_dump" and isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
             self.dumps[event.rank] = path
 
-    def verdict(self, *, complete: bool) -> VerdictView | None:
+    def verdict(self, step: int | None, total: int | None) -> VerdictView | None:
         """The verdict on a stalled or ended run, None without evidence.
 
-        `complete`: the run has taken all its steps. A run that ended has a verdict only if its
-        host was probed; otherwise its log suffices.
+        `step`: the last one, of `total`. A run that ended has a verdict only if its host was
+        probed; otherwise its log suffices.
         """
-        if not self._found or self._since != self._life.last_progress_at:
+        life = self._life
+        if not self._found or self._since != life.last_progress_at:
             return None
-        if self._life.state == "stalled":
-            return verdict(self._found, complete=complete)
-        if not self._life.ended or not any(event.fields.get("probe") for event in self._found):
+        if life.state == "stalled":
+            return verdict(self._found, complete=life.is_complete)
+        if not life.ended or not any(event.fields.get("probe") for event in self._found):
             return None
-        reason = self._life.end_evidence
-        logged = [] if reason is None else [reason.message]
+        logged = [] if life.end_evidence is None else [life.end_evidence.message]
+        if life.state == "ended" and (found := verdict(self._found)) is not None:
+            of = f" of {total:,}" if total else ""
+            logged = [*([] if step is None else [f"stopped at step {step:,}{of}"]), *found.reasons]
         killed = [f"out of memory: {e.message}" for e in self._found if e.kind == "host_oom_kill"]
         reasons = [*logged, *killed, *_of_collectives(self._found)]
-        word = cast("_End", self._life.state)
-        return VerdictView(word=word, reasons=tuple(reasons[:MAX_REASONS]))
+        return VerdictView(word=cast("_End", life.state), reasons=tuple(reasons[:MAX_REASONS]))
