@@ -99,3 +99,20 @@ def test_two_launches_days_apart_lie_days_apart(tmp_path: Path) -> None:
 def test_a_log_without_any_clock_has_the_time_of_its_last_write(tmp_path: Path) -> None:
     replay = played(tmp_path / "a.log", "step 1 loss 2.0\nstep 2 loss 1.9\n")
     assert pieces(replay) == [(0, 0)]
+
+
+def test_lines_without_times_are_spread_up_to_the_launchers_report(tmp_path: Path) -> None:
+    """Only the launcher prints times: the crash is near its report, and no step stalled."""
+    steps = "".join(f"step {step} loss {3 - step / 5000:.4f} lr 3e-4\n" for step in range(3000))
+    start = "W0528 17:20:00.000000 14 torch/distributed/run.py:874] \n"
+    agent = (
+        "E0528 20:26:40.000000 14 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
+        "(exitcode: 1) local_rank: 0 (pid: 15) of binary: /usr/bin/python3\n"
+    )
+    found = [
+        (each.alert, each.time)
+        for each in played(tmp_path / "a.log", start + steps + CRASH + agent).transitions()
+        if each.state == "firing" and not each.is_heartbeat
+    ]
+    ((alert, when),) = found
+    assert (alert, when) == ("TrainingCrashed", pytest.approx(WRITTEN, abs=5))

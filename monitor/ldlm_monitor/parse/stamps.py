@@ -6,7 +6,7 @@ such times are exact; where no zone is given, `placed` derives their origin.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
@@ -41,23 +41,18 @@ class Stamp:
 
 
 def stamps(data: bytes, offset: int = 0) -> Iterator[Stamp]:
-    """The times of the lines in `data`, which begins at byte `offset` of its file.
-
-    A line with the time of the one before gives none.
-    """
-    last: tuple[bytes | None, ...] | None = None
+    """The times of the lines in `data`, which begins at byte `offset` of its file."""
+    last: tuple[tuple[bytes | None, ...], Stamp | None] = ((), None)
     for match in _LINE.finditer(data):
         found = match.groups()
-        if found == last:
-            continue
-        last = found
         start = match.start() + (data[match.start() : match.start() + 1] in (b"\n", b"\r"))
-        stamp = _read(found, offset + start)
-        if stamp is not None:
-            yield stamp
+        if found != last[0]:
+            last = found, _read(found)
+        if last[1] is not None:
+            yield replace(last[1], offset=offset + start)
 
 
-def _read(found: tuple[bytes | None, ...], offset: int) -> Stamp | None:
+def _read(found: tuple[bytes | None, ...]) -> Stamp | None:
     *days, clock, fraction, zone = found
     year, month, day, us_month, us_day, us_year, short_month, short_day, name, name_day = days
     named = None if name is None else b"%d" % (_MONTHS.index(name) + 1)
@@ -77,7 +72,7 @@ def _read(found: tuple[bytes | None, ...], offset: int) -> Stamp | None:
     except (ValueError, OverflowError):  # digits that are no date
         return None
     moment += float(b"0." + fraction) if fraction else 0.0
-    return Stamp(offset, moment - _zone(zone), zone is not None, parts[0] is not None)
+    return Stamp(0, moment - _zone(zone), zone is not None, parts[0] is not None)
 
 
 def _zone(zone: bytes | None) -> float:
@@ -126,5 +121,5 @@ def _with_year(stamp: Stamp, latest: float) -> Stamp:
         except ValueError:
             continue
         if when <= latest + _DAY:
-            return Stamp(stamp.offset, when, stamp.zoned, has_year=True)
+            return replace(stamp, when=when, has_year=True)
     return stamp

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -15,6 +16,7 @@ from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.stamps import Stamp, placed, stamps
+from ldlm_monitor.run.line_clock import BEFORE_SECONDS
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source.backlog import Backlog
@@ -43,6 +45,10 @@ _ROW_TIME = re.compile(
 W&B. Nine or ten digits are Unix seconds (1973 to 2286); fewer are a duration, more other units."""
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Tested before `_ROW_TIME`: re2 is twice as fast as `re` without a match, half as fast with."""
+BLOCK_BYTES = 4096
+"""Bytes of lines without a time that are placed together: a choice; a traceback fits."""
+LEAST_BLOCK = 1024
+"""Least bytes of such lines between two with a time: a choice; fewer belong to the line above."""
 _MOST_TIMES = 100_000
 """Times kept of a text log: a choice; a day with one a second fits, more cost 100 bytes each."""
 NOMINAL_ROWS = 3_600
@@ -77,22 +83,48 @@ class Stretch:
         start = max(0, self.start - BEFORE_BYTES)
         return clock_marks(self.backlog.part(start, self.start), start)
 
-    def line_times(self, apart: float) -> list[tuple[int, float]]:
+    def line_times(self, apart: float, *, spread: bool) -> list[tuple[int, float]]:
         """Offset and time (Unix s) of lines of text with a time, at least `apart` seconds apart.
 
-        Of more than `_MOST_TIMES`, every second one is left out, again and again.
+        Of more than `_MOST_TIMES`, every second one is left out, again and again. `spread`: lines
+        without a time are spread over the time up to `BEFORE_SECONDS` before the line below them:
+        where only a launcher prints times, errors come with its report of them.
         """
         kept: list[Stamp] = []
+        ends: dict[int, int] = {}
         for chunk in self.chunks():
             for stamp in stamps(chunk.data, chunk.offset):
                 if kept and 0 <= stamp.when - kept[-1].when < apart:
+                    ends[kept[-1].offset] = stamp.offset
                     continue
                 kept.append(stamp)
                 if len(kept) > _MOST_TIMES:
                     del kept[1::2]
                     apart *= 2
         here = datetime.fromtimestamp(self.written_at).astimezone().utcoffset()
-        return placed(kept, self.written_at, here.total_seconds() if here else 0.0)
+        lines = placed(kept, self.written_at, here.total_seconds() if here else 0.0)
+        found = lines[:1]
+        for (first, since), (last, until) in pairwise(lines):
+            if spread:
+                found += self._spread(ends.get(first, first), since, last, until - BEFORE_SECONDS)
+            found.append((last, until))
+        return found
+
+    def _spread(
+        self, first: int, since: float, last: int, until: float
+    ) -> Iterator[tuple[int, float]]:
+        """Places, by offset, of lines below the one at `first`; those near `last` at `until`."""
+        if last - first < LEAST_BLOCK or until <= since:
+            return
+        offset, apart = first, 1
+        for chunk in self.backlog.scan(first, last):
+            while end := chunk.data.find(b"\n", max(offset + apart - 1 - chunk.offset, 0)) + 1:
+                offset = chunk.offset + end
+                if offset >= last:
+                    return
+                rest = max(last - first - BLOCK_BYTES, 1)
+                yield offset, since + (until - since) * min((offset - first) / rest, 1.0)
+                apart = max(BLOCK_BYTES, (last - first) // NOMINAL_ROWS)
 
     def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
         """First offset and last time (Unix s) of groups of rows that span less than `apart` s.

@@ -189,7 +189,8 @@ def _estimate(
     if before and (at := file.seen_at(before[-1].offset)) is not None:
         known = before[-1], at
     placed = from_bars(stretch.marks(), stretch.written_at, known)
-    lines = stretch.line_times(min(max(apart, LINES_APART_SECONDS), 1.0))
+    apart = min(max(apart, LINES_APART_SECONDS), 1.0)
+    lines = stretch.line_times(apart, spread=placed is None)
     if placed is None:
         return from_lines(lines) if lines else at_once(stretch.written_at)
     timeline, clock = between_lines(*placed, lines)

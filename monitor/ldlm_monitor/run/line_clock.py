@@ -13,9 +13,9 @@ START_SECONDS = 60.0
 """The first bar comes this soon after the line above it, unless lines further on show that it came
 later. A choice below the least limit of a start: a copied log's last write may be years late."""
 
-BEFORE_SECONDS = 5.0
-"""Lines above the first with a time come this long before it. A choice: the launcher reports a
-failure within seconds, and no limit of a stall or of a caught exception is as short."""
+BEFORE_SECONDS = 2.0
+"""Lines without a time come this long before the line with one below them. A choice: a launcher
+reports a failure within a second or two; more judges a crash before its report is there."""
 
 
 def from_lines(lines: Sequence[Place]) -> Timeline:
