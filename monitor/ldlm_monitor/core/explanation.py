@@ -115,12 +115,16 @@ def facts_from(fleet: Fleet) -> Callable[[str], RunFacts]:
         run = fleet.get(name)
         if run is None:
             return RunFacts()
-        progress = run.life.progress_step
+        progress, attempts = run.life.progress_step, run.life.attempts
         return RunFacts(
             state=run.life.state,
             ended_at=run.life.ended_at,
             last_progress_at=-math.inf if progress is None else run.life.last_progress_at,
-            step=progress,
+            timed=run.life.timed,
+            attempt=attempts.number,
+            refuted_ends=run.life.ending.refuted,
+            step=None if attempts.counts_in_epoch else progress,
+            epoch=run.progress.epoch if attempts.counts_in_epoch else None,
             world_size=run.logged.world_size,
             logged_ranks=run.ranks,
             rank_steps=run.progress.rank_steps,

@@ -222,11 +222,11 @@ class Monitor:
 
     def _take(self, record: Record, at: float) -> list[Transition]:
         run = self.runs.of(record, at)
+        rows = record.position.path.endswith(ROW_SUFFIXES)
+        urgent = run.observe(record, at, rows=rows, timed=self._timed)
         if isinstance(record, Event):
             self._events.append(record)
             self._incidents.take(record, self.clock)
-        rows = record.position.path.endswith(ROW_SUFFIXES)
-        urgent = run.observe(record, at, rows=rows, timed=self._timed)
         return self._judge_at_once(run, urgent)
 
     def _judge_at_once(self, run: TrainingRun, urgent: str | None) -> list[Transition]:

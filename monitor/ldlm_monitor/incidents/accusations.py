@@ -35,6 +35,12 @@ class Accusation:
     clue: Clue | None  # the source's first line; None for a comparison of several ranks' lines
     message: str
 
+    @property
+    def writer(self) -> str:
+        """Who accuses: a rank by its own line, several by what they compare, or a tool."""
+        rank = None if self.clue is None else self.clue.rank
+        return self.kind if rank is None else f"rank {rank}"
+
 
 def accused(
     evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
@@ -48,9 +54,10 @@ def accused(
         return None
     first = found[0]
     why = list(dict.fromkeys(each.why for each in found if each.ranks == first.ranks))
+    sources = {each.writer for each in found if each.ranks == first.ranks}
     if silent and first.ranks == silent and first.kind != "collective_mismatch":
         why.append(f"{names_of(first.ranks)} logged no timeout; all other ranks did")
-    sources = tuple(why)
+        sources.add("its peers")
     against = {rank for each in found for rank in each.ranks} - first.ranks
     if against:
         why.append(f"but other lines accuse {names_of(against)}")

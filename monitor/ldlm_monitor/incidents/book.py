@@ -36,15 +36,15 @@ KEPT: Final = 20  # past incidents kept of a run. A choice: more cost memory, fe
 KEPT_EARLY: Final = 256  # events kept before an incident. A choice: more cost memory in a flood
 _NUMERICS: Final = "numerics"  # `family` of events about non-finite numbers (`parse/data/events`)
 _HOST: Final = "host"  # `family` of the events in kernel logs
-_STARTS: Final = frozenset({"run_started", "run_resumed"})  # kinds that begin an attempt
+_STARTS: Final = frozenset({"run_started", "run_resumed", "elastic_restart"})
+"""Kinds of the lines between two attempts; they are of no failure."""
 
 
 class _RunIncidents:
     def __init__(self, name: str) -> None:
         self.name = name
         self.number = 0
-        self.attempt = 0
-        self.restarting = False
+        self.attempt = 1
         self.failure: Incident | None = None
         self.numerics: Incident | None = None
         self.past: deque[IncidentView] = deque(maxlen=KEPT)
@@ -73,10 +73,11 @@ class Incidents:
             self._machines.append((event.run, clue_of(event, seen)))
         if run is None:
             early = not opens and is_early(event)
-            if not (opens or early or event.kind in ("elastic_restart", *_STARTS)):
+            if not (opens or early):
                 return
             run = self._runs[event.run] = _RunIncidents(event.run)
-        if self._is_new_attempt(run, event, seen):
+        self._follow_attempts(run, seen)
+        if event.kind in _STARTS:
             return
         if opens or (run.failure or run.numerics):
             self._fold(run, event, seen, opens)
@@ -104,7 +105,7 @@ class Incidents:
         if incident is not None:
             incident.attach(transition.alert, transition.key, severity)
             if incident.step is None:
-                incident.step = self._facts_of(name).step
+                incident.locate(self._facts_of(name))
             if kind == "hang_no_progress":
                 incident.stall = alert_clue(transition, kind, at)
             elif kind is not None and not any(incident.evidence.of_kind(kind)):
@@ -115,6 +116,7 @@ class Incidents:
         run = self._runs.get(name)
         if run is None or not (run.failure or run.numerics):
             return
+        self._follow_attempts(run, at)
         facts = self._facts_of(name)
         for incident in run.current():
             self._settle(run, incident, at, facts)
@@ -155,26 +157,15 @@ class Incidents:
                 found += [incident.view(facts, at) for incident in current if incident.shows]
         return tuple(sorted(found, key=lambda each: (each.opened_at, each.id)))
 
-    def _is_new_attempt(self, run: _RunIncidents, event: Event, seen: float) -> bool:
-        """Whether the launcher starts the job again, which ends the present incident."""
-        if event.kind == "elastic_restart":
-            count = event.fields.get("restart_count")
-            if isinstance(count, int):
-                if count > run.attempt:
-                    run.attempt, run.restarting = count, False
-                    self._close(run, seen, "restarted")
-            elif "global_ranks" in event.fields and run.restarting:
-                run.restarting = False
-                self._close(run, seen, "restarted")
-            elif event.fields.get("state"):
-                run.restarting = True
-            return True
-        if event.kind in _STARTS:
-            newest = max((each.updated for each in run.current()), default=seen)
-            if seen > newest + WENT_ON_SECONDS:
-                self._close(run, seen, "restarted")
-            return True
-        return False
+    def _follow_attempts(self, run: _RunIncidents, at: float) -> None:
+        """End the incidents of an earlier attempt if the run has begun another one."""
+        attempt = self._facts_of(run.name).attempt
+        if attempt != run.attempt:
+            run.attempt = attempt
+            run.early.clear()
+            for incident in run.current():  # no step came after it, so it was no caught exception
+                incident.shows = incident.shows or incident is run.failure
+            self._close(run, at, "restarted")
 
     def _fold(self, run: _RunIncidents, event: Event, seen: float, opens: bool) -> None:
         self.settle(run.name, seen)
@@ -187,8 +178,10 @@ class Incidents:
                 return
             incident = self._open(run, numeric, seen)
         incident.take(event, seen, fails=opens)
+        if opens:
+            incident.refuted_ends = self._facts_of(run.name).refuted_ends
         if opens and (incident.step is None or not numeric):
-            incident.step = self._facts_of(run.name).step
+            incident.locate(self._facts_of(run.name))
 
     def _open_for(
         self, run: _RunIncidents, event: Event, seen: float, numeric: bool
@@ -221,7 +214,8 @@ class Incidents:
 
     def _open(self, run: _RunIncidents, numeric: bool, seen: float) -> Incident:
         run.number += 1
-        incident = Incident(run.name, run.number, seen)
+        run.attempt = self._facts_of(run.name).attempt
+        incident = Incident(run.name, run.number, seen, run.attempt)
         if numeric:
             run.numerics = incident
         else:
@@ -261,6 +255,7 @@ class Incidents:
             incident.shows = incident.shows or facts.state != "finished"
         patience = DEAD_SECONDS if incident.deadly else WENT_ON_SECONDS
         survived = facts.last_progress_at > incident.updated + patience
+        survived = survived or facts.refuted_ends > incident.refuted_ends
         if not survived or (incident is run.numerics and incident.firing):
             return
         if not incident.shows:

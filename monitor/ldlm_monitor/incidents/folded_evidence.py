@@ -144,6 +144,16 @@ class Evidence:
         """When (Unix seconds) the earliest of the events began; None without events."""
         return min((fold.first.effective for fold in self.folds.values()), default=None)
 
+    def is_ordered(self, *, timed: bool) -> bool:
+        """Whether the order of the events is known: by times, or by their place in one file."""
+        paths = {fold.first.position.path for fold in self.folds.values()} - {""}
+        return timed or len(paths) < 2
+
+    def has_launchers_word(self) -> bool:
+        """Whether a launcher or scheduler reports an exit code that is a process's own failure."""
+        exits = any(death.exitcode not in (None, 0, -15, -2) for death in self.deaths)
+        return exits or any(fold.role != "context" for fold in self.of_kind("srun_task_exit"))
+
     def _fold(self, clue: Clue) -> Fold:
         fields = clue.fields
         text = clue.message[:_TEXT].translate(_NO_DIGITS)

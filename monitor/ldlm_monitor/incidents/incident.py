@@ -60,19 +60,24 @@ _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed
 class Incident:
     """A failure of one run. Times are Unix seconds at which events were processed.
 
-    `opened`, `updated`: its first and last event of a failure. `step`: the run's last step
-    before it. `shows`: whether views show it. `deadly`: whether a process died of it. `alerts`:
-    the names of all alerts about it, as keys; `firing`: the keys of those that fire. `stall`: the
-    alert that the run takes no step. `run_ended`: the run's end; `ended`: the incident's.
+    `opened`, `updated`: its first and last event of a failure. `attempt`: that of the run, from
+    1. `step`: its last step before the failure; `epoch`: its epoch, if steps begin again in each.
+    `shows`: whether views show it. `deadly`: whether a process died of it. `alerts`: the names of
+    all alerts about it, as keys; `firing`: the keys of those that fire. `stall`: the alert that the
+    run takes no step. `run_ended`: the run's end; `ended`: the incident's. `refuted_ends`: as in
+    `RunFacts`, at its last line.
     """
 
-    def __init__(self, run: str, number: int, opened: float) -> None:
+    def __init__(self, run: str, number: int, opened: float, attempt: int = 1) -> None:
         self.run = run
         self.number = number
         self.opened = opened
         self.updated = opened
         self.evidence = Evidence()
+        self.attempt = attempt
         self.step: int | None = None
+        self.epoch: float | None = None
+        self.refuted_ends = 0
         self.shows = False
         self.deadly = False
         self.state: State = "open"
@@ -123,6 +128,11 @@ class Incident:
         if severity in ("error", "critical"):
             self.shows = True
 
+    def locate(self, run: RunFacts) -> None:
+        """Store where its attempt of the run is."""
+        if run.attempt == self.attempt:
+            self.step, self.epoch = run.step, run.epoch
+
     def recover(self, at: float) -> None:
         """Mark the incident as recovered: the run took steps again at `at`."""
         self.state, self.ended, self.ended_reason = "recovered", at, "recovered"
@@ -155,7 +165,7 @@ class Incident:
         """The incident for people and programs, built again only if something in it changed."""
         judgement = self.judgement(run, at)
         state_now = self._current_state()
-        key = (judgement, state_now, self.updated, self.step, len(self.alerts))
+        key = (judgement, state_now, self.updated, self.step, self.epoch, len(self.alerts))
         if self._viewed is None or self._viewed[0] != key:
             self._viewed = key, self._view(judgement, *state_now)
         return self._viewed[1]
@@ -169,7 +179,7 @@ class Incident:
             run=self.run,
             state=state,
             ended_reason=reason,
-            title=incident_view.title(judgement, evidence, self.step),
+            title=incident_view.title(judgement, evidence, self.step, self.epoch),
             confidence=verdict.confidence,
             opened_at=self.opened,
             updated_at=self.updated,
@@ -183,6 +193,7 @@ class Incident:
             claims=judgement.claims,
             excerpt=incident_view.excerpt(verdict, evidence),
             action=incident_view.action(verdict),
+            attempt=self.attempt,
             last_step=self.step,
             alerts=tuple(self.alerts),
         )

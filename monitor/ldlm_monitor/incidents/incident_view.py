@@ -53,12 +53,18 @@ def cause_text(verdict: RootCause, evidence: Evidence) -> str:
     return f"{message} on {names_of(verdict.ranks)}{_place(verdict, evidence)}"
 
 
-def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> str:
-    """The cause, its effects, the step: `... on rank 3 (gpu4) -> timeout on 7 ranks at step 9`."""
+def title(
+    judgement: Judgement, evidence: Evidence, last_step: int | None, epoch: float | None
+) -> str:
+    """The cause, its effects, the step: `... on rank 3 (gpu4) -> timeout on 7 ranks at step 9`.
+
+    The epoch instead of a step that begins again with each.
+    """
     effects = list(_effects(judgement.verdict, evidence))
     cause = cause_text(judgement.verdict, evidence)
-    has_step = last_step is None or re.search(r"\bstep \d", cause) is not None
-    at = "" if has_step else f" at step {last_step}"
+    at = "" if last_step is None or re.search(r"\bstep \d", cause) else f" at step {last_step}"
+    if epoch is not None:
+        at = f" in epoch {epoch:g}"
     return (f"{cause} -> {', '.join(effects)}" if effects else cause) + at
 
 

@@ -35,7 +35,7 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
     same = _sharing(evidence, fold, clue)
     # An error that at least half of the ranks log is no rank's own.
     if len(same) > 1 and 2 * len(same) >= evidence.roster.size(run):
-        return _after_numbers(evidence, everywhere(clue, same))
+        return _after_numbers(evidence, everywhere(clue, same, by=same))
     return _after_numbers(evidence, _on_rank(evidence, clue, exits))
 
 
@@ -72,9 +72,13 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
 
 
 def _rated(clue: Clue) -> tuple[object, ...]:
-    """Sort key by time; errors without a rank, then of a table, then NaNs come after all others."""
+    """Sort key by time; errors without a rank, then of a table, then NaNs come after all others.
+
+    That a process aborted comes last: it follows from most errors, and alone shows sys.exit().
+    """
     repeated = clue.fields.get("reported_by") is not None
-    return (clue.kind == "nonfinite_metric", repeated, clue.rank is None, *clue.order)
+    least = (clue.kind == "cxx_terminate", clue.kind == "nonfinite_metric")
+    return (*least, repeated, clue.rank is None, *clue.order)
 
 
 def _only_waited(evidence: Evidence, clue: Clue) -> bool:
@@ -120,7 +124,7 @@ def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> RootCause:
     for each in exits:
         if each.rank == rank:
             why.append(f"its process {exit_text(each.code)}")
-            sources.add("its exit code")
+            sources.add("the launcher")
     if any(claim.rank == rank for claim in evidence.claims):
         why.append("torchelastic names this rank, too")
         sources.add("the launcher")
@@ -175,5 +179,9 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) 
         if not doubtful:
             return _on_rank(evidence, replace(clue, rank=fits[0].rank), exits)
     alone = evidence.roster.size(run) < 2 and not evidence.roster.facts
-    why = "the first error in the log" + ("" if alone else "; the line has no rank")
-    return RootCause.of_clue(Tier.LOCAL, clue, "confirmed" if alone else "probable", (why,))
+    why = ["the first error in the log" + ("" if alone else "; the line has no rank")]
+    sources = {"its own error"}
+    if alone and evidence.has_launchers_word():
+        why.append("its launcher reports that it failed")
+        sources.add("the launcher")
+    return RootCause.of_clue(Tier.LOCAL, clue, by_sources(sources, doubtful=False), why)

@@ -1,10 +1,11 @@
 """Causes reported from outside of a process: who stopped the job (tier 0), which machine failed
 (tier 1), and with which exit codes processes ended (tier 2)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
+from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
 from ldlm_monitor.model.view import Confidence
@@ -50,10 +51,28 @@ def external(evidence: Evidence) -> RootCause | None:
     if clue is None or _failed_before(evidence, clue, given=bool(reasoned)):
         return None
     reason = clue.fields.get("reason")
-    sure: Confidence = "confirmed" if reason else "probable"
     given = f"the scheduler gives the reason: {reason}"
-    why = given if reason else "its line came before any error of a rank"
-    return RootCause.of_clue(Tier.EXTERNAL, clue, sure, (why,), host=clue.host)
+    why = [given if reason else "its line came before any error of a rank"]
+    sources = {_writer(clue)}
+    for fold in evidence.folds.values():
+        if _is_stopped(fold.first) and _writer(fold.first) not in sources:
+            sources.add(_writer(fold.first))
+            why.append(f"{_writer(fold.first)} reports that it was stopped")
+    sure = by_sources(sources, doubtful=False)
+    return RootCause.of_clue(Tier.EXTERNAL, clue, sure, why, host=clue.host)
+
+
+def _writer(clue: Clue) -> str:
+    """Who printed the report of a stop: torchrun raises SignalException, a worker no such."""
+    if clue.kind in ("slurm_cancelled", "k8s_pod_killed"):
+        return "the scheduler"
+    own = clue.kind == "python_exception" and "SignalException" not in clue.message
+    return "a worker" if own else "the launcher"
+
+
+def _is_stopped(clue: Clue) -> bool:
+    terminated = clue.kind == "srun_task_exit" and "Terminated" in clue.message
+    return terminated or (clue.kind != "elastic_sigterm_peer" and tier_of(clue) is Tier.EXTERNAL)
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
@@ -92,7 +111,13 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
         return None
     clue = next((each for each in _same_moment(clues, clue) if each.pid is not None), clue)
     why, ranks = _who(evidence, clue, local)
-    sources = {"kernel", *(reason for reason in why if ranks)}
+    codes = [code for kinds, code in _EXITS if clue.kind in kinds]
+    died = [death for death in evidence.deaths if death.exitcode in codes]
+    sources = {"the kernel"}
+    if local is not None or any(evidence.roster.of_death(death) in ranks for death in died):
+        sources.add("the process, or its launcher")
+    if ranks and evidence.roster.waiting and not ranks & evidence.roster.waiting:
+        sources.add("its peers")  # they waited for it
     machine = clue.host or clue.node
     place = f" on {machine}" if machine else ""
     sure = by_sources(sources, doubtful=bool(evidence.roster.facts) and len(ranks) != 1)
@@ -226,7 +251,7 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
     rank = first.rank
     whose = "a process" if rank is None else f"rank {rank}"
     why = [f"{whose} {exit_text(first.code)}" + (" and printed no error" if first.silent else "")]
-    sources = {"its exit code"}
+    sources = {"the launcher"}
     others = evidence.roster.waiting - {rank}
     if others:
         why.append(f"{names_of(others)} only waited for, or lost, another rank")
@@ -246,8 +271,15 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
     return RootCause.of_clue(Tier.LOCAL, clue, sure, why, (rank,), message=message)
 
 
-def everywhere(clue: Clue, ranks: set[int]) -> RootCause:
-    """The failure that at least half of the ranks share as the cause, without naming one rank."""
+def everywhere(clue: Clue, ranks: set[int], *, by: Iterable[int] = (0,)) -> RootCause:
+    """The failure that at least half of the ranks share as the cause, without naming one rank.
+
+    `by`: the ranks whose own lines report it; by default one source does, such as the launcher.
+    """
     same = f"the same on {len(ranks)} ranks ({compressed(ranks)})"
     why = f"{same}: a fault of program, data or configuration rather than of one rank"
-    return RootCause.of_clue(Tier.LOCAL, clue, "probable", (why,), ranks)
+    # Non-finite numbers spread from one rank to all by a single all-reduce.
+    sure = by_sources(map(str, by), doubtful=False)
+    if clue.kind == "nonfinite_metric" or clue.fields.get("reported_by"):
+        sure = "probable"
+    return RootCause.of_clue(Tier.LOCAL, clue, sure, (why,), ranks)

@@ -1,6 +1,6 @@
 """Chooses the root cause: the best tier that has one decides (taxonomy, section 4.4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ldlm_monitor.incidents.accusations import accused
@@ -54,6 +54,8 @@ def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: boo
         or (behind(run) if stall is not None and not evidence.folds else None)
         or _unattributed(evidence, run, collective, stall, settled=settled)
     )
+    if verdict.confidence == "confirmed" and not evidence.is_ordered(timed=run.timed):
+        verdict = replace(verdict, confidence="probable")
     claims = tuple(
         _compare(evidence, claim, verdict)
         for claim in sorted(evidence.claims, key=lambda each: (each.rank, each.position.path))

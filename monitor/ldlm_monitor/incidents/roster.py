@@ -14,13 +14,19 @@ from ldlm_monitor.model.view import Confidence
 class RunFacts:
     """A run when its incident is analysed. Times are Unix seconds; -inf or None: unknown.
     `logged_ranks`: ranks that ever logged a record. `rank_steps`: the last step of each rank
-    that logs its own. `step`: the last step of the run.
+    that logs its own. `attempt`: the number of the present attempt, from 1; `step`: its last step.
+    `epoch`: its last epoch, if steps begin again with each. `refuted_ends`: how many ends turned
+    out to be none by the steps of a log without times. `timed`: its records have times.
     """
 
     state: str = "running"
     ended_at: float | None = None
     last_progress_at: float = float("-inf")
+    attempt: int = 1
+    refuted_ends: int = 0
+    timed: bool = True
     step: int | None = None
+    epoch: float | None = None
     world_size: int | None = None
     logged_ranks: AbstractSet[int] = field(default_factory=frozenset)
     rank_steps: dict[int, int] = field(default_factory=dict)
@@ -183,7 +189,11 @@ class RootCause:
 
 
 def by_sources(sources: Iterable[str], *, doubtful: bool) -> Confidence:
-    """Two sources confirm a cause, one makes it probable; `doubtful` lowers either by one level."""
+    """Two sources confirm a cause, one makes it probable; `doubtful` lowers either by one level.
+
+    A source is a writer: a rank, the launcher, the kernel, the scheduler. Two lines of one process
+    are one source, and so is a launcher's copy of a rank's traceback.
+    """
     many = len(set(sources)) > 1
     if doubtful:
         return "probable" if many else "weak"

@@ -221,6 +221,9 @@ class IncidentView(View):
 
     Times are Unix seconds. `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went
     on), `quiet` (21 minutes without its events, then another failure's); "" while it is open.
+    `attempt`: that of the run, from 1; a restart or another launch in the same log begins one.
+    `last_step`: the last step of that attempt before the failure; None without one, and where steps
+    begin again with each epoch.
     """
 
     id: str
@@ -239,6 +242,7 @@ class IncidentView(View):
     claims: tuple[ClaimView, ...]
     excerpt: tuple[ExcerptView, ...]
     action: str
+    attempt: int = 1
     last_step: int | None
     alerts: tuple[str, ...]
 

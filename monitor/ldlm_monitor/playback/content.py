@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
-
-import re2
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 from ldlm_monitor.model.chunk import form_of as frames_of
 from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.patterns import compile_pattern
+from ldlm_monitor.parse.stamps import Stamp, placed, stamps
+from ldlm_monitor.run.line_clock import BEFORE_SECONDS
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source.backlog import Backlog
@@ -35,21 +36,21 @@ Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 BEFORE_BYTES = 64 * 1024
 """Bytes before a part to search for a progress bar: a choice; they hold 100s, and more is slow."""
-# A date and time of ISO 8601 with a zone; some loggers print the fraction after a comma.
-_STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+# A date and time of ISO 8601; some loggers print the fraction after a comma.
+_STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _ROW_TIME = re.compile(
     rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,10}(?:\.\d+)?)(?!\d)|"(' + _STAMP + rb')")'
 )
 """The time of a JSON row: `time` of the callback, `timestamp` of common loggers, `_timestamp` of
 W&B. Nine or ten digits are Unix seconds (1973 to 2286); fewer are a duration, more other units."""
-_LINE_TIME = re.compile(rb"(?m)^(" + _STAMP + rb") ")
-"""The time that container runtimes put before each line; with its zone it is unambiguous."""
-_LOCAL_TIME = re2.compile(
-    rb"(?m)^[^\n\r]{0,80}?([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
-)
-"""A date and time after up to 80 characters: a choice; more read a message's, fewer miss some."""
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Tested before `_ROW_TIME`: re2 is twice as fast as `re` without a match, half as fast with."""
+BLOCK_BYTES = 4096
+"""Bytes of lines without a time that are placed together: a choice; a traceback fits."""
+LEAST_BLOCK = 1024
+"""Least bytes of such lines between two with a time: a choice; fewer belong to the line above."""
+_MOST_TIMES = 100_000
+"""Times kept of a text log: a choice; a day with one a second fits, more cost 100 bytes each."""
 NOMINAL_ROWS = 3_600
 """Most times, a second apart, given to a file without times: a choice; more are finer, slower."""
 
@@ -68,11 +69,6 @@ class Stretch:
         """The form of the file's content."""
         return form_of(self.backlog)
 
-    @property
-    def is_stamped(self) -> bool:
-        """Whether the lines begin with a time that has a zone."""
-        return self.form == "text" and _LINE_TIME.match(self.backlog.head) is not None
-
     def chunks(self) -> Iterator[Chunk]:
         """The bytes as chunks of whole records."""
         return self.backlog.scan(self.start, self.stop)
@@ -87,15 +83,58 @@ class Stretch:
         start = max(0, self.start - BEFORE_BYTES)
         return clock_marks(self.backlog.part(start, self.start), start)
 
-    def row_times(self, apart: float, *, local: bool = False) -> Iterator[tuple[int, float]]:
+    def line_times(self, apart: float, *, spread: bool) -> list[tuple[int, float]]:
+        """Offset and time (Unix s) of lines of text with a time, at least `apart` seconds apart.
+
+        Of more than `_MOST_TIMES`, every second one is left out, again and again. `spread`: lines
+        without a time are spread over the time up to `BEFORE_SECONDS` before the line below them:
+        where only a launcher prints times, errors come with its report of them.
+        """
+        kept: list[Stamp] = []
+        ends: dict[int, int] = {}
+        for chunk in self.chunks():
+            for stamp in stamps(chunk.data, chunk.offset):
+                if kept and 0 <= stamp.when - kept[-1].when < apart:
+                    ends[kept[-1].offset] = stamp.offset
+                    continue
+                kept.append(stamp)
+                if len(kept) > _MOST_TIMES:
+                    del kept[1::2]
+                    apart *= 2
+        here = datetime.fromtimestamp(self.written_at).astimezone().utcoffset()
+        lines = placed(kept, self.written_at, here.total_seconds() if here else 0.0)
+        found = lines[:1]
+        for (first, since), (last, until) in pairwise(lines):
+            if spread:
+                found += self._spread(ends.get(first, first), since, last, until - BEFORE_SECONDS)
+            found.append((last, until))
+        return found
+
+    def _spread(
+        self, first: int, since: float, last: int, until: float
+    ) -> Iterator[tuple[int, float]]:
+        """Places, by offset, of lines below the one at `first`; those near `last` at `until`."""
+        if last - first < LEAST_BLOCK or until <= since:
+            return
+        offset, apart = first, 1
+        for chunk in self.backlog.scan(first, last):
+            while end := chunk.data.find(b"\n", max(offset + apart - 1 - chunk.offset, 0)) + 1:
+                offset = chunk.offset + end
+                if offset >= last:
+                    return
+                rest = max(last - first - BLOCK_BYTES, 1)
+                yield offset, since + (until - since) * min((offset - first) / rest, 1.0)
+                apart = max(BLOCK_BYTES, (last - first) // NOMINAL_ROWS)
+
+    def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
         """First offset and last time (Unix s) of groups of rows that span less than `apart` s.
 
         Rows of equal time, or earlier than the row before, are in one group. The first row is a
         group of its own: bytes before it that have no time get its time. Times that the parser
-        refuses are skipped. `local`: times without a zone are read, as of this machine's zone.
+        refuses are skipped.
         """
         begin, first, last = -1, -math.inf, -math.inf
-        for at, when in self._row_times(local):
+        for at, when in self._row_times():
             if not EARLIEST <= when <= LATEST:  # also NaN; some loggers write milliseconds
                 continue
             if when - first < apart or when == first:
@@ -108,8 +147,8 @@ class Stretch:
         if begin >= 0:
             yield begin, last
 
-    def _row_times(self, local: bool) -> Iterator[tuple[int, float]]:
-        form, stamp = self.form, _LOCAL_TIME if local else _LINE_TIME if self.is_stamped else None
+    def _row_times(self) -> Iterator[tuple[int, float]]:
+        form = self.form
         for chunk in self.chunks():
             offset, block = chunk.offset, chunk.data
             if form == "frames":
@@ -117,10 +156,6 @@ class Stretch:
             elif form == "metric":
                 for match in METRIC_TIME.finditer(block):
                     yield offset + match.start(), int(match[1]) / 1000  # MLflow's milliseconds
-            elif stamp is not None:
-                for match in stamp.finditer(block):
-                    if (when := _moment(match[1])) is not None:
-                        yield offset + match.start(), when
             elif _TIME_KEY.search(block) is not None:
                 for match in _ROW_TIME.finditer(block):
                     when = float(match[1]) if match[1] else _moment(match[2])
@@ -156,9 +191,9 @@ def form_of(backlog: Backlog) -> Form:
 
 
 def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Timeline:
-    """The times of rows or lines.
+    """The times of rows.
 
-    The rows' own times, `apart` as in `row_times`; otherwise those of their steps on the run's
+    Their own times, `apart` as in `row_times`; otherwise those of their steps on the run's
     `clock` (None: no clock is known); otherwise nominal seconds, which show the order alone.
     """
     times = list(stretch.row_times(apart))
@@ -166,19 +201,11 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
     if clock is not None:
         return from_steps(stretch.marks(rows=True), clock)
-    return _nominal(stretch)
+    return nominal(stretch)
 
 
-def line_order(stretch: Stretch) -> Timeline:
-    """The order of lines: by the times in them, which have no zone; otherwise by their position."""
-    times = list(stretch.row_times(0.0, local=True))
-    if not times:
-        return _nominal(stretch)
-    offsets = [0, *(offset for offset, _ in times[1:])]
-    return Timeline(offsets, [when for _, when in times], timed=False)
-
-
-def _nominal(stretch: Stretch) -> Timeline:
+def nominal(stretch: Stretch) -> Timeline:
+    """The order of rows or lines without times: one nominal second between them."""
     return from_rows([0, *stretch.row_offsets()[1:]], stretch.written_at)
 
 

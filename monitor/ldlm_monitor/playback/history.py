@@ -14,6 +14,7 @@ from typing import BinaryIO, TypeAlias
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.content import Stretch, form_of, name_by_content, row_timeline
 from ldlm_monitor.playback.history_file import HistoryFile, StreamFile
+from ldlm_monitor.run.line_clock import between_lines, from_lines
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.source.backlog import Backlog
@@ -27,6 +28,9 @@ APART_SECONDS = 0.2
 this is a fraction of an evaluation interval."""
 ALONE_APART_SECONDS = 5.0
 """`APART_SECONDS` of a single file, merged with no other: the default `evaluation_interval`."""
+LINES_APART_SECONDS = 0.25
+"""`APART_SECONDS` of text where rows keep their exact order: a choice; each piece costs time, and
+loggers with milliseconds would make one of each line."""
 EXACT_APART_SECONDS = 0.0
 """`APART_SECONDS` where the rows of several files must keep the exact order of their times."""
 _Entry: TypeAlias = tuple[float, float, int, int, Chunk]  # time, order, numbers of file and piece
@@ -177,7 +181,7 @@ def _timeline(
 def _estimate(
     file: HistoryFile, stretch: Stretch, clocks: dict[str, StepClock], apart: float
 ) -> Timeline:
-    if file.form != "text" or stretch.is_stamped:
+    if file.form != "text":
         clock = clocks.get(file.run) if file.form == "rows" else None
         return row_timeline(stretch, clock, apart)
     known = None
@@ -185,10 +189,13 @@ def _estimate(
     if before and (at := file.seen_at(before[-1].offset)) is not None:
         known = before[-1], at
     placed = from_bars(stretch.marks(), stretch.written_at, known)
+    apart = min(max(apart, LINES_APART_SECONDS), 1.0)
+    lines = stretch.line_times(apart, spread=placed is None)
     if placed is None:
-        return at_once(stretch.written_at)
-    clocks.setdefault(file.run, placed[1])
-    return placed[0]
+        return from_lines(lines) if lines else at_once(stretch.written_at)
+    timeline, clock = between_lines(*placed, lines)
+    clocks.setdefault(file.run, clock)
+    return timeline
 
 
 def place_stream(name: str, stream: BinaryIO, names: RunNames, now: float) -> StreamFile:

@@ -13,7 +13,7 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.playback.content import line_order
+from ldlm_monitor.playback.content import nominal
 from ldlm_monitor.playback.history import History
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
 from ldlm_monitor.playback.replay import Replay
@@ -151,8 +151,8 @@ class _Logs:
 
 
 def _paced(history: History) -> None:
-    """Give text logs without zones the times of their lines, so that a player shows each."""
+    """Give text logs without times nominal ones, so that a player shows each line."""
     for file in history.files:
         if file.timeline.is_at_once and file.form == "text":
-            file.timeline = line_order(file.whole())
+            file.timeline = nominal(file.whole())
             file.backlog.rest()

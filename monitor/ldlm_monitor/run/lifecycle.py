@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
+from ldlm_monitor.run.attempts import Attempts, is_new_failure
 from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker, StepGoal
 from ldlm_monitor.run.pace import LATE, Pace, StallSettings
 
@@ -45,9 +46,9 @@ class Lifecycle:
         self._highest_step = -1
         self._stride = 0
         self._announces_phases = False
-        self._ending = EndingTracker()
+        self.ending = EndingTracker()
         self._goal = StepGoal()
-        self._attending: set[int] = set()
+        self.attempts = Attempts()
 
     @property
     def state(self) -> str:
@@ -58,6 +59,10 @@ class Lifecycle:
     def ended(self) -> bool:
         """Whether the run is over, however it ended."""
         return self.phase in ENDED_STATES
+
+    @property
+    def _is_over(self) -> bool:
+        return self.ended or self.ending.assumed is not None
 
     @property
     def can_stall(self) -> bool:
@@ -87,8 +92,8 @@ class Lifecycle:
     def due(self) -> float | None:
         """When the next timer runs if no record arrives (Unix seconds); None if none does."""
         times = []
-        if self._ending.assumed is not None:
-            times.append(self._ending.assumed.confirm_at)
+        if self.ending.assumed is not None:
+            times.append(self.ending.assumed.confirm_at)
         if self.can_stall and not self._late:
             limit = self.stall_limit
             times.append(self.last_progress_at + (LATE * limit if self._stalled else limit))
@@ -97,7 +102,7 @@ class Lifecycle:
     def tick(self, now: float) -> bool:
         """Run the timers that are due at `now`; True if the state changed."""
         before = self.state
-        if self._ending.assumed is not None and now >= self._ending.assumed.confirm_at:
+        if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
             silent, limit = now - self.last_progress_at, self.stall_limit
@@ -123,6 +128,9 @@ class Lifecycle:
             if sample.values and not self._steps and not self.ended:
                 self._advance(None, sample.position, at)
         else:
+            last = self._steps.get((sample.position.path, sample.rank))
+            if self.attempts.begins_at(sample, last, over=self._is_over):
+                self._restart(at)
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
             if sample.step == self._highest_step:
                 self._goal.observe(sample.step, sample.values, self._stride)
@@ -133,13 +141,14 @@ class Lifecycle:
         False if the run is in another state than running, or may stall between two rows.
         """
         running = self.phase == "running" and not self._stalled
-        doubtful = self._ending.assumed is not None or self._paused_by is not None
+        doubtful = self.ending.assumed is not None or self._paused_by is not None
         paused = until - self.last_progress_at >= self.pace.least
         return running and not doubtful and not paused and not _is_sign(block.values)
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
         """Process rows logged at `times`, of which `only_advances` is true."""
         self._steps[block.path, block.rank] = block.steps[-1]
+        self.attempts.note_life(block.path)
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:
             self.pace.learn_gap(at - self.last_progress_at)
@@ -157,18 +166,21 @@ class Lifecycle:
         self._training = True
         self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
 
-    def observe_event(self, event: Event, at: float) -> None:
-        """Process an event that was logged at `at`."""
+    def observe_event(self, event: Event, at: float) -> bool:
+        """Process an event that was logged at `at`; True if another attempt begins with it."""
         kind = event.kind
         if kind in ("run_started", "config"):
             self._training = True
-        if kind == "run_started" and self.ended:
+        late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
+        late = late and self.phase in ("crashed", "killed")
+        begins = self.attempts.begins_with(event, ended=self.ended, late=late)
+        if begins:
             self._restart(at)
         if kind in ("run_started", "run_finished"):
             if kind == "run_finished" and event.fields.get("confirmed_by") == "silence":
                 self._training = True
                 self._goal.declare(event.message)
-            elif self._is_left_by_all(event) and kind == "run_finished":
+            elif self.attempts.is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in _PHASES:
             # A log that announces checkpoints need not announce evaluations.
@@ -178,7 +190,10 @@ class Lifecycle:
         elif kind in _LEFT:
             self._observe_exit(event, at)
         else:
-            self._ending.observe(event, at, phase=self.phase)
+            self.ending.observe(event, at, phase=self.phase)
+        if self._is_over:
+            self.attempts.note_life(event.position.path)
+        return begins
 
     def _observe_exit(self, event: Event, at: float) -> None:
         """Process a report that nobody writes the log any more; a step that follows refutes it."""
@@ -186,21 +201,7 @@ class Lifecycle:
             return
         self.finish(at)
         if not self.ended:
-            self._end(self._ending.state_of_exit(event), at)
-
-    def _is_left_by_all(self, event: Event) -> bool:
-        """Whether no rank trains on after a `run_started` or `run_finished` event.
-
-        An event without a rank, such as a banner, applies to all ranks. Ranks are counted only
-        by events of the callback, which reports both: its rows have `pid` or `status`.
-        """
-        if event.rank is None or {"pid", "status"}.isdisjoint(event.fields):
-            return True
-        if event.kind == "run_started":
-            self._attending.add(event.rank)
-        else:
-            self._attending.discard(event.rank)
-        return not self._attending
+            self._end(self.ending.state_of_exit(event), at)
 
     def _step(
         self, step: int, source: tuple[str, int | None], position: Position, at: float
@@ -210,6 +211,7 @@ class Lifecycle:
             return
         back = previous is not None and step < previous
         self._steps[source] = step
+        self.attempts.note_life(position.path)
         if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
             return
         # The same step in another file is no progress.
@@ -226,13 +228,17 @@ class Lifecycle:
         elif self.phase == "running" and gap > self.pace.limit("running"):
             if self.progress_step is not None and self._stride:
                 self.pace.learn_unannounced(self.progress_step, self._stride, gap)
+            elif self.progress_step is not None:
+                self.pace.learn_gap(gap)  # the first one
         elif self.phase == "running" and not self._stalled:
             self.pace.learn_gap(gap)
         if self.phase != "running":
             self._enter("running", at)
         self._paused_by = None
         self._stalled = self._late = False
-        self._ending.went_on(at)
+        last = self.progress_step
+        resumed = step is not None and last is not None and step < last
+        self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
         self._goal.went_on()
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
@@ -245,10 +251,10 @@ class Lifecycle:
         self._enter("starting", at)
         self._steps.clear()
         self._goal = StepGoal()
-        self._ending.assumed = None
-        self._attending.clear()
+        self.ending.assumed = None
         self._paused_by = None
         self._highest_step = -1
+        self.progress_step = None
         self.ended_at = None
         self.last_progress_at = at
 
@@ -267,12 +273,12 @@ class Lifecycle:
         """Leave `seconds`, by which the clock jumped, out of the time since the last step."""
         self.last_progress_at += seconds
         self._alive_at += seconds
-        self._ending.shift(seconds)
+        self.ending.shift(seconds)
 
     def finish(self, now: float) -> None:
         """Confirm an assumed end: no record follows that could refute it."""
-        if self._ending.assumed is not None:
-            self._end(self._ending.assumed.state, now)
+        if self.ending.assumed is not None:
+            self._end(self.ending.assumed.state, now)
         self._end_if_complete()
 
     def _end_if_complete(self) -> None:
@@ -280,13 +286,13 @@ class Lifecycle:
             self._end("finished", self.last_progress_at)
 
     def _end(self, state: str, at: float) -> None:
-        if state == "finished" and (self.phase in ("crashed", "killed") or self._ending.assumed):
+        if state == "finished" and (self.phase in ("crashed", "killed") or self.ending.assumed):
             return
         self.phase = state
         self.ended_at = at
         self._stalled = False
-        if self._ending.assumed is not None:
-            self.end_evidence, self._ending.assumed = self._ending.assumed.evidence, None
+        if self.ending.assumed is not None:
+            self.end_evidence, self.ending.assumed = self.ending.assumed.evidence, None
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:

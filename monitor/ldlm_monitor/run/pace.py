@@ -58,7 +58,8 @@ class Pace:
 
         limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause)
 
-    and before 20 gaps are known, `max(4 * floor, 10 * longest gap, 2 * pause)`, at most the
+    and before the first gap is known, `startup`: a log may have one step in hundreds. Before 20
+    are known, `max(4 * floor, 10 * longest gap, 2 * pause)`, at most the
     greater of `startup` and `2 * longest gap`. An evaluation's limit is from the last step, too:
 
         limit = (begin of the evaluation - last step) + allowance
@@ -150,8 +151,10 @@ class Pace:
     def _step_limit(self) -> float:
         floor = self.settings.floor
         unannounced = 2 * self.longest_pause.get("checkpointing", 0.0)
+        if not self._sorted:
+            return self.settings.startup
         if len(self._sorted) < LEARNED_AFTER:
-            longest = self._sorted[-1] if self._sorted else 0.0
+            longest = self._sorted[-1]
             cautious = max(4 * floor, 10 * longest, unannounced)
             return max(floor, min(cautious, max(self.settings.startup, 2 * longest)))
         q99 = self._sorted[int(0.99 * (len(self._sorted) - 1))]

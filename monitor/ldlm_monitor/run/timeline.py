@@ -8,7 +8,7 @@ bars, matched by step.
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -50,6 +50,10 @@ class StepClock:
         reaching = (attempt for attempt in self.attempts if attempt.steps[-1] >= step)
         furthest = max(self.attempts, key=lambda attempt: attempt.steps[-1])
         return next(reaching, furthest).when(step)
+
+    def moved(self, by: Callable[[float], float]) -> "StepClock":
+        """The same steps, each at the time that `by` returns for its time."""
+        return StepClock([_Attempt(each.steps, [*map(by, each.times)]) for each in self.attempts])
 
     def times(self, steps: Sequence[int]) -> Iterator[float]:
         """When (Unix seconds) each row of a step log was written; `steps` has each row's step.
@@ -103,6 +107,11 @@ class Timeline:
     def timed(self) -> bool:
         """Whether any of the times is in Unix seconds, and not only orders the bytes."""
         return self._timed if isinstance(self._timed, bool) else any(self._timed)
+
+    @property
+    def places(self) -> list[tuple[int, float]]:
+        """Each first byte and its time; both rise."""
+        return list(zip(self._offsets, self._times, strict=True))
 
     @property
     def start(self) -> float:

@@ -236,8 +236,6 @@ class TrainingRun:
     def _observe_event(self, event: Event, at: float) -> str | None:
         self._events.add(event)
         self._remark = event.position
-        if event.kind == "run_started" and self.life.ended:
-            self.values.nonfinite.resume(0)
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
         elif event.kind == "skipped_step":
@@ -246,7 +244,9 @@ class TrainingRun:
             self.progress.save_checkpoint()
         self.findings.add(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
-        self.life.observe_event(event, at)
+        if self.life.observe_event(event, at):
+            self.values.nonfinite.resume(0)
+            self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"
         return urgent if counted or event.severity in _URGENT else None
 

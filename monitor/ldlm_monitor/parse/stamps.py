@@ -1,0 +1,125 @@
+"""The times at the beginnings of a text log's lines, with or without zone, date order or year.
+
+Loggers print ISO 8601, `08/30 23:00:36` (fvcore), `01/17/2024 13:47:27` (Accelerate), `Aug 30
+23:00:36` (syslog), `05-22 10:15:00` (vLLM) or `I0830 23:00:36.123` (glog, absl). Differences of
+such times are exact; where no zone is given, `placed` derives their origin.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Final
+
+import re2
+
+_MONTHS: Final = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_REACH: Final = 60
+"""Characters of a line before its time. A choice: prefixes of ranks, pods and loggers fit; more
+reads times in messages as the line's own."""
+_LINE = re2.compile(
+    rb"(?:^|[\n\r])[^\n\r]{0,%d}?(?:\b([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T,-]{1,2}"
+    rb"|\b([0-9]{2})/([0-9]{2})/([0-9]{4}) |\b[EWIF]?([01][0-9])[-/]?([0-3][0-9])[ -]"
+    rb"|\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([ 0-3][0-9]) )"
+    rb"([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]{1,9}))?(Z|[+-][0-9]{2}:?[0-9]{2})?" % _REACH
+)
+_YEARLESS: Final = 2000  # stands for a year that is not logged; a leap year, so that all dates fit
+_DAY: Final = 86400.0  # seconds. A stamp this far after the last write is no time of the line
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The time of the line at byte `offset`: Unix seconds if `zoned`, else as if in UTC.
+
+    `has_year` is false if the year is not logged; then it is `_YEARLESS` in `when`.
+    """
+
+    offset: int
+    when: float
+    zoned: bool
+    has_year: bool
+
+
+def stamps(data: bytes, offset: int = 0) -> Iterator[Stamp]:
+    """The times of the lines in `data`, which begins at byte `offset` of its file."""
+    last: tuple[tuple[bytes | None, ...], Stamp | None] = ((), None)
+    for match in _LINE.finditer(data):
+        found = match.groups()
+        start = match.start() + (data[match.start() : match.start() + 1] in (b"\n", b"\r"))
+        if found != last[0]:
+            last = found, _read(found)
+        if last[1] is not None:
+            yield replace(last[1], offset=offset + start)
+
+
+def _read(found: tuple[bytes | None, ...]) -> Stamp | None:
+    *days, clock, fraction, zone = found
+    year, month, day, us_month, us_day, us_year, short_month, short_day, name, name_day = days
+    named = None if name is None else b"%d" % (_MONTHS.index(name) + 1)
+    parts = (year or us_year, month or us_month or short_month or named)
+    number = int(parts[0] or _YEARLESS)
+    try:
+        hour, minute, second = map(int, (clock or b"").split(b":"))
+        moment = datetime(
+            number,
+            int(parts[1] or 0),
+            int(day or us_day or short_day or name_day or 0),
+            hour,
+            minute,
+            second,
+            tzinfo=UTC,
+        ).timestamp()
+    except (ValueError, OverflowError):  # digits that are no date
+        return None
+    moment += float(b"0." + fraction) if fraction else 0.0
+    return Stamp(0, moment - _zone(zone), zone is not None, parts[0] is not None)
+
+
+def _zone(zone: bytes | None) -> float:
+    if zone is None or zone == b"Z":
+        return 0.0
+    seconds = int(zone[1:3]) * 3600.0 + int(zone[-2:]) * 60.0
+    return -seconds if zone.startswith(b"-") else seconds
+
+
+def placed(found: Iterable[Stamp], last_write: float, zone: float) -> list[tuple[int, float]]:
+    """Offset and Unix seconds of each stamp, in order; times never fall.
+
+    Times without a zone are of the file's other times if these have one, else `zone` seconds ahead
+    of UTC; if the last one were after `last_write` (Unix seconds), it was at `last_write`. Stamps
+    without a year are of the last year in which they are not after it.
+    """
+    stamped = [each if each.has_year else _with_year(each, last_write + zone) for each in found]
+    stamped = [each for each in stamped if each.when <= last_write + 2 * _DAY]
+    local = [each for each in stamped if not each.zoned]
+    if local:
+        zone = _offset(stamped) if len(local) < len(stamped) else zone
+        late = local[-1].when - zone - last_write
+        zone += late if late > 1.0 else 0.0  # 1.0: file systems and loggers round differently
+    times: list[tuple[int, float]] = []
+    for each in stamped:
+        when = each.when if each.zoned else each.when - zone
+        times.append((each.offset, max(when, times[-1][1]) if times else when))
+    return times
+
+
+def _offset(stamped: list[Stamp]) -> float:
+    """Seconds by which local times are ahead of zoned ones beside them, in quarter hours."""
+    near = [(one, two) for one, two in pairwise(stamped) if one.zoned != two.zoned]
+    one, two = min(near, key=lambda pair: abs(pair[0].when - pair[1].when) % 900.0)
+    local, zoned = (two, one) if one.zoned else (one, two)
+    return round((local.when - zoned.when) / 900.0) * 900.0
+
+
+def _with_year(stamp: Stamp, latest: float) -> Stamp:
+    """The stamp in the last year in which it is at most a day after `latest` (as if in UTC)."""
+    year = datetime.fromtimestamp(max(latest, 0.0) + _DAY, UTC).year
+    moment = datetime.fromtimestamp(stamp.when, UTC)
+    for tried in range(year, year - 9, -1):  # a leap day comes within 8 years
+        try:
+            when = moment.replace(year=tried).timestamp()
+        except ValueError:
+            continue
+        if when <= latest + _DAY:
+            return replace(stamp, when=when, has_year=True)
+    return stamp

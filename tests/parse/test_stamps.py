@@ -1,0 +1,70 @@
+"""Times of lines: their differences are exact even where their origin is not."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ldlm_monitor.parse.stamps import placed, stamps
+
+
+def unix(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+WRITTEN = unix("2026-08-22T12:00:00")
+
+
+def times(*lines: str, written: float = WRITTEN, zone: float = 0.0) -> list[float]:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return [when for _, when in placed(stamps(text), written, zone)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-08-22 10:00:33,500 - mmdet - INFO - a",
+        "[2026-08-22 10:00:33.500] [INFO] a",
+        "2026-08-22T10:00:33.500Z stdout F a",
+        "2026-08-22T12:00:33.500+02:00 a",
+        "08/22/2026 10:00:33.500 - INFO - __main__ - a",
+        "[08/22 10:00:33.500 d2.utils.events]: a",
+        "I0822 10:00:33.500000 140 trainer.py:12] a",
+        "[rank3]:[W0822 10:00:33.500 a.cpp:1] a",
+        "0822 10:00:33.500 a",
+        "INFO 08-22 10:00:33.500 [core.py:1] a",
+        "Aug 22 10:00:33.500 node1 kernel: a",
+        "[INFO|trainer.py:3512] 2026-08-22 10:00:33,500 >> a",
+    ],
+)
+def test_the_forms_of_loggers(line: str) -> None:
+    assert times(line) == [unix("2026-08-22T10:00:33.5")]
+
+
+@pytest.mark.parametrize("line", ["step 1000 10:00:33", "1399 10:00:33 a", "eta 10:00:33", "a b c"])
+def test_other_numbers_are_no_times(line: str) -> None:
+    assert times(line) == []
+
+
+def test_a_time_without_zone_is_of_this_hosts_zone() -> None:
+    assert times("2026-08-22 12:00:33 a", zone=7200.0) == [unix("2026-08-22T10:00:33")]
+
+
+def test_a_time_that_would_be_after_the_last_write_was_at_the_last_write() -> None:
+    found = times("2026-08-22 17:00:00 a", "2026-08-22 17:30:00 b")
+    assert found == [WRITTEN - 1800, WRITTEN]
+
+
+def test_zoned_times_of_the_same_file_place_those_without_zone() -> None:
+    found = times("2026-08-22T08:00:00Z a", "2026-08-22 10:00:01 b", "2026-08-22 10:00:05 c")
+    assert [when - unix("2026-08-22T08:00:00") for when in found] == [0.0, 1.0, 5.0]
+
+
+def test_a_log_over_the_turn_of_the_year_has_no_year_in_its_lines() -> None:
+    written = unix("2026-01-01T00:00:10")
+    found = times("I1231 23:59:50.0 1 a.py:1] a", "I0101 00:00:05.0 1 a.py:1] b", written=written)
+    assert [written - when for when in found] == [20.0, 5.0]
+
+
+def test_a_clock_that_is_set_back_does_not_turn_the_order() -> None:
+    found = times("2026-08-22 10:00:10 a", "2026-08-22 10:00:05 b", "2026-08-22 10:00:20 c")
+    assert found == sorted(found)

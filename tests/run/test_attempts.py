@@ -1,0 +1,102 @@
+"""Several launches in one log: causes, steps and ends belong to the attempt in which they lie."""
+
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.config import Settings
+from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.playback.replay import Replay
+
+BANNER = "*** Starting MMDiT with Joint Text-Latent Diffusion ***\n"
+CRASH = (
+    'Traceback (most recent call last):\n  File "/home/u/train.py", line 12, in <module>\n'
+    "    main()\nValueError: bad batch\n"
+)
+AGENT = "I1121 06:32:06.769000 14784 torch/distributed/elastic/agent/server/api.py:"
+RANKS = f"{AGENT}553]   global_ranks=[0, 1]\n"
+FAILED = (
+    f"{AGENT}901] [default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+)
+
+
+def restarted(count: int) -> str:
+    return f"{AGENT}553]   restart_count={count}\n{RANKS}"
+
+
+def steps(first: int, last: int) -> str:
+    return "".join(
+        f"step {step} loss {4 - step / 1e5:.5f} lr 3e-4\n" for step in range(first, last)
+    )
+
+
+def epochs(first: int, last: int) -> str:
+    return "".join(
+        f"{{'epoch': {epoch}, 'step': {step}, 'loss': {2 - epoch / 100 - step / 1e4:.4f}}}\n"
+        for epoch in range(first, last)
+        for step in range(0, 50, 10)
+    )
+
+
+def judged(path: Path, text: str) -> Snapshot:
+    path.write_text(text)
+    replay = Replay(Settings(files=(str(path),), companions=False))
+    for _ in replay.transitions():
+        pass
+    return replay.snapshot()
+
+
+def found(snapshot: Snapshot) -> list[tuple[int, int | None, str]]:
+    return [(each.attempt, each.last_step, each.ended_reason) for each in snapshot.incidents]
+
+
+def test_failed_starts_before_a_good_launch_are_past_incidents(tmp_path: Path) -> None:
+    snapshot = judged(tmp_path / "a.log", 5 * (BANNER + CRASH) + BANNER + steps(0, 500))
+    assert [run.state for run in snapshot.runs] == ["running"]
+    assert found(snapshot) == [(attempt, None, "restarted") for attempt in range(1, 6)]
+    assert "TrainingCrashed" not in {alert.name for alert in snapshot.alerts}
+
+
+def test_a_crash_before_any_step_has_no_step_of_an_earlier_attempt(tmp_path: Path) -> None:
+    text = BANNER + steps(4900, 4980) + CRASH + BANNER + CRASH
+    snapshot = judged(tmp_path / "a.log", text)
+    assert found(snapshot) == [(1, 4979, "restarted"), (2, None, "run ended")]
+    assert "step" not in snapshot.incidents[1].title
+
+
+def test_a_step_that_falls_back_after_a_traceback_begins_an_attempt(tmp_path: Path) -> None:
+    snapshot = judged(tmp_path / "a.log", steps(0, 60) + CRASH + steps(0, 30) + CRASH)
+    assert found(snapshot) == [(1, 59, "restarted"), (2, 29, "run ended")]
+
+
+def test_a_step_that_falls_back_in_each_epoch_begins_none(tmp_path: Path) -> None:
+    """The step says little then, so the epoch is named."""
+    text = epochs(0, 5) + CRASH + epochs(5, 101) + CRASH
+    snapshot = judged(tmp_path / "a.log", text)
+    last = snapshot.incidents[-1]
+    assert (last.attempt, last.last_step) == (1, None)
+    assert last.title.endswith("in epoch 100")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_launchers_restart_is_an_attempt(tmp_path: Path, count: int) -> None:
+    tries = "".join(CRASH + FAILED + restarted(each) for each in range(1, count + 1))
+    snapshot = judged(tmp_path / "a.log", RANKS + steps(0, 9) + tries + steps(0, 5) + CRASH)
+    assert [each.attempt for each in snapshot.incidents] == list(range(1, count + 2))
+    assert snapshot.incidents[-1].last_step == 4
+
+
+def test_the_restarts_of_a_second_launch_are_counted_anew(tmp_path: Path) -> None:
+    """Its launcher begins to count at 0 again."""
+    launch = RANKS + steps(0, 9) + CRASH + FAILED + restarted(1) + steps(0, 9) + CRASH
+    snapshot = judged(tmp_path / "a.log", launch + launch)
+    assert [each.attempt for each in snapshot.incidents] == [1, 2, 3, 4]
+
+
+def test_a_banner_of_another_node_begins_no_attempt(tmp_path: Path) -> None:
+    for node, text in enumerate((BANNER + steps(0, 20), BANNER + CRASH)):
+        (tmp_path / f"train_20261121_071436_node{node}.log").write_text(text)
+    replay = Replay(Settings(files=(str(tmp_path / "*.log"),), companions=False))
+    for _ in replay.transitions():
+        pass
+    assert {each.attempt for each in replay.snapshot().incidents} == {1}
