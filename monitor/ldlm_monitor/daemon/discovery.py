@@ -9,15 +9,10 @@ from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
+from ldlm_monitor.playback.kinship import kin
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.source.companions import (
-    Companion,
-    LaunchFacts,
-    Surroundings,
-    companions,
-    undecided,
-)
+from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings
 from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
@@ -215,16 +210,24 @@ class Inputs:
         logs = [path for path in self.followed.values() if self._is_due(path, now)]
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
-                facts = self._facts_of(path)
-                found = companions(path, facts, around)
+                found, notice = kin(path, self._facts_of(path), around, self._kin_of(path))
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
-                reason = None if found else undecided(path, facts, around)
             except TimeoutError:  # a file on the silent mount may be the better match: wait
                 self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
                 continue
-            if reason:
-                self._say(reason)
+            if notice is not None:
+                self._say(notice)
         return claims
+
+    def _kin_of(self, path: Path) -> set[Path]:
+        """The real paths of the files that were tied to a log's run."""
+        names = self._monitor.names
+        run = names.origin(str(path)).run
+        return {
+            real
+            for real, name in self.followed.items()
+            if names.is_tied(str(name)) and names.origin(str(name)).run == run
+        }
 
     def _facts_of(self, path: Path) -> LaunchFacts:
         """The launch facts in a log's head; read again while it grows, or if the file changed."""

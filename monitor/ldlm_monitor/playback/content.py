@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import re2
 
@@ -208,12 +208,24 @@ def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
     """The run in a callback's first row; None for any other file. Raises `TimeoutError`."""
+    header = callback_header(_head(path, disk))
+    return None if header is None else str(header["run"])
+
+
+def callback_header(head: bytes) -> dict[str, Any] | None:
+    """The callback's first row in a file's first bytes, with a `run`; None for any other file."""
     try:
-        header = json.loads(_head(path, disk).split(b"\n", 1)[0])
+        header: dict[str, Any] = json.loads(head.split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)
-        return str(header["run"]) if ours else None
+        return header if ours and header["run"] is not None else None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None  # not the callback's first row: other fields, no JSON, or nested too deep
+
+
+def first_moment(head: bytes) -> float | None:
+    """The first date and time in a text's first bytes (Unix seconds); None without one."""
+    found = _LOCAL_TIME.search(head)
+    return None if found is None else _moment(found[1])
 
 
 def is_rows(path: Path, disk: Disk = DIRECT) -> bool:

@@ -21,8 +21,9 @@ from ldlm_monitor.playback.history import (
     place,
     place_stream,
 )
+from ldlm_monitor.playback.kinship import kin
 from ldlm_monitor.run.run_names import RunNames, launch_time
-from ldlm_monitor.source.companions import Surroundings, companions, undecided
+from ldlm_monitor.source.companions import Surroundings
 from ldlm_monitor.source.decoders import remedy
 from ldlm_monitor.source.input_patterns import resolve
 
@@ -111,15 +112,15 @@ def _with_companions(files: list[Path], names: RunNames, notices: list[str]) -> 
     claims: dict[Path, Path] = {}
     around = Surroundings()
     for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
-        facts = launch_facts(log)
-        for companion in companions(log, facts, around):
+        companions, notice = kin(log, launch_facts(log), around)
+        for companion in companions:
             real = companion.path.resolve()
             claims[real] = log
             if real not in found:
                 found[real] = companion.path
                 notices.append(f"{companion.path}: added, {companion.reason}")
-        if reason := undecided(log, facts, around):
-            notices.append(reason)
+        if notice is not None:
+            notices.append(notice)
     for real, log in claims.items():
         run = names.origin(str(log)).run
         names.tie(str(found[real]), run)
