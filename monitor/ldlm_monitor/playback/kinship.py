@@ -35,7 +35,7 @@ LISTED = 4  # files that a notice names; a choice: more lengthen it, fewer may o
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The facts in which launches differ. Times are Unix seconds; `start` is None where none is known.
+    """The facts in which launches differ. Times are Unix seconds; `start` is None if unknown.
 
     `losses`: the finite losses at each step. `head`: the first bytes. `run` and `process`: the
     name and HOST:PID of a callback's first row.
