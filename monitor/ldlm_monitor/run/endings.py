@@ -120,6 +120,10 @@ VICTIM_SECONDS = 60.0
 STRAY_SECONDS = 1.0
 """Steps logged this soon after an end do not undo it: they are the buffered output of another
 file. A choice: a real restart takes longer than a second."""
+GOING_STEPS = 3
+"""Steps in the same file that refute an end in a log without times. A choice: other ranks print one
+or two before they miss the one that failed, more would leave a short second launch crashed."""
+_SITES = 64  # places of caught exceptions kept. A choice: programs catch at few, more cost memory
 
 
 class EndingTracker:
@@ -127,11 +131,25 @@ class EndingTracker:
 
     def __init__(self) -> None:
         self.assumed: Ending | None = None
+        self._steps = 0
+        self._caught: dict[tuple[object, ...], None] = {}
 
-    def went_on(self, at: float) -> None:
-        """Drop the assumed end if a step logged at `at` is more than `STRAY_SECONDS` after it."""
-        if self.assumed is not None and at - self.assumed.since > STRAY_SECONDS:
+    def went_on(self, at: float, path: str, *, timed: bool, resumed: bool) -> None:
+        """Drop the assumed end if a step logged at `at` (Unix seconds) in file `path` refutes it.
+
+        If `at` only orders records (not `timed`), several steps do; or one, if the same exception
+        was caught before. `resumed`: the step is below the one before.
+        """
+        if (end := self.assumed) is None:
+            return
+        fields = end.evidence.fields
+        site = (fields.get("exc_type"), fields.get("file"), fields.get("line"))
+        self._steps += path == end.evidence.position.path
+        enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
+        if at - end.since > STRAY_SECONDS or (enough and not timed):
             self.assumed = None
+            if "file" in fields and not resumed and len(self._caught) < _SITES:
+                self._caught[site] = None
 
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the wait for a step after the assumed end."""
@@ -166,6 +184,7 @@ class EndingTracker:
         assumed = self.assumed
         if assumed is None:
             if phase not in ("crashed", "killed"):
+                self._steps = 0
                 self.assumed = Ending(state, at, at + wait, event)
         elif assumed.evidence.fields.get("role") == "victim" and state == "crashed":
             # A kill does not replace a victim's death: launchers send SIGTERM after a first death.

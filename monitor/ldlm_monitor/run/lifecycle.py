@@ -204,7 +204,9 @@ class Lifecycle:
             self._enter("running", at)
         self._paused_by = None
         self._stalled = False
-        self._ending.went_on(at)
+        last = self.progress_step
+        resumed = step is not None and last is not None and step < last
+        self._ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position

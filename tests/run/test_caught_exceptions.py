@@ -1,0 +1,72 @@
+"""Exceptions that a program caught, and launches that follow each other in one file.
+
+The logs have no times: their order alone shows that a training went on.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.config import Settings
+from ldlm_monitor.playback.replay import Replay
+
+BANNER = "number of parameters: 123.59M\n"
+
+
+def traceback(line: int = 8, message: str = "bad batch") -> str:
+    return (
+        'Traceback (most recent call last):\n  File "/home/u/train.py", line 12, in <module>\n'
+        f'    main()\n  File "/home/u/train.py", line {line}, in main\n'
+        f"    raise ValueError(batch)\nValueError: {message}\n"
+    )
+
+
+def steps(first: int, last: int) -> str:
+    return "".join(
+        f"iter {step}: loss {4 - step / 100_000:.5f}, time 100.00ms, mfu 30.00%\n"
+        for step in range(first, last)
+    )
+
+
+def state(path: Path, text: str) -> str:
+    path.write_text(text)
+    replay = Replay(Settings(files=(str(path),), companions=False))
+    for _ in replay.transitions():
+        pass
+    (run,) = replay.snapshot().runs
+    return run.state
+
+
+SKIPPED = "".join(traceback(message=f"batch {step}") + steps(step, step + 2) for step in range(99))
+FAILED = BANNER + traceback(3)
+
+LOGS = {
+    "caught at every other step": (steps(0, 1) + SKIPPED, "running"),
+    "caught at every other step, and then another": (
+        steps(0, 1) + SKIPPED + traceback(40),
+        "crashed",
+    ),
+    "caught often, and not at the end": (steps(0, 1) + SKIPPED + traceback(), "crashed"),
+    "caught at more places than are kept": (
+        "".join(traceback(line) + steps(4 * line, 4 * line + 4) for line in range(1, 200)),
+        "running",
+    ),
+    "thirty launches, of which the last trains": (
+        29 * FAILED + BANNER + steps(0, 500),
+        "running",
+    ),
+    "thirty launches that train": (
+        29 * (BANNER + steps(0, 50) + traceback()) + BANNER + steps(0, 50),
+        "running",
+    ),
+    "thirty launches that fail alike": (30 * (BANNER + steps(0, 50) + traceback()), "crashed"),
+    "a rank that fails while another prints one step more": (
+        BANNER + steps(0, 50) + traceback() + steps(50, 51),
+        "crashed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LOGS.values(), ids=LOGS.keys())
+def test_a_run_has_crashed_if_it_did_not_go_on(text: str, expected: str, tmp_path: Path) -> None:
+    assert state(tmp_path / "train.log", text) == expected
