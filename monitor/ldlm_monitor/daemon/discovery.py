@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
-from ldlm_monitor.playback.kinship import kin
+from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, launch_facts
+from ldlm_monitor.playback.kinship import kin, traits_of
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings
@@ -167,12 +167,10 @@ class Inputs:
             if self._is_new(companion.path):
                 try:
                     # Rows before the log's training loop has begun are of an earlier launch.
-                    stale = is_rows(companion.path, self._disk) and not self._has_trained(log_path)
+                    stale = companion.path.suffix == ".jsonl" and not self._has_trained(log_path)
                 except TimeoutError:
                     self.forget(companion.path)
                     continue
-                except OSError:  # the backfill reports the error
-                    stale = False
                 if not stale:
                     self._call(run, companion.path, log_path)
                 log.info("%s: following too, %s", companion.path, companion.reason)
@@ -262,7 +260,7 @@ class Inputs:
     def _has_trained(self, path: Path) -> bool:
         run = self._run_of(path)
         has_steps = run is not None and run.life.progress_step is not None
-        return has_steps or has_bars(path, self._disk)
+        return has_steps or bool(traits_of(path, self._disk).losses)
 
     def _changed(self, folder: Path) -> int:
         try:

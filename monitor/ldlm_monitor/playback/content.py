@@ -184,20 +184,13 @@ def _nominal(stretch: Stretch) -> Timeline:
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
     """Facts in a log that lead to the files of its launch. Raises `TimeoutError` (no answer)."""
-    head = _head(log, disk)
+    head = part(log, 0, disk)
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
     return LaunchFacts(
         working_directory=_text(directory[1]) if directory else None,
         run_names=tuple(sorted({_text(name) for name in _RUN_NAME.findall(head)})),
         nccl_debug_file=_text(nccl[1]) if nccl else None,
     )
-
-
-def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
-    """Whether a log has progress bars, as it has once training begins. Raises `OSError`."""
-    end = max(disk.stat(log).st_size - HEAD_BYTES, 0)
-    blocks = (disk.part(log, 0, HEAD_BYTES), disk.part(log, end, HEAD_BYTES))
-    return any(not mark.inner for block in blocks for mark in clock_marks(block))
 
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
@@ -208,7 +201,7 @@ def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
     """The run in a callback's first row; None for any other file. Raises `TimeoutError`."""
-    header = callback_header(_head(path, disk))
+    header = callback_header(part(path, 0, disk))
     return None if header is None else str(header["run"])
 
 
@@ -228,14 +221,10 @@ def first_moment(head: bytes) -> float | None:
     return None if found is None else _moment(found[1])
 
 
-def is_rows(path: Path, disk: Disk = DIRECT) -> bool:
-    """Whether the file begins like JSON lines. Raises `OSError`."""
-    return disk.part(path, 0, 256).lstrip()[:1] == b"{"  # 256 bytes: more than leading blanks
-
-
-def _head(path: Path, disk: Disk) -> bytes:
+def part(path: Path, start: int, disk: Disk) -> bytes:
+    """Up to `HEAD_BYTES` of a file from `start` on; none if unreadable. Raises `TimeoutError`."""
     try:
-        return disk.part(path, 0, HEAD_BYTES)
+        return disk.part(path, start, HEAD_BYTES)
     except TimeoutError:
         raise
     except OSError:  # the error is reported where the file is followed

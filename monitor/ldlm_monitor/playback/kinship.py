@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.content import HEAD_BYTES, callback_header, first_moment
+from ldlm_monitor.playback.content import HEAD_BYTES, callback_header, first_moment, part
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings, companions
 from ldlm_monitor.source.file_system import Disk
@@ -30,10 +29,11 @@ ALIKE = 0.005
 FOREIGN = 0.2
 """Median of the relative differences above which losses are another run's. Between it and `ALIKE`
 nothing is known: the log may print means over some steps, which are nearer than this."""
+TINY = 1e-9  # a loss so small that no log prints it, and that may be divided by
 LISTED = 4  # files that a notice names; a choice: more lengthen it, fewer may omit the right one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Traits:
     """The facts in which launches differ. Times are Unix seconds; `start` is None if unknown.
 
@@ -49,6 +49,9 @@ class Traits:
     process: bytes | None = None
 
 
+UNKNOWN = Traits(None, math.inf, {}, b"")  # of a file that cannot be read
+
+
 def kin(
     log: Path, facts: LaunchFacts, around: Surroundings, known: Collection[Path] = ()
 ) -> tuple[list[Companion], str | None]:
@@ -60,24 +63,20 @@ def kin(
     near = companions(log, facts, around)
     found = [each for each in near if around.disk.realpath(each.path) in known]
     doubtful = [each for each in near if each not in found]
-    why = ""
-    traits = traits_of(log, around.disk) if doubtful else None
-    while traits is not None and doubtful:
-        proven = []
-        for each in doubtful:
+    why, count = "", -1
+    traits = traits_of(log, around.disk) if doubtful else UNKNOWN
+    while doubtful and count != len(doubtful):
+        left, count = doubtful, len(doubtful)
+        doubtful = []
+        for each in left:
             other = traits_of(each.path, around.disk)
-            reason, is_kin = evidence(traits, other, facts, each.reason)
-            if is_kin:
-                proven.append(replace(each, reason=reason))
-                # What was written while a proven companion was is of that launch too.
-                start = traits.start if traits.start is not None else other.start
-                end = max(traits.end, other.end)
-                traits = replace(traits, start=start, end=end, run=other.run or traits.run)
-            why = reason
-        found += proven
-        doubtful = [each for each in doubtful if each.path not in {one.path for one in found}]
-        if not proven:
-            break
+            why, is_kin = evidence(traits, other, facts, each.reason)
+            if not is_kin:
+                doubtful.append(each)
+                continue
+            found.append(replace(each, reason=why))
+            # What was written while a companion was is of that launch too.
+            traits.start, traits.run = traits.start or other.start, other.run or traits.run
     listed = ", ".join(str(each.path) for each in doubtful[:LISTED])
     more = f" and {len(doubtful) - LISTED} more" if len(doubtful) > LISTED else ""
     notice = f"{listed}{more}: not followed with {log}, because {why}; "
@@ -109,8 +108,8 @@ def _named(log: Traits, other: Traits, facts: LaunchFacts) -> str:
     """How the log, or a companion that was found before, names a callback's file; "" if none."""
     if other.run in facts.names():
         return f"its log names the run {other.run}"
-    if other.process is not None and other.process + b":" in log.head:
-        return f"its log names the process {other.process.decode()}"
+    if other.process is not None and other.process in log.head:
+        return f"its log names the process {other.process[:-1].decode()}"
     if other.run is not None and other.run == log.run and _overlap(log, other):
         return f"it is of the run {other.run}, as another companion is"
     return ""
@@ -124,61 +123,45 @@ def _overlap(log: Traits, other: Traits) -> bool:
 
 
 def differences(log: dict[int, list[float]], other: dict[int, list[float]]) -> list[float]:
-    """The relative differences of losses at the steps that both have, the nearer numbering of two.
+    """The relative differences of losses at the steps that both have.
 
-    Rows of the callback and of trainers number steps from 0, many logs from 1.
+    Rows of the callback and of trainers number steps from 0, many logs from 1: the nearer counts.
     """
-    found = [
-        [
-            min(abs(a - b) / max(abs(a), abs(b), 1e-9) for a in values for b in other[step - shift])
-            for step, values in log.items()
-            if step - shift in other
-        ]
-        for shift in (0, 1)
-    ]
-    return min(found, key=lambda each: (len(each) < SHARED_STEPS, median(each or [math.inf])))
+    pairs = (
+        [(a, b) for a in values for each in (step, step - 1) for b in other.get(each, ())]
+        for step, values in log.items()
+    )
+    return [min(abs(a - b) / max(abs(a), abs(b), TINY) for a, b in each) for each in pairs if each]
 
 
 def traits_of(path: Path, disk: Disk) -> Traits:
-    """The traits of a file; read again once it changed. Raises `TimeoutError`."""
+    """The traits of a file, by its first and last bytes. Raises `TimeoutError`."""
     try:
         status = disk.stat(path)
     except TimeoutError:
         raise
     except OSError:  # the error is reported where the file is followed
-        return Traits(None, math.inf, {}, b"")
-    return _read(path, status.st_size, status.st_mtime, disk)
+        return replace(UNKNOWN)
+    return replace(_read(path, status.st_size, status.st_mtime, disk))
 
 
 @lru_cache(maxsize=256)  # files. A choice: more cost memory, fewer are read again at each search
 def _read(path: Path, size: int, written_at: float, disk: Disk) -> Traits:
-    head = _part(path, 0, disk)
-    rest = _part(path, max(size - HEAD_BYTES, HEAD_BYTES), disk)
-    parts = (head, rest[rest.find(b"\n") + 1 :])
-    records = [
-        record
-        for data in parts
-        for record in Parser().feed(
-            Chunk(str(path), (0, 0, 0), 0, 1, data, final=True), Origin(""), written_at
-        )
-    ]
+    head = part(path, 0, disk)
+    tail = part(path, max(size - HEAD_BYTES, HEAD_BYTES), disk)
+    samples: list[Sample] = []
+    times: list[float] = []
+    for data in (head, tail[tail.find(b"\n") + 1 :]):
+        chunk = Chunk(str(path), (0, 0, 0), 0, 1, data, final=True)
+        records = Parser().feed(chunk, Origin(""), written_at)
+        samples += (each for each in records if isinstance(each, Sample))
+        times += (each.time for each in records if each.time is not None)
     losses: dict[int, list[float]] = {}
-    for record in records:
-        loss = record.values.get("loss", math.nan) if isinstance(record, Sample) else math.nan
-        if isinstance(record, Sample) and record.step is not None and math.isfinite(loss):
-            losses.setdefault(record.step, []).append(loss)
-    times = [record.time for record in records if record.time is not None]
+    for sample in samples:
+        if sample.step is not None and math.isfinite(loss := sample.values.get("loss", math.nan)):
+            losses.setdefault(sample.step, []).append(loss)
     start = min(times, default=launch_time(str(path)) or first_moment(head))
     end = max(times) if times and path.suffix == ".jsonl" else written_at
-    header: dict[str, Any] = callback_header(head) or {}
-    process = f"{header.get('host')}:{header.get('pid')}".encode() if header else None
+    header = callback_header(head) or {}
+    process = f"{header.get('host')}:{header.get('pid')}:".encode() if header else None
     return Traits(start, end, losses, head, header.get("run"), process)
-
-
-def _part(path: Path, start: int, disk: Disk) -> bytes:
-    try:
-        return disk.part(path, start, HEAD_BYTES)
-    except TimeoutError:
-        raise
-    except OSError:  # as in `traits_of`
-        return b""

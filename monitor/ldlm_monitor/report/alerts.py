@@ -17,6 +17,8 @@ from ldlm_monitor.model.view import AlertView, Health, Snapshot
 from ldlm_monitor.run.fleet import HEALTH
 from ldlm_monitor.text.sanitize import plain, without_run
 
+_LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for settings
+
 
 def worst_health(snapshot: Snapshot) -> Health:
     """The worst health of all runs; HEALTHY if there is no run."""
@@ -42,12 +44,11 @@ def summary_of(alert: AlertView) -> str:
 class Advice:
     """Change `setting` (words, or a variable) by `factor`, or set it `to`, because of `reason`.
 
-    `aliases`: its names in configurations. `launch`: its name in the launch script of a framework.
+    `aliases`: its names in configurations, in capitals that in the launch script of MM-LDLM.
     """
 
     setting: str
     aliases: tuple[str, ...]
-    launch: Mapping[str, str]
     reason: str
     factor: float | None = None
     to: str | None = None
@@ -57,18 +58,18 @@ class Advice:
         name, now = self._current(settings)
         if self.to is not None and now == self.to:
             return None
-        name = name or self.launch.get(framework, self.setting)
+        launch = (each for each in self.aliases if each.isupper() and framework == _LAUNCHED)
+        name = name or next(launch, self.setting)
         aim = self.to or self._scaled(now)
         direction = "lower" if (self.factor or 1) < 1 else "raise"
-        change = f"{name}={aim}" if aim else f"{direction} {name}"
-        if aim and " " in name:
-            change = f"set {name} to {aim}"
+        setting = f"set {name} to {aim}" if " " in name else f"{name}={aim}"
+        change = setting if aim else f"{direction} {name}"
         return f"{change}{f' (now {now})' if now else ''}: {self.reason}"
 
     def _current(self, settings: Mapping[str, str]) -> tuple[str | None, str | None]:
         """The setting's name and value in the run's log."""
         known = {key.rpartition(".")[2].casefold(): key for key in settings}
-        names = (self.setting.casefold(), *self.aliases)
+        names = (name.casefold() for name in (self.setting, *self.aliases))
         key = next((known[name] for name in names if name in known), None)
         return (None, None) if key is None else (key, settings[key])
 
@@ -90,16 +91,8 @@ class Advice:
 def advice() -> dict[str, tuple[Advice, ...]]:
     """The packaged advice by alert name, in the order in which to try it."""
     data = yaml.safe_load((files(__package__) / "advice.yml").read_text("utf-8"))
-    launch: dict[str, dict[str, str]] = {setting: {} for setting in data["settings"]}
-    for framework, names in data["frameworks"].items():
-        for setting, name in names.items():
-            launch[setting][framework] = name
     known = {
-        name: Advice(
-            aliases=tuple(data["settings"][each["setting"]]),
-            launch=launch[each["setting"]],
-            **each,
-        )
+        name: Advice(aliases=tuple(data["settings"][each["setting"]]), **each)
         for name, each in data["advice"].items()
     }
     return {alert: tuple(known[name] for name in names) for alert, names in data["alerts"].items()}
