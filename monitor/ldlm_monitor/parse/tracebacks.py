@@ -79,7 +79,7 @@ class Traceback(Block[EventRule]):
     def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
         """As `Block.take`; a line that a console cut is read together with its rest.
 
-        PowerShell cuts standard error at the console's width, amid words.
+        PowerShell cuts standard error at the width of the console, also within a word.
         """
         cut = len(self._whole) if not logged and self._continues(text) else 0
         self._whole, self._added = self._whole[:cut] + text, text
