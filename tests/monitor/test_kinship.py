@@ -60,6 +60,10 @@ STRANGERS = {
     "an older run's callback": ("health_rank0.jsonl", callback_rows(NOW - DAY, 900, 1.2)),
     "an older run's rows": ("training_log.jsonl", trainer_rows(900, 1.2)),
     "an older run's folder": ("saved/old/training_log.jsonl", trainer_rows(900, 1.2)),
+    "a longer run that began alike, as the seed was the same": (
+        "health_rank0.jsonl",
+        callback_rows(NOW - 7200, 900, 4.0, pid=6),
+    ),
     "a run that ended minutes ago": (
         "health_rank0.jsonl",
         callback_rows(NOW - 1200, 900, 4.4, pid=6),
@@ -144,6 +148,11 @@ KIN = {
         "saved/qwen/training_log.jsonl",
         trainer_rows(60, 4.0),
         lines(range(60), 60),
+    ),
+    "a callback that a hang stopped between two lines of the log": (
+        "health_rank0.jsonl",
+        callback_rows(NOW - 1800, 125, 4.0),
+        "".join(lines(range(step, step + 1), 999) for step in (0, 50, 100)),
     ),
     "the process that NCCL names in the log": (
         "health_rank0.jsonl",

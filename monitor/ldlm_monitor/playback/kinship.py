@@ -89,8 +89,8 @@ def evidence(log: Traits, other: Traits, facts: LaunchFacts, named: str) -> tupl
 
     `named`: how the log names the file or its folder; "" if it names neither.
     """
-    if log.start is not None and other.end < log.start - ZONE_SECONDS:
-        return "it was last written before the log began", False
+    if why := _is_older(log, other):
+        return why, False
     if named := named or _named(log, other, facts):
         return named, True
     apart = differences(log.losses, other.losses)
@@ -113,6 +113,19 @@ def _named(log: Traits, other: Traits, facts: LaunchFacts) -> str:
     if other.run is not None and other.run == log.run and _overlap(log, other):
         return f"it is of the run {other.run}, as another companion is"
     return ""
+
+
+def _is_older(log: Traits, other: Traits) -> str:
+    """What shows that a file ended before the log's launch; "" if nothing does."""
+    if log.start is not None and other.end < log.start - ZONE_SECONDS:
+        return "it was last written before the log began"
+    if other.start is None or other.end >= log.end - SLACK_SECONDS or len(log.losses) < 2:
+        return ""
+    # A run of the same seed begins with the same losses, but the log never came so far.
+    first, last = min(log.losses), max(log.losses)
+    stride = (last - first) / (len(log.losses) - 1)
+    ahead = max(other.losses, default=0) > last + stride
+    return "it ended before the log's last line, and at a later step" if ahead else ""
 
 
 def _overlap(log: Traits, other: Traits) -> bool:
