@@ -130,7 +130,39 @@ def test_a_stranger_near_a_log_hides_nothing_of_it_while_it_is_followed(
         followed.until(NOW + begin, NOW + begin + 5)
     assert "NonFiniteLoss" in followed.fired
     assert "TrainingStalled" not in followed.fired
-    assert [text for text in caplog.messages if str(stranger) in text and "not followed" in text]
+    assert [text for text in caplog.messages if str(stranger) in text and "no companion" in text]
+
+
+def test_a_stranger_in_a_followed_folder_is_a_run_of_its_own(stranger, tmp_path) -> None:
+    log = write(tmp_path / "exp/train.log", lines(range(60), 40), NOW)
+    replay = Replay(Settings(files=(str(log.parent),)))
+    list(replay.transitions())
+    runs = {run.name: run for run in replay.snapshot().runs}
+    mine = runs.pop("exp")
+    assert (mine.files, mine.step, mine.statistics["loss"].nonfinite) == ((str(log),), 59, 20)
+    (theirs,) = runs.values()
+    assert theirs.files == (str(stranger),)
+    assert any("as a run of its own" in notice for notice in replay.notices)
+
+
+def test_a_stranger_in_a_folder_that_is_followed_live_is_a_run_of_its_own(
+    stranger, tmp_path
+) -> None:
+    log = write(tmp_path / "exp/train.log", lines(range(60), 999), NOW)
+    followed = Followed(log.parent, tmp_path)
+    followed.until(NOW, NOW + 3)
+    runs = {run.name: run.files for run in followed.pump.monitor.snapshot().runs}
+    followed.close()
+    assert runs.pop("exp") == (str(log),)
+    assert list(runs.values()) == [(str(stranger),)]
+
+
+def test_a_file_that_the_user_names_with_the_log_is_of_its_run(stranger, tmp_path) -> None:
+    log = write(tmp_path / "exp/train.log", lines(range(60), 40), NOW)
+    replay = Replay(Settings(files=(str(log), str(stranger)), run="mine"))
+    list(replay.transitions())
+    (run,) = replay.snapshot().runs
+    assert set(run.files) == {str(log), str(stranger)}
 
 
 KIN = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, launch_facts
-from ldlm_monitor.playback.kinship import kin, traits_of
+from ldlm_monitor.playback.kinship import kin, set_apart, traits_of
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings
@@ -208,14 +208,28 @@ class Inputs:
         logs = [path for path in self.followed.values() if self._is_due(path, now)]
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
-                found, notice = kin(path, self._facts_of(path), around, self._kin_of(path))
+                found, strangers = kin(path, self._facts_of(path), around, self._kin_of(path))
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
+                inputs = self._unread_inputs(path)
+                names = self._monitor.names
+                notices = list(set_apart(path, strangers, names, inputs, self._disk))
             except TimeoutError:  # a file on the silent mount may be the better match: wait
                 self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
                 continue
-            if notice is not None:
+            for notice in notices:
                 self._say(notice)
         return claims
+
+    def _unread_inputs(self, path: Path) -> dict[Path, Path]:
+        """Files of folders and globs of which the run of the log `path` has no record yet."""
+        run = self._run_of(path)
+        read = () if run is None else run.files
+        named = self.patterns.names
+        return {
+            real: name
+            for real, name in self.followed.items()
+            if not named(name) and str(name) not in read
+        }
 
     def _kin_of(self, path: Path) -> set[Path]:
         """The real paths of the files that were tied to a log's run."""

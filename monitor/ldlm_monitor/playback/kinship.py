@@ -5,7 +5,7 @@ or process that the log names, losses that agree at the same steps, and times th
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,9 +15,9 @@ from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.playback.content import HEAD_BYTES, callback_header, first_moment, part
-from ldlm_monitor.run.run_names import launch_time
+from ldlm_monitor.run.run_names import RunNames, launch_time, own_run
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings, companions
-from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.file_system import DIRECT, Disk
 
 SLACK_SECONDS = 120.0
 """How far apart two files of one launch may have been written last, where the log has no times. A
@@ -54,34 +54,56 @@ UNKNOWN = Traits(None, math.inf, {}, b"")  # of a file that cannot be read
 
 def kin(
     log: Path, facts: LaunchFacts, around: Surroundings, known: Collection[Path] = ()
-) -> tuple[list[Companion], str | None]:
-    """The companions of a log, and a notice of the files near it that are none; None without one.
+) -> tuple[list[Companion], list[Companion]]:
+    """The companions of a log, and the files near it that are none, each with the reason.
 
     `known`: companions found before, which need no evidence. Raises `TimeoutError` as
     `companions` does.
     """
     near = companions(log, facts, around)
+    named = {each.path: each.reason for each in near}
     found = [each for each in near if around.disk.realpath(each.path) in known]
     doubtful = [each for each in near if each not in found]
-    why, count = "", -1
     traits = traits_of(log, around.disk) if doubtful else UNKNOWN
-    while doubtful and count != len(doubtful):
-        left, count = doubtful, len(doubtful)
-        doubtful = []
-        for each in left:
+    count = len(doubtful) + 1
+    while len(doubtful) < count:
+        count, strangers = len(doubtful), []
+        for each in doubtful:
             other = traits_of(each.path, around.disk)
-            why, is_kin = evidence(traits, other, facts, each.reason)
-            if not is_kin:
-                doubtful.append(each)
-                continue
-            found.append(replace(each, reason=why))
-            # What was written while a companion was is of that launch too.
-            traits.start, traits.run = traits.start or other.start, other.run or traits.run
-    listed = ", ".join(str(each.path) for each in doubtful[:LISTED])
-    more = f" and {len(doubtful) - LISTED} more" if len(doubtful) > LISTED else ""
-    notice = f"{listed}{more}: not followed with {log}, because {why}; "
-    remedy = "name the file together with the log to follow it"
-    return sorted(found, key=lambda each: each.path), notice + remedy if doubtful else None
+            why, is_kin = evidence(traits, other, facts, named[each.path])
+            (found if is_kin else strangers).append(replace(each, reason=why))
+            if is_kin:
+                # What was written while a companion was is of that launch too.
+                traits.start, traits.run = traits.start or other.start, other.run or traits.run
+        doubtful = strangers
+    return sorted(found, key=lambda each: each.path), doubtful
+
+
+def set_apart(
+    log: Path,
+    strangers: Sequence[Companion],
+    names: RunNames,
+    inputs: Mapping[Path, Path],
+    disk: Disk = DIRECT,
+) -> Iterator[str]:
+    """Give strangers that are followed anyway a run of their own; yields notices of all of them.
+
+    `inputs`: the real paths of files that match a folder or glob of the user, and their names.
+    Raises `TimeoutError`.
+    """
+    run = names.origin(str(log)).run
+    by_reason: dict[str, list[str]] = {}
+    for each in strangers:
+        followed = inputs.get(disk.realpath(each.path))
+        end = "name the file together with the log to follow it"
+        if followed is not None:
+            end = "it is followed as a run of its own"
+            if names.origin(str(followed)).run == run:
+                names.tie(str(followed), own_run(str(followed), run))
+        by_reason.setdefault(f"because {each.reason}; {end}", []).append(str(each.path))
+    for why, paths in by_reason.items():
+        more = f" and {len(paths) - LISTED} more" if len(paths) > LISTED else ""
+        yield f"{', '.join(paths[:LISTED])}{more}: no companion of {log}, {why}"
 
 
 def evidence(log: Traits, other: Traits, facts: LaunchFacts, named: str) -> tuple[str, bool]:
@@ -98,7 +120,7 @@ def evidence(log: Traits, other: Traits, facts: LaunchFacts, named: str) -> tupl
     if typical is not None and typical <= ALIKE:
         return f"its losses are those of the log at {len(apart)} steps", True
     if typical is not None and typical > FOREIGN:
-        return "its losses at the log's steps are others", False
+        return "the losses at the log's steps are others", False
     if _overlap(log, other):
         return "it was written while its log was", True
     return "nothing shows that one launch wrote both", False
@@ -118,14 +140,14 @@ def _named(log: Traits, other: Traits, facts: LaunchFacts) -> str:
 def _is_older(log: Traits, other: Traits) -> str:
     """What shows that a file ended before the log's launch; "" if nothing does."""
     if log.start is not None and other.end < log.start - ZONE_SECONDS:
-        return "it was last written before the log began"
+        return "the last write was before the log began"
     if other.start is None or other.end >= log.end - SLACK_SECONDS or len(log.losses) < 2:
         return ""
     # A run of the same seed begins with the same losses, but the log never came so far.
     first, last = min(log.losses), max(log.losses)
     stride = (last - first) / (len(log.losses) - 1)
     ahead = max(other.losses, default=0) > last + stride
-    return "it ended before the log's last line, and at a later step" if ahead else ""
+    return "the last row, of a later step, was before the log's last line" if ahead else ""
 
 
 def _overlap(log: Traits, other: Traits) -> bool:

@@ -84,6 +84,11 @@ def _by_path(path: str) -> Origin:
     )
 
 
+def own_run(path: str, run: str) -> str:
+    """A name for the run of a file that its path assigns to `run`, of which it is not."""
+    return f"{run}/{_RANK.sub('', PurePath(uncompressed(path)).stem)}"
+
+
 def launch_time(path: str) -> float | None:
     """Unix seconds of the stamp in a file's name, read in this host's zone; None without one."""
     stamped = _STAMP.match(PurePath(path).stem)
