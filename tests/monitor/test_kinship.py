@@ -125,8 +125,8 @@ def test_a_stranger_near_a_log_hides_nothing_of_it_while_it_is_followed(
 ) -> None:
     caplog.set_level("INFO")
     log = tmp_path / "exp/train.log"
-    for begin in range(0, 400, 5):
-        write(log, lines(range(begin, begin + 5), 300), NOW + begin + 4)
+    for begin in range(0, 150, 5):
+        write(log, lines(range(begin, begin + 5), 100), NOW + begin + 4)
         followed.until(NOW + begin, NOW + begin + 5)
     assert "NonFiniteLoss" in followed.fired
     assert "TrainingStalled" not in followed.fired

@@ -5,6 +5,7 @@ or process that the log names, losses that agree at the same steps, and times th
 """
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -37,19 +38,20 @@ LISTED = 4  # files that a notice names; a choice: more lengthen it, fewer may o
 class Traits:
     """The facts in which launches differ. Times are Unix seconds; `start` is None if unknown.
 
-    `losses`: the finite losses at each step. `head`: the first bytes. `run` and `process`: the
-    name and HOST:PID of a callback's first row.
+    `losses`: the finite losses at each step. `run`: the name in a callback's first row.
+    `processes`: HOST:PID of the callback, and of the processes that NCCL names in a log.
     """
 
     start: float | None
     end: float
     losses: dict[int, list[float]]
-    head: bytes
     run: str | None = None
-    process: bytes | None = None
+    processes: frozenset[str] = frozenset()
 
 
-UNKNOWN = Traits(None, math.inf, {}, b"")  # of a file that cannot be read
+UNKNOWN = Traits(None, math.inf, {})  # of a file that cannot be read
+_PROCESS = re.compile(rb"(?m)([\w.-]{1,253}:\d{1,10}):\d{1,10} \[\d{1,5}\] NCCL ")
+"""NCCL's HOST:PID:THREAD [GPU]; 253 characters are the longest name of a host."""
 
 
 def kin(
@@ -67,7 +69,8 @@ def kin(
     traits = traits_of(log, around.disk) if doubtful else UNKNOWN
     count = len(doubtful) + 1
     while len(doubtful) < count:
-        count, strangers = len(doubtful), []
+        count = len(doubtful)
+        strangers: list[Companion] = []
         for each in doubtful:
             other = traits_of(each.path, around.disk)
             why, is_kin = evidence(traits, other, facts, named[each.path])
@@ -130,8 +133,8 @@ def _named(log: Traits, other: Traits, facts: LaunchFacts) -> str:
     """How the log, or a companion that was found before, names a callback's file; "" if none."""
     if other.run in facts.names():
         return f"its log names the run {other.run}"
-    if other.process is not None and other.process in log.head:
-        return f"its log names the process {other.process[:-1].decode()}"
+    for process in log.processes & other.processes:
+        return f"its log names the process {process}"
     if other.run is not None and other.run == log.run and _overlap(log, other):
         return f"it is of the run {other.run}, as another companion is"
     return ""
@@ -198,5 +201,7 @@ def _read(path: Path, size: int, written_at: float, disk: Disk) -> Traits:
     start = min(times, default=launch_time(str(path)) or first_moment(head))
     end = max(times) if times and path.suffix == ".jsonl" else written_at
     header = callback_header(head) or {}
-    process = f"{header.get('host')}:{header.get('pid')}:".encode() if header else None
-    return Traits(start, end, losses, head, header.get("run"), process)
+    run = str(header["run"]) if header else None
+    processes = {each.decode("ascii", "replace") for each in _PROCESS.findall(head)}
+    processes |= {f"{header.get('host')}:{header.get('pid')}"} if header else set()
+    return Traits(start, end, losses, run, frozenset(processes))
