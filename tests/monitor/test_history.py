@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.playback.content import NOMINAL_ROWS, callback_run, has_bars, launch_facts
+from ldlm_monitor.playback.content import NOMINAL_ROWS, callback_run, launch_facts
 from ldlm_monitor.playback.history import place
+from ldlm_monitor.playback.kinship import traits_of
 from ldlm_monitor.run.run_names import RunNames
+from ldlm_monitor.source.file_system import DIRECT
 
 LOG = "train_20260129_101500_node0.log"
 END = 1_769_681_800.0
@@ -141,8 +143,9 @@ def test_a_log_says_which_launch_it_is(tmp_path: Path) -> None:
     assert launch_facts(timed).working_directory == "/opt/saved/a"
     quoted = written(tmp_path / "quoted.log", "echo Working directory: /opt/saved/a\n")
     assert launch_facts(quoted).working_directory is None
-    assert not has_bars(log)
-    assert has_bars(written(tmp_path / "b.log", "x" * 3_000_000 + bar(1, 1)))
+    assert not traits_of(log, DIRECT).losses
+    late = written(tmp_path / "b.log", "x" * 3_000_000 + "\n" + bar(1, 1))
+    assert traits_of(late, DIRECT).losses
 
 
 def test_of_a_big_log_the_start_and_the_end_are_read_and_the_rest_is_said_to_be_skipped(

@@ -54,6 +54,8 @@ def names(inputs: Inputs, now: float) -> list[str]:
 
 
 def test_rows_that_are_written_later_join_their_log(inputs: Inputs, tmp_path: Path) -> None:
+    log = tmp_path / "train_logs/train_20260129_101500_node0.log"
+    write(log, "Working directory: /cluster/saved/run_a\n")
     write(tmp_path / "saved/run_a/training_log.jsonl", '{"step": 1}\n')
     assert names(inputs, NOW + COMPANION_SECONDS) == ["training_log.jsonl"]
     assert names(inputs, NOW + 100 * COMPANION_SECONDS) == []

@@ -136,6 +136,19 @@ def test_the_step_is_known_by_any_of_its_names(parse, key: str) -> None:
     assert (sample.step, sample.values) == (5, {"my_metric": 2.5})
 
 
+@pytest.mark.parametrize("key", ["global_step/max_steps", "step", "iter/total"])
+def test_a_step_that_is_written_with_its_total_gives_both(parse, key: str) -> None:
+    (sample,) = parse(json.dumps({"loss": 1.5, key: "160/438"}) + "\n", "any.jsonl")
+    assert (sample.step, sample.values) == (160, {"total_steps": 438.0, "loss": 1.5})
+
+
+@pytest.mark.parametrize("text", ["160/438/2", "16.0/438", "/438", "today/438"])
+def test_a_text_that_only_resembles_a_step_with_its_total_is_none(parse, text: str) -> None:
+    row = json.dumps({"loss": 1.5, "step": text, "date": "12/2026"})
+    (sample,) = parse(row + "\n", "any.jsonl")
+    assert (sample.step, sample.values) == (None, {"loss": 1.5})
+
+
 @pytest.mark.parametrize("step", [3.5, -0.25, math.inf, math.nan, True, "7"])
 def test_a_step_that_is_no_whole_number_is_a_value_like_any_other(parse, step: object) -> None:
     found = parse(json.dumps({"step": step, "loss": 2.5}) + "\n", path="any.jsonl")

@@ -1,7 +1,13 @@
 """What to change, in the user's own settings."""
 
+import re
+from importlib.resources import files
+from pathlib import Path
+
 from ldlm_monitor.model.names import ALERTS
 from ldlm_monitor.report.alerts import advice, recommendations
+
+RULES = Path(__file__).parents[2] / "rules"
 
 
 def test_every_alert_of_the_default_pack_has_advice() -> None:
@@ -16,7 +22,7 @@ def test_a_known_value_gives_the_new_one() -> None:
 
 
 def test_an_unknown_value_gives_the_direction() -> None:
-    assert recommendations(["OutOfMemory"], {})[0].startswith("lower L2T_TRAIN_BS: ")
+    assert recommendations(["OutOfMemory"], {})[0].startswith("lower the batch size per GPU: ")
 
 
 def test_a_value_that_is_no_number_is_shown_as_it_is() -> None:
@@ -46,4 +52,24 @@ def test_the_same_advice_for_two_alerts_is_given_once() -> None:
 
 def test_other_spellings_of_a_setting_are_known() -> None:
     tried = recommendations(["NonFiniteLoss"], {"optimizer.lr": "2e-3"})
-    assert tried[0].startswith("LEARNING_RATE=0.001 (now 2e-3): ")
+    assert tried[0].startswith("optimizer.lr=0.001 (now 2e-3): ")
+
+
+def test_the_words_of_a_framework_are_for_its_runs() -> None:
+    """axolotl and nanoGPT have no L2T_TRAIN_BS and no DATA_WORKERS."""
+    for framework, named in (("MM-LDLM", True), ("nanoGPT", False), ("unknown", False)):
+        tried = recommendations([*advice()], {}, framework)
+        assert any("L2T_TRAIN_BS" in text for text in tried) == named
+        assert any("DATA_WORKERS" in text for text in tried) == named
+
+
+def test_a_setting_that_no_log_names_is_set_in_words() -> None:
+    tried = recommendations(["NonFiniteGradient"], {})
+    assert any(text.startswith("set the precision to fp32: ") for text in tried)
+    assert any(text.startswith("NCCL_DEBUG=INFO: ") for text in recommendations(["NcclError"], {}))
+
+
+def test_what_incidents_and_rules_advise_names_no_setting_of_one_trainer() -> None:
+    texts = (files("ldlm_monitor.incidents") / "data/actions.yml").read_text("utf-8")
+    texts += "".join(path.read_text("utf-8") for path in RULES.glob("*.yml"))
+    assert not re.findall(r"L2T_|DATA_WORKERS|LEARNING_RATE|WARMUP_STEPS|GRAD_CLIP_NORM", texts)

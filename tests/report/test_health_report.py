@@ -127,7 +127,7 @@ def test_recommendations_are_in_the_users_own_settings(
     report = health_report(make_snapshot(run, alerts=(make_alert(),)))
     advice = " ".join(" ".join(section(report, "Recommendations")).split())
     assert "- LEARNING_RATE=0.00025 (now 5e-4): " in advice
-    assert "- WARMUP_STEPS=200 (now 100): " in advice
+    assert "- training.warmup_steps=200 (now 100): " in advice
 
 
 def test_an_issue_that_repeats_is_told_once_with_its_count(

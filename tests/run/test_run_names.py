@@ -1,6 +1,7 @@
 """Which run, node and rank a file belongs to."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,52 @@ def test_a_name_that_is_no_utf_8_gives_a_label_that_is() -> None:
     )
     assert one != other
     assert (one + other).encode()
+
+
+NAMES = (Path(__file__).parent / "log_names.txt").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("line", [line for line in NAMES if "|" in line])
+def test_a_name_of_a_real_log_gives_run_node_and_rank(line: str) -> None:
+    path, run, node, rank = (None if part == "-" else part for part in line.split(" | "))
+    assert origin_of(str(path)) == Origin(str(run), node, None if rank is None else int(rank))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "frank2",
+        "rerank_4",
+        "lora_rank8",
+        "low-rank-16",
+        "qlora_rank_64",
+        "rank16_alpha32",
+        "anode2",
+        "1node8gpu",
+        "episode3",
+        "prank0x",
+        "train_rank2b",
+        "node4x",
+    ],
+)
+def test_a_word_that_ends_in_rank_or_node_is_no_rank_and_no_node(name: str) -> None:
+    assert origin_of(f"logs/{name}.log") == Origin(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x_rank2",
+        "x.rank-2",
+        "x-rank_2",
+        "x_local_rank2",
+        "x_rank2_of_8",
+        "rank2_x",
+        "x_RANK2",
+        "x_rank2.stderr",
+        "x_rank2_20260129_101500",
+        "x_rank2.node1",
+    ],
+)
+def test_a_rank_stands_between_separators(name: str) -> None:
+    assert origin_of(f"logs/{name}.log").rank == 2

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions, undecided
+from ldlm_monitor.source.companions import LaunchFacts, Surroundings, companions
 
 
 @pytest.fixture
@@ -56,20 +56,13 @@ def test_a_copied_run_with_a_bare_saved_folder(log, tmp_path):
 def test_another_runs_folder_is_not_taken_for_want_of_a_better_one(log, tmp_path):
     write(tmp_path / "saved/run_a/training_log.jsonl")
     assert found(log, run_names=("run_b",)) == []
-    assert undecided(log, LaunchFacts(run_names=("run_b",)), Surroundings()) is None
 
 
-def test_without_a_name_the_only_candidate_is_taken_and_of_several_none(log, tmp_path):
-    rows = write(tmp_path / "saved/run_a/training_log.jsonl")
-    assert found(log) == [rows]
-    assert undecided(log, LaunchFacts(), Surroundings()) is None
-    write(tmp_path / "saved/run_b/training_log.jsonl")
-    assert found(log) == []
-    reason = undecided(log, LaunchFacts(), Surroundings())
-    assert reason is not None
-    assert "run_a" in reason
-    assert "run_b" in reason
-    assert "name the file" in reason
+def test_without_a_name_all_files_near_the_log_may_be_companions(log, tmp_path):
+    """Their content decides: tests/monitor/test_kinship.py."""
+    rows = [write(tmp_path / f"saved/run_{name}/training_log.jsonl") for name in "ab"]
+    assert found(log) == rows
+    assert {each.reason for each in companions(log, LaunchFacts(), Surroundings())} == {""}
 
 
 def test_files_beside_the_log(tmp_path):
@@ -103,7 +96,6 @@ def test_a_log_cannot_make_us_read_just_anything(log, printed):
 
 def test_nothing_near_is_nothing_found(log):
     assert found(log) == []
-    assert undecided(log, LaunchFacts(), Surroundings()) is None
 
 
 def test_what_nccl_replaces_in_a_name_leads_to_no_other_kind_of_file(log, tmp_path):

@@ -8,16 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
+from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, launch_facts
+from ldlm_monitor.playback.kinship import kin, set_apart, traits_of
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.source.companions import (
-    Companion,
-    LaunchFacts,
-    Surroundings,
-    companions,
-    undecided,
-)
+from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings
 from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
@@ -172,12 +167,10 @@ class Inputs:
             if self._is_new(companion.path):
                 try:
                     # Rows before the log's training loop has begun are of an earlier launch.
-                    stale = is_rows(companion.path, self._disk) and not self._has_trained(log_path)
+                    stale = companion.path.suffix == ".jsonl" and not self._has_trained(log_path)
                 except TimeoutError:
                     self.forget(companion.path)
                     continue
-                except OSError:  # the backfill reports the error
-                    stale = False
                 if not stale:
                     self._call(run, companion.path, log_path)
                 log.info("%s: following too, %s", companion.path, companion.reason)
@@ -215,16 +208,38 @@ class Inputs:
         logs = [path for path in self.followed.values() if self._is_due(path, now)]
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
-                facts = self._facts_of(path)
-                found = companions(path, facts, around)
+                found, strangers = kin(path, self._facts_of(path), around, self._kin_of(path))
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
-                reason = None if found else undecided(path, facts, around)
+                inputs = self._unread_inputs(path)
+                names = self._monitor.names
+                notices = list(set_apart(path, strangers, names, inputs, self._disk))
             except TimeoutError:  # a file on the silent mount may be the better match: wait
                 self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
                 continue
-            if reason:
-                self._say(reason)
+            for notice in notices:
+                self._say(notice)
         return claims
+
+    def _unread_inputs(self, path: Path) -> dict[Path, Path]:
+        """Files of folders and globs of which the run of the log `path` has no record yet."""
+        run = self._run_of(path)
+        read = () if run is None else run.files
+        named = self.patterns.names
+        return {
+            real: name
+            for real, name in self.followed.items()
+            if not named(name) and str(name) not in read
+        }
+
+    def _kin_of(self, path: Path) -> set[Path]:
+        """The real paths of the files that were tied to a log's run."""
+        names = self._monitor.names
+        run = names.origin(str(path)).run
+        return {
+            real
+            for real, name in self.followed.items()
+            if names.is_tied(str(name)) and names.origin(str(name)).run == run
+        }
 
     def _facts_of(self, path: Path) -> LaunchFacts:
         """The launch facts in a log's head; read again while it grows, or if the file changed."""
@@ -259,7 +274,7 @@ class Inputs:
     def _has_trained(self, path: Path) -> bool:
         run = self._run_of(path)
         has_steps = run is not None and run.life.progress_step is not None
-        return has_steps or has_bars(path, self._disk)
+        return has_steps or bool(traits_of(path, self._disk).losses)
 
     def _changed(self, folder: Path) -> int:
         try:

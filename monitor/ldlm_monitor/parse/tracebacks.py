@@ -23,6 +23,9 @@ _HEAD = compile_pattern(r"(?P<original>Original )?Traceback \(most recent call l
 _INDENTED = compile_pattern(r"[ \t]")  # the lines of frames
 _ANY = compile_pattern(r"")  # any line can continue a message
 _FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')  # a frame
+# A frame's whole line, and the beginning of one that is not whole.
+_LOCATION = compile_pattern(r'\s*File "[^"]+", line \d{1,9}, in \S')
+_CUT = compile_pattern(r'\s*File "[^"]*(?:"[ ,line]*(?:\d{1,9}[ ,in]*)?)?$')
 # The line of Python's `format_exception_only`: a name with or without modules, and a message.
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"
@@ -70,9 +73,41 @@ class Traceback(Block[EventRule]):
         self._wrapper: list[bytes] = []  # a DataLoader's message on its worker's exception
         self._last = b""
         self._frame: tuple[bytes, bytes] | None = None
+        self._whole = self._added = b""  # the line before, with what it continues; this line
+        self._columns = self._width = 0  # of the line before; at which a console cuts, 0: unknown
+
+    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
+        """As `Block.take`; a line that a console cut is read together with its rest.
+
+        PowerShell cuts standard error at the width of the console, also within a word.
+        """
+        cut = len(self._whole) if not logged and self._continues(text) else 0
+        self._whole, self._added = self._whole[:cut] + text, text
+        self._columns = len(text.decode("utf-8", "replace"))
+        if not cut or self._in_frames:
+            taken = super().take(self._whole, logged=logged, closed=closed)
+            return taken and max(taken - cut, 0)
+        self._exception[-1] = self._whole
+        named = _EXCEPTION.match(self._exception[0])
+        self._type = _EXCEPTION.named(named)["type"] if named else self._type
+        self._text.add(text)
+        return len(text)
+
+    def _continues(self, text: bytes) -> bool:
+        """Whether a line is the rest of the line before, which a console cut.
+
+        The first cut line must be a frame's location that its rest completes: this shows the width.
+        """
+        if self._width:
+            found = _EXCEPTION.match(text) if self._in_frames else None  # the line before was whole
+            is_own = found is not None and _USUAL.match(_EXCEPTION.named(found)["type"])
+            return self._columns == self._width and not is_own
+        if _CUT.match(self._whole) and _LOCATION.match(self._whole + text):
+            self._width = self._columns
+        return bool(self._width)
 
     def _keep(self, line: BlockLine) -> bool:
-        self._text.add(line.text)
+        self._text.add(self._added)
         self._last = line.text if line.text.strip() else self._last
         self._closed = line.closed
         return True

@@ -5,10 +5,10 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 from ldlm_monitor.model.chunk import form_of as frames_of
@@ -211,20 +211,13 @@ def nominal(stretch: Stretch) -> Timeline:
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
     """Facts in a log that lead to the files of its launch. Raises `TimeoutError` (no answer)."""
-    head = _head(log, disk)
+    head = part(log, 0, disk)
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
     return LaunchFacts(
         working_directory=_text(directory[1]) if directory else None,
         run_names=tuple(sorted({_text(name) for name in _RUN_NAME.findall(head)})),
         nccl_debug_file=_text(nccl[1]) if nccl else None,
     )
-
-
-def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
-    """Whether a log has progress bars, as it has once training begins. Raises `OSError`."""
-    end = max(disk.stat(log).st_size - HEAD_BYTES, 0)
-    blocks = (disk.part(log, 0, HEAD_BYTES), disk.part(log, end, HEAD_BYTES))
-    return any(not mark.inner for block in blocks for mark in clock_marks(block))
 
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
@@ -235,22 +228,35 @@ def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
     """The run in a callback's first row; None for any other file. Raises `TimeoutError`."""
+    header = callback_header(part(path, 0, disk))
+    return None if header is None else str(header["run"])
+
+
+def callback_header(head: bytes) -> dict[str, Any] | None:
+    """The callback's first row in a file's first bytes, with a `run`; None for any other file."""
     try:
-        header = json.loads(_head(path, disk).split(b"\n", 1)[0])
+        header: dict[str, Any] = json.loads(head.split(b"\n", 1)[0])
         ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)
-        return str(header["run"]) if ours else None
+        return header if ours and header["run"] is not None else None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None  # not the callback's first row: other fields, no JSON, or nested too deep
 
 
-def is_rows(path: Path, disk: Disk = DIRECT) -> bool:
-    """Whether the file begins like JSON lines. Raises `OSError`."""
-    return disk.part(path, 0, 256).lstrip()[:1] == b"{"  # 256 bytes: more than leading blanks
+def first_moment(head: bytes) -> float | None:
+    """The first date and time of a line in a text's first bytes (Unix seconds); None without one.
+
+    Without a zone it is taken as this host's.
+    """
+    found = next((stamp for stamp in stamps(head) if stamp.has_year), None)
+    if found is None or found.zoned:
+        return None if found is None else found.when
+    return datetime.fromtimestamp(found.when, UTC).replace(tzinfo=None).timestamp()
 
 
-def _head(path: Path, disk: Disk) -> bytes:
+def part(path: Path, start: int, disk: Disk) -> bytes:
+    """Up to `HEAD_BYTES` of a file from `start` on; none if unreadable. Raises `TimeoutError`."""
     try:
-        return disk.part(path, 0, HEAD_BYTES)
+        return disk.part(path, start, HEAD_BYTES)
     except TimeoutError:
         raise
     except OSError:  # the error is reported where the file is followed

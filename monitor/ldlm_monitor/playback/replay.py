@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,9 +22,10 @@ from ldlm_monitor.playback.history import (
     place,
     place_stream,
 )
+from ldlm_monitor.playback.kinship import kin, set_apart
 from ldlm_monitor.probe.host import departed
 from ldlm_monitor.run.run_names import RunNames, launch_time
-from ldlm_monitor.source.companions import Surroundings, companions, undecided
+from ldlm_monitor.source.companions import Surroundings
 from ldlm_monitor.source.decoders import remedy
 from ldlm_monitor.source.input_patterns import resolve
 
@@ -98,7 +99,8 @@ def gather(
     files = patterns.present()
     notices = [f"{path}: left out, a copy of the file beside it" for path in patterns.copies()]
     if settings.companions:
-        files = _with_companions(files, names, notices)
+        inputs = {path.resolve(): path for path in files if not patterns.names(path)}
+        files = _with_companions(files, names, notices, inputs)
     if apart is None:
         apart = ALONE_APART_SECONDS if len(files) == 1 else EXACT_APART_SECONDS
     history = place(files, names, apart=apart)
@@ -119,21 +121,26 @@ def refuse_unreadable(history: History) -> None:
         ) from error
 
 
-def _with_companions(files: list[Path], names: RunNames, notices: list[str]) -> list[Path]:
-    """The files and their companions; one that fits several launches belongs to the newest."""
+def _with_companions(
+    files: list[Path], names: RunNames, notices: list[str], inputs: Mapping[Path, Path]
+) -> list[Path]:
+    """The files and their companions; one that fits several launches belongs to the newest.
+
+    `inputs`: see `set_apart`.
+    """
     found = {path.resolve(): path for path in files}
     claims: dict[Path, Path] = {}
     around = Surroundings()
     for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
-        facts = launch_facts(log)
-        for companion in companions(log, facts, around):
+        companions, strangers = kin(log, launch_facts(log), around)
+        for companion in companions:
             real = companion.path.resolve()
             claims[real] = log
             if real not in found:
                 found[real] = companion.path
                 notices.append(f"{companion.path}: added, {companion.reason}")
-        if reason := undecided(log, facts, around):
-            notices.append(reason)
+        if log.suffix != ".jsonl":
+            notices += set_apart(log, strangers, names, inputs)
     for real, log in claims.items():
         run = names.origin(str(log)).run
         names.tie(str(found[real]), run)

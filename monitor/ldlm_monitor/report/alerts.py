@@ -1,7 +1,7 @@
 """The alerts that a report shows, the health that follows from them, and advice for each.
 
-The advice is in `advice.yml`, which names each setting as MM-LDLM's launch script does; `aliases`
-are the setting's names in the configurations of other trainers.
+The advice is in `advice.yml`. A setting has the name that the run's own log gives it; where the
+log has none, it is described in words, or named as the launch script of the run's framework does.
 """
 
 import math
@@ -16,6 +16,8 @@ from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import AlertView, Health, Snapshot
 from ldlm_monitor.run.fleet import HEALTH
 from ldlm_monitor.text.sanitize import plain, without_run
+
+_LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for settings
 
 
 def worst_health(snapshot: Snapshot) -> Health:
@@ -40,7 +42,10 @@ def summary_of(alert: AlertView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Change `setting` (elsewhere: `aliases`) by `factor`, or set it `to`, because of `reason`."""
+    """Change `setting` (words, or a variable) by `factor`, or set it `to`, because of `reason`.
+
+    `aliases`: its names in configurations, in capitals that in the launch script of MM-LDLM.
+    """
 
     setting: str
     aliases: tuple[str, ...]
@@ -48,20 +53,25 @@ class Advice:
     factor: float | None = None
     to: str | None = None
 
-    def text(self, settings: Mapping[str, str]) -> str | None:
+    def text(self, settings: Mapping[str, str], framework: str) -> str | None:
         """The advice in one sentence; None if `settings`, a run's, have that value already."""
-        now = self._current(settings)
+        name, now = self._current(settings)
         if self.to is not None and now == self.to:
             return None
+        launch = (each for each in self.aliases if each.isupper() and framework == _LAUNCHED)
+        name = name or next(launch, self.setting)
         aim = self.to or self._scaled(now)
         direction = "lower" if (self.factor or 1) < 1 else "raise"
-        change = f"{self.setting}={aim}" if aim else f"{direction} {self.setting}"
+        setting = f"set {name} to {aim}" if " " in name else f"{name}={aim}"
+        change = setting if aim else f"{direction} {name}"
         return f"{change}{f' (now {now})' if now else ''}: {self.reason}"
 
-    def _current(self, settings: Mapping[str, str]) -> str | None:
-        known = {key.rpartition(".")[2].casefold(): value for key, value in settings.items()}
-        names = (self.setting.casefold(), *self.aliases)
-        return next((known[name] for name in names if name in known), None)
+    def _current(self, settings: Mapping[str, str]) -> tuple[str | None, str | None]:
+        """The setting's name and value in the run's log."""
+        known = {key.rpartition(".")[2].casefold(): key for key in settings}
+        names = (name.casefold() for name in (self.setting, *self.aliases))
+        key = next((known[name] for name in names if name in known), None)
+        return (None, None) if key is None else (key, settings[key])
 
     def _scaled(self, now: str | None) -> str | None:
         if not now or not self.factor:
@@ -88,7 +98,11 @@ def advice() -> dict[str, tuple[Advice, ...]]:
     return {alert: tuple(known[name] for name in names) for alert, names in data["alerts"].items()}
 
 
-def recommendations(alerts: Iterable[str], settings: Mapping[str, str]) -> list[str]:
+def recommendations(
+    alerts: Iterable[str], settings: Mapping[str, str], framework: str = "unknown"
+) -> list[str]:
     """Sentences of advice for the alerts of these names, in their order, without duplicates."""
-    advised = (each.text(settings) for alert in alerts for each in advice().get(alert, ()))
+    advised = (
+        each.text(settings, framework) for alert in alerts for each in advice().get(alert, ())
+    )
     return list(dict.fromkeys(text for text in advised if text))

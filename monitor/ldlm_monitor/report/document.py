@@ -130,7 +130,9 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
         "goodput": readings and goodput(readings, run, snapshot.at),
         "resumed_at": [resume.step for resume in resumes],
         "timeline": _timeline(run, snapshot, incidents),
-        "recommendations": recommendations((alert.name for alert in alerts), run.settings),
+        "recommendations": recommendations(
+            (alert.name for alert in alerts), run.settings, run.framework
+        ),
         "curves": {name: _curve(curve) for name, curve in curves.items()},
     }
 

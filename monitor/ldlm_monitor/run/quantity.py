@@ -142,22 +142,36 @@ class NonfiniteCounts:
     def __init__(self, run: str) -> None:
         self._run = run
         self._counts: dict[tuple[str, int | None], _Count] = {}
+        self._best: dict[str, tuple[float, float]] = {}  # first and last step, of the best source
         for quantity in ("loss", "grad_norm"):
             self._of(quantity, None)
 
-    def count(self, quantity: str, rank: int | None, evidence: SourceLine) -> bool:
-        """Count a value; False if its step was counted already."""
+    def count(
+        self, quantity: str, rank: int | None, evidence: SourceLine, *, best: bool = True
+    ) -> bool:
+        """Count a value; False if its step was counted already.
+
+        `best`: the quantity's best source reports it. What another one repeats of that source
+        is not counted; a step before or after is the same, as some files number steps from 1.
+        """
+        step = evidence.step
+        first, last = self._best.get(quantity, (math.inf, -math.inf))
+        if not best and first - 1 <= (first if step is None else step) <= last + 1:
+            return False
+        if best:
+            self._best[quantity] = min(first, step or 0), max(last, step or 0)
         seen = self._of(quantity, rank)
-        if evidence.step is not None:
-            if evidence.step in seen.steps:
+        if step is not None:
+            if step in seen.steps:
                 return False
-            seen.steps.append(evidence.step)
+            seen.steps.append(step)
         seen.count += 1
         seen.evidence = evidence
         return True
 
     def resume(self, step: int) -> None:
         """Count values from `step` on again, as these steps are trained again."""
+        self._best = {name: span for name, span in self._best.items() if span[1] < step}
         for seen in self._counts.values():
             seen.steps = deque((each for each in seen.steps if each < step), _COUNTED_STEPS)
 

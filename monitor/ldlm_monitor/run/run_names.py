@@ -14,9 +14,17 @@ choice: less splits a launch whose nodes pull images for a minute or two, more j
 
 # Parts of log names as usual launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
-_NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")  # train_node0.log, train-node-0.log
+# Both stand between separators: frank2.log and 1node8gpu.log have neither rank nor node.
+_NODE = re.compile(  # train_node0.log, train-node-0.log, train_node_rank_0.log
+    r"(?:^|[_.-])node[_-]?(?:rank[_-]?)?(?P<node>\d+)(?=$|[_.-])", re.IGNORECASE
+)
 _NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")  # a usual name in NCCL_DEBUG_FILE
-_RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")  # health_rank3.jsonl, out.rank-3.log
+_RANK = re.compile(  # health_rank3.jsonl, out.rank-3.log; lora_rank8 is the rank of a matrix
+    r"(?:^|(?<!lora)(?<!low)[_.-])(?:(?:local|global)[_-])?rank[_-]?(?P<rank>\d+)"
+    r"(?=$|[_.-](?!alpha))",
+    re.IGNORECASE,
+)
+_WORKER = re.compile(r"(?:^|/)workerlog\.(?P<rank>\d+)$")  # of paddle.distributed.launch
 _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 """sbatch's default name, slurm-JOB.out, or slurm-ARRAY_TASK.out of an array job."""
 _ELASTIC = re.compile(
@@ -40,6 +48,7 @@ _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
 # Usual names of files and folders, which many runs share, so that none is a run's name.
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
+    | {"training", "run", "main", "files", "workerlog"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
     | {"nccl", "saved", "results", "runs", "output_dir", "tensorboard", "tb_logs"}
 )
@@ -66,13 +75,18 @@ def _by_path(path: str) -> Origin:
         return Origin(_folder_name(pure))
     if path == "-" or _SLURM.match(stem):
         return Origin("stdin" if path == "-" else stem)
-    rank = _RANK.search(stem)
+    rank = _WORKER.search(path) or _RANK.search(_NODE.sub("", stem))
     node = _NCCL_DEBUG.search(stem) or _NODE.search(stem)
     return Origin(
         _run_name(pure),
         node=node["node"] if node else None,
         rank=int(rank["rank"]) if rank else None,
     )
+
+
+def own_run(path: str, run: str) -> str:
+    """A name for the run of a file that its path assigns to `run`, of which it is not."""
+    return f"{run}/{_RANK.sub('', PurePath(uncompressed(path)).stem)}"
 
 
 def launch_time(path: str) -> float | None:

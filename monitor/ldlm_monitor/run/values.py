@@ -53,8 +53,14 @@ class RunValues:
             kept = quantities.get(quantity)
             if kept is None or kept.source is not source:
                 kept = self._admit(quantity, sample, source)
-                if kept is None:
-                    continue
+            if kept is None:
+                # What a log says is judged, whatever a better source says of that step.
+                known = quantity in self._best and quantity not in _OF_THE_RUN
+                if known and not math.isfinite(value):
+                    evidence = SourceLine(sample.position, sample.step, order=self._order)
+                    if self.nonfinite.count(quantity, sample.rank, evidence, best=False):
+                        alarming.append(quantity)
+                continue
             kept.value = value
             # A redrawn bar repeats its values.
             if kept.fresh is not None and (

@@ -21,8 +21,6 @@ NCCL_SUFFIXES = frozenset({"", ".log", ".txt", ".out"})
 """The usual suffixes of logs. NCCL_DEBUG_FILE, the path of NCCL's own log, is untrusted text from
 the training's log, which must not make the monitor read other kinds of files."""
 
-LISTED = 4  # folders that a message names; a choice: more lengthen it, fewer may omit the right one
-
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
@@ -46,7 +44,10 @@ class LaunchFacts:
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """A file to follow with a log; `reason` completes the sentence "followed too, because ..."."""
+    """A file to follow with a log; `reason` completes the sentence "followed too, because ...".
+
+    `reason` is "" for a file that only lies near the log, which does not name it.
+    """
 
     path: Path
     reason: str
@@ -67,51 +68,32 @@ class Surroundings:
 
 
 def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Companion]:
-    """The existing files of the same launch as `log`, sorted by path.
+    """The existing files that may be of the same launch as `log`, sorted by path.
 
     Raises `TimeoutError` if a server that may have such files does not answer.
     """
     disk = around.disk
-    folder, reason = _choose(log, facts, around)
-    found = {} if folder is None else dict.fromkeys(_held(folder, disk), reason)
+    folders = _folders_of(log, facts, around)
+    found = {path: why for folder, why in folders.items() for path in _held(folder, disk)}
     for path in _nccl(log, facts, disk):
         found.setdefault(path, f"its log contains NCCL_DEBUG_FILE={facts.nccl_debug_file}")
     return [Companion(path, why) for path, why in sorted(found.items()) if path != log]
 
 
-def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None:
-    """Why none of several folders was chosen; None if one was chosen, or none was possible.
-
-    Raises `TimeoutError` as `companions` does.
-    """
-    folder, reason = _choose(log, facts, around)
-    return reason if folder is None and reason else None
-
-
-def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path | None, str]:
-    """The launch's folder and why it was chosen; or None and why not (empty: none is possible)."""
+def _folders_of(log: Path, facts: LaunchFacts, around: Surroundings) -> dict[Path, str]:
+    """The folders that may be the launch's, and how the log names them ("" if it does not)."""
     folders = around.of(log.parent)
     if not folders and facts.working_directory is None:
-        return None, ""
+        return {}
     names = facts.names()
     named = [folder for folder in folders if folder.name in names]
     if len(named) == 1:
-        return named[0], f"its log names the run {named[0].name}"
+        return {named[0]: f"its log names the run {named[0].name}"}
     printed = Path(facts.working_directory) if facts.working_directory else None
     if printed is not None and printed.is_absolute() and next(_held(printed, around.disk), None):
-        return printed, f"its log contains the working directory {printed}"
+        return {printed: f"its log contains the working directory {printed}"}
     bare = [folder for folder in folders if folder.parent.name != "saved"]
-    possible = named or (bare if names else folders)
-    if len(possible) == 1:
-        return possible[0], "it is the only one near the log"
-    if not possible:
-        return None, ""
-    listed = ", ".join(str(folder) for folder in possible[:LISTED])
-    more = f" and {len(possible) - LISTED} more" if len(possible) > LISTED else ""
-    return None, (
-        f"{listed}{more} may belong to {log}, which does not say which one does; "
-        "name the file together with the log to follow it"
-    )
+    return dict.fromkeys(named or (bare if names else folders), "")
 
 
 def _candidates(folder: Path, disk: Disk) -> Iterator[Path]:

@@ -123,6 +123,10 @@ class InputPatterns:
                 found[key] = path
         return sorted(found.values())
 
+    def names(self, path: Path) -> bool:
+        """Whether an argument is the file's very name, and no folder or glob that contains it."""
+        return any(source.path == path for source in self.sources)
+
     def pipes(self) -> list[Path]:
         """Arguments that are named pipes, such as `<(command)`; a glob matches none."""
         paths = (source.path for source in self.sources)
