@@ -120,7 +120,7 @@ def facts_from(fleet: Fleet) -> Callable[[str], RunFacts]:
             state=run.life.state,
             ended_at=run.life.ended_at,
             last_progress_at=-math.inf if progress is None else run.life.last_progress_at,
-            timed=run.life.timed,
+            timed=name not in fleet.untimed,
             attempt=attempts.number,
             refuted_ends=run.life.ending.refuted,
             step=None if attempts.counts_in_epoch else progress,

@@ -81,6 +81,8 @@ class Monitor:
         transitions = self._complete_blocks(now)
         self._evidence.chunk = chunk
         came, self._timed = now - chunk.age, chunk.timed
+        if not chunk.timed:
+            self.runs.untimed.add(origin.run)
         with nullcontext() if counted else self._parser.uncounted():
             for found in self._parser.feed_blocks(chunk, origin, now):
                 if isinstance(found, SampleBlock):

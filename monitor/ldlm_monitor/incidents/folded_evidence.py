@@ -146,7 +146,8 @@ class Evidence:
 
     def is_ordered(self, *, timed: bool) -> bool:
         """Whether the order of the events is known: by times, or by their place in one file."""
-        paths = {fold.first.position.path for fold in self.folds.values()} - {""}
+        clues = (clue for fold in self.folds.values() for clue in fold.clues)
+        paths = {clue.position.path for clue in clues} - {""}
         return timed or len(paths) < 2
 
     def has_launchers_word(self) -> bool:

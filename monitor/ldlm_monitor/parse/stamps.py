@@ -5,6 +5,7 @@ Loggers print ISO 8601, `08/30 23:00:36` (fvcore), `01/17/2024 13:47:27` (Accele
 such times are exact; where no zone is given, `placed` derives their origin.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,12 +18,14 @@ _MONTHS: Final = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _REACH: Final = 60
 """Characters of a line before its time. A choice: prefixes of ranks, pods and loggers fit; more
 reads times in messages as the line's own."""
-_LINE = re2.compile(
-    rb"(?:^|[\n\r])[^\n\r]{0,%d}?(?:\b([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T,-]{1,2}"
-    rb"|\b([0-9]{2})/([0-9]{2})/([0-9]{4}) |\b[EWIF]?([01][0-9])[-/]?([0-3][0-9])[ -]"
-    rb"|\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([ 0-3][0-9]) )"
-    rb"([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]{1,9}))?(Z|[+-][0-9]{2}:?[0-9]{2})?" % _REACH
+_TIME = (
+    rb"\b(?:([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T,-]{1,2}"
+    rb"|([0-9]{2})/([0-9]{2})/([0-9]{4}) |[EWIF]?([01][0-9])[-/]?([0-3][0-9])[ -]"
+    rb"|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([ 0-3][0-9]) )"
+    rb"([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]{1,9}))?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
+_FOUND = re2.compile(re.sub(rb"\((?!\?)", rb"(?:", _TIME))  # groups cost re2 more than the search
+_PARTS = re.compile(_TIME)
 _YEARLESS: Final = 2000  # stands for a year that is not logged; a leap year, so that all dates fit
 _DAY: Final = 86400.0  # seconds. A stamp this far after the last write is no time of the line
 
@@ -42,27 +45,34 @@ class Stamp:
 
 def stamps(data: bytes, offset: int = 0) -> Iterator[Stamp]:
     """The times of the lines in `data`, which begins at byte `offset` of its file."""
-    last: tuple[tuple[bytes | None, ...], Stamp | None] = ((), None)
-    for match in _LINE.finditer(data):
-        found = match.groups()
-        start = match.start() + (data[match.start() : match.start() + 1] in (b"\n", b"\r"))
-        if found != last[0]:
-            last = found, _read(found)
-        if last[1] is not None:
-            yield replace(last[1], offset=offset + start)
+    text, read, line = b"", None, -1
+    for match in _FOUND.finditer(data):
+        start, end = match.span()
+        least = max(start - _REACH - 1, 0)
+        before = max(data.rfind(b"\n", least, start), data.rfind(b"\r", least, start))
+        if before == line >= 0 or (before < 0 < least):
+            continue  # further on in the line
+        line = before
+        if text != data[start:end]:
+            text = data[start:end]
+            read = _read(text)
+        if read is not None:
+            yield replace(read, offset=offset + before + 1)
 
 
-def _read(found: tuple[bytes | None, ...]) -> Stamp | None:
-    *days, clock, fraction, zone = found
+def _read(text: bytes) -> Stamp | None:
+    parts = _PARTS.match(text)
+    if parts is None:
+        return None
+    *days, clock, fraction, zone = parts.groups()
     year, month, day, us_month, us_day, us_year, short_month, short_day, name, name_day = days
     named = None if name is None else b"%d" % (_MONTHS.index(name) + 1)
-    parts = (year or us_year, month or us_month or short_month or named)
-    number = int(parts[0] or _YEARLESS)
+    year, month = year or us_year, month or us_month or short_month or named
     try:
         hour, minute, second = map(int, (clock or b"").split(b":"))
         moment = datetime(
-            number,
-            int(parts[1] or 0),
+            int(year or _YEARLESS),
+            int(month or 0),
             int(day or us_day or short_day or name_day or 0),
             hour,
             minute,
@@ -72,7 +82,7 @@ def _read(found: tuple[bytes | None, ...]) -> Stamp | None:
     except (ValueError, OverflowError):  # digits that are no date
         return None
     moment += float(b"0." + fraction) if fraction else 0.0
-    return Stamp(0, moment - _zone(zone), zone is not None, parts[0] is not None)
+    return Stamp(0, moment - _zone(zone), zone is not None, year is not None)
 
 
 def _zone(zone: bytes | None) -> float:

@@ -13,9 +13,11 @@ from typing import Any, Literal, TypeAlias
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 from ldlm_monitor.model.chunk import form_of as frames_of
 from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
+from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.stamps import Stamp, placed, stamps
+from ldlm_monitor.parse.tracebacks import MAX_TEXT_BYTES
 from ldlm_monitor.run.line_clock import BEFORE_SECONDS
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
@@ -47,8 +49,9 @@ _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Tested before `_ROW_TIME`: re2 is twice as fast as `re` without a match, half as fast with."""
 BLOCK_BYTES = 4096
 """Bytes of lines without a time that are placed together: a choice; a traceback fits."""
-LEAST_BLOCK = 1024
-"""Least bytes of such lines between two with a time: a choice; fewer belong to the line above."""
+LEAST_BLOCK = MAX_TEXT_BYTES
+"""Least bytes of such lines that are spread: fewer may be a record of the line above, such as a
+logger's traceback, which is not complete after `BLOCK_SECONDS` if its parts come later."""
 _MOST_TIMES = 100_000
 """Times kept of a text log: a choice; a day with one a second fits, more cost 100 bytes each."""
 NOMINAL_ROWS = 3_600
@@ -114,7 +117,7 @@ class Stretch:
         self, first: int, since: float, last: int, until: float
     ) -> Iterator[tuple[int, float]]:
         """Places, by offset, of lines below the one at `first`; those near `last` at `until`."""
-        if last - first < LEAST_BLOCK or until <= since:
+        if until <= since or (last - first < LEAST_BLOCK and until - since > BLOCK_SECONDS):
             return
         offset, apart = first, 1
         for chunk in self.backlog.scan(first, last):

@@ -28,12 +28,16 @@ quarter of the second within which the contract wants a stall's alert (section 4
 
 
 class Fleet:
-    """All runs by name. `end_after`: seconds for which an ended run's series are exported."""
+    """All runs by name. `end_after`: seconds for which an ended run's series are exported.
+
+    `untimed`: names of the runs with bytes of which only the order is known.
+    """
 
     def __init__(self, stall: StallSettings, end_after: float) -> None:
         self._stall = stall
         self._end_after = end_after
         self._runs: dict[str, TrainingRun] = {}
+        self.untimed: set[str] = set()
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
         self._touched: dict[str, TrainingRun] = {}

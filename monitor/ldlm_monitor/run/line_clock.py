@@ -23,8 +23,7 @@ def from_lines(lines: Sequence[Place]) -> Timeline:
     offsets, times = [offset for offset, _ in lines], [when for _, when in lines]
     if not offsets[0]:
         return Timeline(offsets, times)
-    timed = [False, *(True for _ in times)]
-    return Timeline([0, *offsets], [times[0] - BEFORE_SECONDS, *times], timed=timed)
+    return Timeline([0, *offsets], [times[0] - BEFORE_SECONDS, *times])
 
 
 def between_lines(

@@ -1,0 +1,59 @@
+"""A cause is confirmed by two writers that do not copy each other, in a known order."""
+
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.config import Settings
+from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.playback.replay import Replay
+
+OOM = (
+    'Traceback (most recent call last):\n  File "/job/train.py", line 3, in <module>\n'
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB\n"
+)
+TIME_LIMIT = (
+    "slurmstepd: error: *** STEP 77120.0 ON node014 CANCELLED AT 2026-03-02T18:00:11 "
+    "DUE TO TIME LIMIT ***\n"
+)
+SRUN = "srun: error: node014: task 0: Terminated\n"
+ABORT = "terminate called without an active exception\n"
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+
+
+def error_of(rank: int) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in OOM.splitlines())
+
+
+def incident(tmp_path: Path, *texts: str) -> IncidentView:
+    for number, text in enumerate(texts):
+        (tmp_path / f"job_node{number}.log").write_text(text)
+    replay = Replay(Settings(files=(str(tmp_path / "*.log"),), companions=False, run="job"))
+    list(replay.transitions())
+    return replay.snapshot().incidents[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (OOM, "probable"),
+        (OOM + ABORT, "probable"),
+        (error_of(0), "probable"),
+        (error_of(0) + error_of(1), "confirmed"),
+        (TIME_LIMIT, "probable"),
+        (TIME_LIMIT + SRUN, "confirmed"),
+    ],
+    ids=["one process", "twice", "one rank", "two ranks", "scheduler", "scheduler and launcher"],
+)
+def test_one_writer_makes_a_cause_probable_and_two_confirm_it(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    assert incident(tmp_path, text).confidence == expected
+
+
+def test_files_without_times_do_not_show_which_of_two_lines_was_first(tmp_path: Path) -> None:
+    assert incident(tmp_path, error_of(0), error_of(1)).confidence == "probable"
+
+
+def test_a_memory_error_is_not_explained_by_the_abort_that_follows_it(tmp_path: Path) -> None:
+    assert incident(tmp_path, ABORT + ECC + ABORT).root.kind == "cuda_error"
