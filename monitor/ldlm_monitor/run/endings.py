@@ -150,8 +150,8 @@ second launch or stage."""
 class StepGoal:
     """Whether a run took all its steps, by the totals and the words of its own log.
 
-    A count that begins again after its total, or words that are repeated, are of an epoch and tell
-    nothing.
+    A count that begins again after its total, or words that are repeated, are of an epoch and do
+    not count.
     """
 
     def __init__(self) -> None:

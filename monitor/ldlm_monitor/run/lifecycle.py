@@ -105,8 +105,10 @@ class Lifecycle:
         if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
-            silent, limit = now - self.last_progress_at, self.stall_limit
-            self._stalled, self._late = silent > limit, silent > LATE * limit
+            # The sums of `due`: a difference may round to the other side, and the timer never end.
+            limit = self.stall_limit
+            self._stalled = now > self.last_progress_at + limit
+            self._late = now > self.last_progress_at + LATE * limit
             if self._stalled:
                 self._end_if_complete()
         return self.state != before
