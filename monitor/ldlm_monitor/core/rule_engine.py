@@ -1,7 +1,7 @@
 """Evaluates the rules over the exported points, and keeps the state of their alerts."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from ldlm_monitor.alerts import (
@@ -16,7 +16,7 @@ from ldlm_monitor.alerts import (
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import AlertView, Health
+from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import (
     ROUNDING_SECONDS,
@@ -32,7 +32,6 @@ from ldlm_monitor.promql.analysis import (
     uses_time,
 )
 from ldlm_monitor.promql.nodes import NAME, Aggregation, Binary, Call, Node, Selector, Shift, walk
-from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
 # Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
@@ -101,7 +100,7 @@ class RuleEngine:
         self._alerts = AlertStates(rules)
         self._shown_of: list[VectorSample] | None = None
         self._points: list[Point] = []
-        self._healths: dict[str, Health] = {}
+        self._firing: dict[str, list[ActiveAlert[Expression]]] = {}
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
         self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
@@ -171,22 +170,21 @@ class RuleEngine:
         self._show()
         return self._points
 
-    def healths(self) -> Mapping[str, Health]:
-        """Run name to the health that its firing alerts imply; runs without one are absent."""
+    def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
+        """The firing alerts by run; runs without one are absent."""
         self._show()
-        return self._healths
+        return self._firing
 
     def _show(self) -> None:
         series = self._alerts.series()
         if series is self._shown_of:
             return
-        self._shown_of, self._points, self._healths = series, [], {}
+        self._shown_of, self._points, self._firing = series, [], {}
         for alert in self.active:
             labels = make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state)
             self._points.append(Point("ldlm_alerts", labels, 1.0))
             if alert.state == "firing" and (run := alert.labels.get("run")):
-                known = self._healths.get(run, "HEALTHY")
-                self._healths[run] = worse(known, alert.labels.get("severity", ""))
+                self._firing.setdefault(run, []).append(alert)
 
     def views(
         self, position: Callable[[str, Mapping[str, str]], Position | None]

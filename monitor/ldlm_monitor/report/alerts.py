@@ -1,4 +1,4 @@
-"""The alerts that a report shows, the health that follows from them, and advice for each.
+"""The alerts that a report shows, and advice for each.
 
 The advice is in `advice.yml`, which names each setting as MM-LDLM's launch script does; `aliases`
 are the setting's names in the configurations of other trainers.
@@ -13,14 +13,8 @@ from importlib.resources import files
 import yaml
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.view import AlertView, Health, Snapshot
-from ldlm_monitor.run.fleet import HEALTH
+from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.sanitize import plain, without_run
-
-
-def worst_health(snapshot: Snapshot) -> Health:
-    """The worst health of all runs; HEALTHY if there is no run."""
-    return max((run.health for run in snapshot.runs), key=HEALTH.index, default="HEALTHY")
 
 
 def firing(snapshot: Snapshot) -> list[AlertView]:

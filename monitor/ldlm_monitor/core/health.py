@@ -1,0 +1,124 @@
+"""The one answer to how a run is: a level, and the reasons for it, which every view prints."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ldlm_monitor.alerts import ActiveAlert
+from ldlm_monitor.incidents import Incidents
+from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.points import Point
+from ldlm_monitor.model.view import Health, ReasonView, Snapshot
+from ldlm_monitor.promql import Expression
+from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_monitor.text.sanitize import without_run
+
+HEALTH: Final[tuple[Health, ...]] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
+"""Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
+FiringByRun = Mapping[str, Sequence[ActiveAlert[Expression]]]
+_ILL: Final = frozenset({"stalled", "crashed", "killed"})  # states that are a reason by themselves
+
+
+@dataclass(frozen=True, slots=True)
+class RunHealth:
+    """A run's level as an index of `HEALTH`, and its reasons, the worst first."""
+
+    index: int = 0
+    reasons: tuple[ReasonView, ...] = ()
+
+    @property
+    def level(self) -> Health:
+        """The level in one word."""
+        return HEALTH[self.index]
+
+
+_WELL: Final = RunHealth()
+
+
+class HealthBook:
+    """The health of all runs: by firing alerts, incidents that are not over, and findings.
+
+    An ended run keeps the worst health since its end, because its alerts then resolve.
+    """
+
+    def __init__(self, fleet: Fleet, incidents: Incidents) -> None:
+        self._fleet = fleet
+        self._incidents = incidents
+        self._of: dict[str, RunHealth] = {}
+        self._points: tuple[list[tuple[str, int]], list[Point]] = ([], [])
+
+    def update(self, firing: FiringByRun, at: float) -> None:
+        """Judge every run anew at `at` (Unix seconds)."""
+        found: dict[str, RunHealth] = {}
+        for run in self._fleet:
+            name, state = run.name, run.life.state
+            present: RunHealth | None = None
+            if name in firing or state in _ILL or self._incidents.has_current(name):
+                present = self._judge(run, firing.get(name, ()), at)
+            kept = self._of.get(name) if run.life.ended else None
+            if kept is not None and (present is None or kept.index > present.index):
+                present = kept
+            if present is not None and present.reasons:
+                found[name] = present
+        self._of = found
+
+    def of(self, name: str) -> RunHealth:
+        """The health of a run at the last `update`."""
+        return self._of.get(name, _WELL)
+
+    def points(self, at: float) -> list[Point]:
+        """`ldlm_run_health` of the shown runs; the same object until one changes."""
+        shown = [(run.name, self.of(run.name).index) for run in self._fleet.shown(at)]
+        if shown != self._points[0]:
+            runs = self._fleet.shown(at)
+            points = [
+                Point("ldlm_run_health", run.labels, float(index))
+                for run, (_, index) in zip(runs, shown, strict=True)
+            ]
+            self._points = shown, points
+        return self._points[1]
+
+    def _judge(
+        self, run: TrainingRun, alerts: Iterable[ActiveAlert[Expression]], at: float
+    ) -> RunHealth:
+        reasons = [*self._incidents.reasons(run.name, at)]
+        reasons += [] if reasons and run.life.ended else _finding(run)
+        reasons += map(_of_alert, alerts)
+        reasons.sort(key=lambda each: -_rank(each.severity))
+        return RunHealth(max((_rank(each.severity) for each in reasons), default=0), tuple(reasons))
+
+
+def _finding(run: TrainingRun) -> Iterator[ReasonView]:
+    """Why the run takes no step, by its host and log; how it ended, if no incident shows that."""
+    life, verdict = run.life, run.verdict
+    step = "" if run.progress.step is None else f" at step {run.progress.step}"
+    if life.state not in _ILL or (life.state == "stalled" and verdict is None):
+        return
+    text = str(verdict) if verdict is not None else f"{life.state}{step}"
+    # A kill may be wanted (a person's Ctrl-C), so that only alerts make more than a warning of it.
+    word = verdict.word if verdict is not None else life.state
+    severity = {"crashed": "critical", "hung": "critical", "killed": "warning"}.get(word, "info")
+    since = life.ended_at if life.ended else life.last_progress_at
+    yield ReasonView(kind="finding", severity=severity, text=text, since=since)
+
+
+def _of_alert(alert: ActiveAlert[Expression]) -> ReasonView:
+    summary = without_run(alert.annotations.get("summary", ""), alert.labels.get("run", ""))
+    name = alert.rule.name
+    return ReasonView(
+        kind="alert",
+        severity=alert.labels.get("severity", "info"),
+        text=f"{name}: {summary}" if summary else name,
+        since=alert.fired_at,
+    )
+
+
+def _rank(severity: str) -> int:
+    """The index in `HEALTH` of a severity; an unknown one counts as info."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else 0
+
+
+def worst_health(snapshot: Snapshot) -> Health:
+    """The worst health of all runs; HEALTHY if there is no run."""
+    return max((run.health for run in snapshot.runs), key=HEALTH.index, default="HEALTHY")
