@@ -107,8 +107,13 @@ class Incidents:
                 incident.step = self._facts_of(name).step
             if kind == "hang_no_progress":
                 incident.stall = alert_clue(transition, kind, at)
-            elif kind is not None and not any(incident.evidence.of_kind(kind)):
-                incident.evidence.add(alert_clue(transition, kind, at))
+            elif kind is not None:
+                clue = alert_clue(transition, kind, at)
+                folds = [*incident.evidence.of_kind(kind)]
+                ranks = {rank for fold in folds for rank in fold.ranks}
+                logged = any("reported_by" not in fold.first.fields for fold in folds)
+                if not folds or not (logged or clue.rank is None or clue.rank in ranks):
+                    incident.evidence.add(clue)
 
     def settle(self, name: str, at: float) -> None:
         """Update the states of a run's incidents, and add faults of its machines to them."""
@@ -232,8 +237,12 @@ class Incidents:
             run.numerics = incident
         else:
             run.failure = incident
+            stood = self._facts_of(run.name).last_progress_at
             for clue in run.early:
-                if clue.seen >= seen - QUIET_SECONDS:
+                # A look at a run that took steps afterwards shows nothing of the present failure.
+                probed = clue.kind in ("stack_dump", "exit_without_error")
+                since = stood if probed else -math.inf
+                if clue.seen >= max(seen - QUIET_SECONDS, since):
                     incident.evidence.add(clue)
             run.early.clear()
         return incident

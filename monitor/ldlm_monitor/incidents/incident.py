@@ -26,7 +26,12 @@ _NOWHERE: Final = Position("", 0, 0)  # of an alert without a log line
 
 def is_early(event: Event) -> bool:
     """Whether an event is no failure, but may be the cause of one or precede its first line."""
-    if event.kind in _EARLY_KINDS:
+    named = event.kind == "stack_dump" and event.fields.get("missing_ranks")
+    if (
+        named
+        or (event.kind == "exit_without_error" and event.fields.get("probe"))
+        or event.kind in _EARLY_KINDS
+    ):
         return True
     if event.severity == "info":
         return False
@@ -47,7 +52,11 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
         position=transition.position or _NOWHERE,
         # At most 9 digits: a forged label may have thousands.
         rank=rank_in(int(rank)) if rank.isdecimal() and len(rank) < 10 else None,
-        fields={"reported_by": "alert", "text": (transition.line or "")[:MAX_MESSAGE]},
+        fields={
+            "reported_by": "alert",
+            "text": (transition.line or "")[:MAX_MESSAGE],
+            "step": transition.step,
+        },
     )
 
 
@@ -153,8 +162,7 @@ class Incident:
 
     def judgement(self, run: RunFacts, at: float) -> Judgement:
         """The root cause, analysed again only if the evidence or the run changed."""
-        over = self._final or self.run_ended is not None or self.state != "open"
-        settled = over or at - self.updated >= SETTLED_SECONDS
+        settled = self._is_settled(at)
         ranks = (len(run.logged_ranks), run.world_size)
         stalled_at = None if self.stall is None else tuple(run.rank_steps.items())
         key = (self.evidence.records, settled, *ranks, stalled_at)
@@ -162,14 +170,24 @@ class Incident:
             self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]
 
+    def _is_settled(self, at: float) -> bool:
+        """Whether no further rank is expected to report."""
+        over = self._final or self.run_ended is not None or self.state != "open"
+        return over or at - self.updated >= SETTLED_SECONDS
+
     def answer(self, run: RunFacts, at: float) -> Answer:
-        """The incident's answer to an alert: cause and rank are None if unknown or recovered."""
+        """The incident's answer to an alert: cause and rank are None if unknown or recovered.
+
+        A rank is not named by its own error alone while others may still report the same.
+        """
         verdict = self.judgement(run, at).verdict
         if verdict.tier is Tier.UNATTRIBUTED or self.state != "open":
             return Answer(self.id, None, None)
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
         cause = f"{incident_view.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
-        return Answer(self.id, None if alone and len(self.alerts) < 2 else cause, verdict.rank)
+        early = verdict.tier is Tier.LOCAL and not self._is_settled(at)
+        rank = None if early and verdict.confidence != "confirmed" else verdict.rank
+        return Answer(self.id, None if alone and len(self.alerts) < 2 else cause, rank)
 
     def reason(self, run: RunFacts, at: float) -> ReasonView:
         """The incident as a reason of its run's health."""

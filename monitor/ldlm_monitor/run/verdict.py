@@ -68,16 +68,24 @@ def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bo
     if killed is not None:
         reasons = (f"{who} is gone", f"out of memory: {killed.message}")
         return VerdictView(word="killed", reasons=reasons)
-    ends = [status for look in gone if isinstance(status := look.get("status"), int)]
+    ends = [_status(look) for look in gone if isinstance(look.get("status"), int)]
     if numbers := [status & 0x7F for status in ends if status & 0x7F]:
+        whose = _who([look for look in gone if _status(look) & 0x7F == numbers[0]])
         by = signal_name(numbers[0]) or f"signal {numbers[0]}"
-        return VerdictView(word="killed", reasons=(f"{who} was ended by {by}",))
+        return VerdictView(word="killed", reasons=(f"{whose} was ended by {by}",))
     if codes := [status >> 8 for status in ends if status >> 8]:
-        return VerdictView(word="crashed", reasons=(f"{who} ended with exit code {codes[0]}",))
+        whose = _who([look for look in gone if _status(look) >> 8 == codes[0]])
+        return VerdictView(word="crashed", reasons=(f"{whose} ended with exit code {codes[0]}",))
     if complete or (ends and len(ends) == len(gone)):
         return VerdictView(word="finished", reasons=(f"{who} ended without an error",))
     why = "no line says why: a signal ended it, or it ended without a message"
     return VerdictView(word="killed", reasons=(f"{who} is gone, and {why}",))
+
+
+def _status(look: _Look) -> int:
+    """A zombie's wait status (wait(2)); 0 if unknown."""
+    status = look.get("status")
+    return status if isinstance(status, int) else 0
 
 
 def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
