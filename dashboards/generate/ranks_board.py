@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import RANK, Column, bands, board, graph, listing, query, risen
+from .parts import RANK, RUN, Column, bands, board, graph, listing, query, risen
 
 _ERRORS = f'ldlm_events_total{{{RANK},severity=~"error|critical"}}'
 
@@ -81,12 +81,8 @@ def ranks() -> models.Dashboard:
                 ),
                 listing(
                     "Failed first",
-                    "Of each run that crashed, the rank that failed first, as the incident has it.",
-                    Column(
-                        "",
-                        "max by (cluster, run, rank, state) (ldlm_run_state"
-                        f'{{{RANK},rank!="",state=~"crashed|killed"}}) == 1',
-                    ),
+                    "Of each run with a failure, the rank that failed first, by its incident.",
+                    Column("Rank", f"max by (cluster, run) (ldlm_run_failed_rank{{{RUN}}})"),
                     width=8,
                 ),
                 listing(

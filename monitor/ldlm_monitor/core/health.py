@@ -22,10 +22,11 @@ _ILL: Final = frozenset({"stalled", "crashed", "killed"})  # states that are a r
 
 @dataclass(frozen=True, slots=True)
 class RunHealth:
-    """A run's level as an index of `HEALTH`, and its reasons, the worst first."""
+    """A run's level as an index of `HEALTH`, its reasons, the worst first, and its failed rank."""
 
     index: int = 0
     reasons: tuple[ReasonView, ...] = ()
+    failed_rank: int | None = None
 
     @property
     def level(self) -> Health:
@@ -46,7 +47,7 @@ class HealthBook:
         self._fleet = fleet
         self._incidents = incidents
         self._of: dict[str, RunHealth] = {}
-        self._points: tuple[list[tuple[str, int]], list[Point]] = ([], [])
+        self._points: tuple[list[tuple[str, int, int | None]], list[Point]] = ([], [])
 
     def update(self, firing: FiringByRun, at: float) -> None:
         """Judge every run anew at `at` (Unix seconds)."""
@@ -68,13 +69,15 @@ class HealthBook:
         return self._of.get(name, _WELL)
 
     def points(self, at: float) -> list[Point]:
-        """`ldlm_run_health` of the shown runs; the same object until one changes."""
-        shown = [(run.name, self.of(run.name).index) for run in self._fleet.shown(at)]
+        """Health and failed rank of the shown runs; the same object until one changes."""
+        found = [(run, self.of(run.name)) for run in self._fleet.shown(at)]
+        shown = [(run.name, health.index, health.failed_rank) for run, health in found]
         if shown != self._points[0]:
-            runs = self._fleet.shown(at)
-            points = [
-                Point("ldlm_run_health", run.labels, float(index))
-                for run, (_, index) in zip(runs, shown, strict=True)
+            points = [Point("ldlm_run_health", run.labels, health.index) for run, health in found]
+            points += [
+                Point("ldlm_run_failed_rank", run.labels, health.failed_rank)
+                for run, health in found
+                if health.failed_rank is not None
             ]
             self._points = shown, points
         return self._points[1]
@@ -86,7 +89,8 @@ class HealthBook:
         reasons += [] if reasons and run.life.ended else _finding(run)
         reasons += map(_of_alert, alerts)
         reasons.sort(key=lambda each: -_rank(each.severity))
-        return RunHealth(max((_rank(each.severity) for each in reasons), default=0), tuple(reasons))
+        worst = max((_rank(each.severity) for each in reasons), default=0)
+        return RunHealth(worst, tuple(reasons), self._incidents.failed_rank(run.name, at))
 
 
 def _finding(run: TrainingRun) -> Iterator[ReasonView]:

@@ -186,9 +186,8 @@ class Monitor:
 
     def _view(self, run: TrainingRun) -> RunView:
         health = self._health.of(run.name)
-        failed = self._incidents.failed_rank(run.name, self.clock)
         gauges = self._detectors.run_gauges(run.name)
-        known = {"reasons": health.reasons, "failed_rank": failed, "detected": gauges}
+        known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
         return run.view(health.level, **known)
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SEVERITIES = ("info", "warning", "error", "critical")
-"""Severities, rising. A run's `ldlm_run_health` is the index of the worst of its firing alerts."""
+"""Severities, rising. A run's `ldlm_run_health` is the index of the worst of its reasons."""
 
 _ENDED = ("finished", "crashed", "killed")  # states of a run that is over
 RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *_ENDED)
@@ -78,6 +78,7 @@ _TRAIN = (
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
+    ("ldlm_run_failed_rank", "The rank that the run's incident names, if it names a single one."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
 )
 _MONITOR = (  # of the monitor itself, in the form of `_TRAIN`

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ldlm_monitor.model.records import Event, Heartbeat, Scalar
 from ldlm_monitor.probe import host_events
 from ldlm_monitor.probe.heartbeat import Page, is_process, pages
-from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
+from ldlm_monitor.probe.stacks import StackFrame, Stacks, ask, may_ask
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 ASKED_AT_ONCE = 16
@@ -126,15 +126,6 @@ def _event(
     message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
     message += f", at {place}" if place is not None else ""
     message += f"; {why[1]}" if is_accused and place and why[1] else ""
-    # Without stacks, the reason itself: "behind the others".
-    short = (
-        f"in {place.function} at {os.path.basename(place.file)}:{place.line}"
-        if place
-        else why[0].removeprefix("is ")
-        if why[0].startswith("is ")
-        else None
-    )
-    short = f"{short}, {why[1]}" if short and why[1] else short
     return host_events.event(
         case,
         "stack_dump",
@@ -150,9 +141,17 @@ def _event(
         frame=None if place is None else str(place),
         accused=is_accused,
         missing_ranks=host_events.listed(guilty) if is_accused else None,
-        what=short if is_accused else None,
+        what=_fault(place, *why) if is_accused else None,
         threads=_threads(each.stacks),
     )
+
+
+def _fault(place: StackFrame | None, why: str, others: str) -> str | None:
+    """Where an accused rank is, to follow "rank 1 is"; None if that is not known."""
+    if place is None:
+        return why.removeprefix("is ") if why.startswith("is ") else None
+    where = f"in {place.function} at {os.path.basename(place.file)}:{place.line}"
+    return f"{where}, {others}" if others else where
 
 
 def _threads(stacks: Stacks | None) -> list[dict[str, Scalar]]:
