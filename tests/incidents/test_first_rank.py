@@ -38,7 +38,7 @@ def test_every_view_of_a_failure_names_the_incidents_rank(path: Path) -> None:
         incident = incidents[each.incident]
         rank = incident.root.rank if incident.confidence != "none" else None
         shown = None if rank is None else str(rank)
-        assert each.labels.get("rank") in (shown, None)
+        assert each.labels.get("rank") in (shown, None), "an alert is sent before the end"
         slack = headline(from_transition(each), story_of(incident))
         assert slack.endswith(f" rank {shown}" if shown else each.labels["run"])
         (run,) = (run for run in snapshot.runs if run.name == incident.run)

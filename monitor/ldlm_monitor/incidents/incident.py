@@ -162,7 +162,8 @@ class Incident:
 
     def judgement(self, run: RunFacts, at: float) -> Judgement:
         """The root cause, analysed again only if the evidence or the run changed."""
-        settled = self._is_settled(at)
+        over = self._final or self.run_ended is not None or self.state != "open"
+        settled = over or at - self.updated >= SETTLED_SECONDS
         ranks = (len(run.logged_ranks), run.world_size)
         stalled_at = None if self.stall is None else tuple(run.rank_steps.items())
         key = (self.evidence.records, settled, *ranks, stalled_at)
@@ -170,24 +171,14 @@ class Incident:
             self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]
 
-    def _is_settled(self, at: float) -> bool:
-        """Whether no further rank is expected to report."""
-        over = self._final or self.run_ended is not None or self.state != "open"
-        return over or at - self.updated >= SETTLED_SECONDS
-
     def answer(self, run: RunFacts, at: float) -> Answer:
-        """The incident's answer to an alert: cause and rank are None if unknown or recovered.
-
-        A rank is not named by its own error alone while others may still report the same.
-        """
+        """The incident's answer to an alert: cause and rank are None if unknown or recovered."""
         verdict = self.judgement(run, at).verdict
         if verdict.tier is Tier.UNATTRIBUTED or self.state != "open":
             return Answer(self.id, None, None)
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
         cause = f"{incident_view.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
-        early = verdict.tier is Tier.LOCAL and not self._is_settled(at)
-        rank = None if early and verdict.confidence != "confirmed" else verdict.rank
-        return Answer(self.id, None if alone and len(self.alerts) < 2 else cause, rank)
+        return Answer(self.id, None if alone and len(self.alerts) < 2 else cause, verdict.rank)
 
     def reason(self, run: RunFacts, at: float) -> ReasonView:
         """The incident as a reason of its run's health."""
