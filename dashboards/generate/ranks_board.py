@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import RANK, RUN, Column, bands, board, graph, listing, query, risen
+from .parts import RANK, Column, bands, board, graph, listing, query, risen
 
 _ERRORS = f'ldlm_events_total{{{RANK},severity=~"error|critical"}}'
 
@@ -81,8 +81,12 @@ def ranks() -> models.Dashboard:
                 ),
                 listing(
                     "Failed first",
-                    "Of each run with a failure, the rank that failed first, by its incident.",
-                    Column("Rank", f"max by (cluster, run) (ldlm_run_failed_rank{{{RUN}}})"),
+                    "The rank that failed first, by its incident, of each run with a critical alert.",
+                    Column(
+                        "",
+                        "max by (cluster, run, rank) (ldlm_alerts"
+                        f'{{{RANK},rank!="",severity="critical",alertstate="firing"}})',
+                    ),
                     width=8,
                 ),
                 listing(

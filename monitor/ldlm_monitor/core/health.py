@@ -47,7 +47,7 @@ class HealthBook:
         self._fleet = fleet
         self._incidents = incidents
         self._of: dict[str, RunHealth] = {}
-        self._points: tuple[list[tuple[str, int, int | None]], list[Point]] = ([], [])
+        self._points: tuple[list[tuple[str, int]], list[Point]] = ([], [])
 
     def update(self, firing: FiringByRun, at: float) -> None:
         """Judge every run anew at `at` (Unix seconds)."""
@@ -68,17 +68,17 @@ class HealthBook:
         """The health of a run at the last `update`."""
         return self._of.get(name, _WELL)
 
+    def failed_ranks(self) -> dict[str, int]:
+        """The rank that its incident names, by run."""
+        found = ((name, health.failed_rank) for name, health in self._of.items())
+        return {name: rank for name, rank in found if rank is not None}
+
     def points(self, at: float) -> list[Point]:
-        """Health and failed rank of the shown runs; the same object until one changes."""
-        found = [(run, self.of(run.name)) for run in self._fleet.shown(at)]
-        shown = [(run.name, health.index, health.failed_rank) for run, health in found]
+        """`ldlm_run_health` of the shown runs; the same object until one changes."""
+        found = [(run, self.of(run.name).index) for run in self._fleet.shown(at)]
+        shown = [(run.name, index) for run, index in found]
         if shown != self._points[0]:
-            points = [Point("ldlm_run_health", run.labels, health.index) for run, health in found]
-            points += [
-                Point("ldlm_run_failed_rank", run.labels, health.failed_rank)
-                for run, health in found
-                if health.failed_rank is not None
-            ]
+            points = [Point("ldlm_run_health", run.labels, index) for run, index in found]
             self._points = shown, points
         return self._points[1]
 

@@ -294,4 +294,4 @@ class Monitor:
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
         runs = [*self.runs.points(at), self._health.points(at)]
-        return [*runs, *detected, self._rules.points()]
+        return [*runs, *detected, self._rules.points(self._health.failed_ranks())]

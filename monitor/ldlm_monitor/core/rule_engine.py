@@ -100,6 +100,7 @@ class RuleEngine:
         self._alerts = AlertStates(rules)
         self._shown_of: list[VectorSample] | None = None
         self._points: list[Point] = []
+        self._ranks: dict[str, int] | None = None  # those of `_points`; None: they are outdated
         self._firing: dict[str, list[ActiveAlert[Expression]]] = {}
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
@@ -165,9 +166,20 @@ class RuleEngine:
                     return True
         return not selectors
 
-    def points(self) -> list[Point]:
-        """The active alerts as points of `ldlm_alerts`; the same object until they change."""
+    def points(self, ranks: Mapping[str, int]) -> list[Point]:
+        """The active alerts as points of `ldlm_alerts`; the same object until they change.
+
+        `ranks`: the rank that a run's incident names, for critical alerts whose rule names none.
+        """
         self._show()
+        if ranks != self._ranks:
+            self._ranks, self._points = dict(ranks), []
+            for alert in self.active:
+                labels = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
+                rank = ranks.get(labels.get("run", ""))
+                if rank is not None and labels.get("severity") == "critical":
+                    labels.setdefault("rank", str(rank))
+                self._points.append(Point("ldlm_alerts", make_labels(**labels), 1.0))
         return self._points
 
     def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
@@ -179,10 +191,8 @@ class RuleEngine:
         series = self._alerts.series()
         if series is self._shown_of:
             return
-        self._shown_of, self._points, self._firing = series, [], {}
+        self._shown_of, self._ranks, self._firing = series, None, {}
         for alert in self.active:
-            labels = make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state)
-            self._points.append(Point("ldlm_alerts", labels, 1.0))
             if alert.state == "firing" and (run := alert.labels.get("run")):
                 self._firing.setdefault(run, []).append(alert)
 

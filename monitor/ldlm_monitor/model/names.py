@@ -78,7 +78,6 @@ _TRAIN = (
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
-    ("ldlm_run_failed_rank", "The rank that the run's incident names, if it names a single one."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
 )
 _MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
