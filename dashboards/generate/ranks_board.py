@@ -81,7 +81,7 @@ def ranks() -> models.Dashboard:
                 ),
                 listing(
                     "Failed first",
-                    "The rank that failed first, by its incident, of each run with a critical alert.",
+                    "The rank that the incident of a critical alert names.",
                     Column(
                         "",
                         "max by (cluster, run, rank) (ldlm_alerts"

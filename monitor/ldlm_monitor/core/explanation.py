@@ -131,14 +131,17 @@ class Explainer:
         summary = _named(transition.annotations, answer.rank)
         return _with_rank(replace(found, annotations=summary), str(answer.rank))
 
-    def view(self, alert: AlertView, at: float) -> AlertView:
-        """The alert with the rank in its annotations: labels are its identity for Alertmanagers."""
-        answer = self._incidents.answer(alert.labels.get("run", ""), alert.key, at)
-        critical = alert.labels.get("severity") == "critical"
-        if answer is None or answer.rank is None or alert.rank or not critical:
-            return alert
-        named = {**_named(alert.annotations, answer.rank), "rank": str(answer.rank)}
-        return alert.model_copy(update={"annotations": named})
+
+def with_rank(alert: AlertView, ranks: Mapping[str, int]) -> AlertView:
+    """A critical alert with its run's rank in `ranks` as an annotation, if its rule names none.
+
+    Labels stay: they are the alert's identity for Alertmanagers.
+    """
+    rank = ranks.get(alert.labels.get("run", ""))
+    if rank is None or alert.rank or alert.labels.get("severity") != "critical":
+        return alert
+    named = {**_named(alert.annotations, rank), "rank": str(rank)}
+    return alert.model_copy(update={"annotations": named})
 
 
 def _with_rank(transition: Transition, rank: str) -> Transition:

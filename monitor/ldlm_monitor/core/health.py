@@ -1,6 +1,6 @@
 """The one answer to how a run is: a level, and the reasons for it, which every view prints."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,6 @@ from ldlm_monitor.model.view import Health, ReasonView, Snapshot
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.text.sanitize import without_run
 
 HEALTH: Final[tuple[Health, ...]] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 """Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
@@ -47,22 +46,28 @@ class HealthBook:
         self._fleet = fleet
         self._incidents = incidents
         self._of: dict[str, RunHealth] = {}
+        self._firing: FiringByRun = {}
+        self._alerts: dict[str, tuple[int, ...]] = {}  # by run, the ids of its firing alerts
         self._points: tuple[list[tuple[str, int]], list[Point]] = ([], [])
 
-    def update(self, firing: FiringByRun, at: float) -> None:
-        """Judge every run anew at `at` (Unix seconds)."""
-        found: dict[str, RunHealth] = {}
+    def update(self, firing: FiringByRun, at: float, touched: Container[str] | None = None) -> None:
+        """Judge the runs at `at` (Unix seconds): all, or those `touched` and those with new alerts.
+
+        What only time changes, such as an alert's text, is then as old as the last update of all.
+        """
+        alerts = self._alerts
+        if firing is not self._firing:
+            self._firing = firing
+            alerts = {name: tuple(map(id, each)) for name, each in firing.items()}
         for run in self._fleet:
-            name, state = run.name, run.life.state
-            present: RunHealth | None = None
-            if name in firing or state in _ILL or self._incidents.has_current(name):
-                present = self._judge(run, firing.get(name, ()), at)
-            kept = self._of.get(name) if run.life.ended else None
-            if kept is not None and (present is None or kept.index > present.index):
-                present = kept
-            if present is not None and present.reasons:
-                found[name] = present
-        self._of = found
+            name = run.name
+            is_same = alerts.get(name) == self._alerts.get(name)
+            if touched is not None and name not in touched and is_same:
+                continue
+            present = self._judge(run, firing.get(name, ()), at)
+            kept = self.of(name) if run.life.ended else _WELL
+            self._of[name] = kept if kept.index > present.index else present
+        self._alerts = alerts
 
     def of(self, name: str) -> RunHealth:
         """The health of a run at the last `update`."""
@@ -70,8 +75,8 @@ class HealthBook:
 
     def failed_ranks(self) -> dict[str, int]:
         """The rank that its incident names, by run."""
-        found = ((name, health.failed_rank) for name, health in self._of.items())
-        return {name: rank for name, rank in found if rank is not None}
+        found = self._of.items()
+        return {run: each.failed_rank for run, each in found if each.failed_rank is not None}
 
     def points(self, at: float) -> list[Point]:
         """`ldlm_run_health` of the shown runs; the same object until one changes."""
@@ -88,17 +93,20 @@ class HealthBook:
         reasons = [*self._incidents.reasons(run.name, at)]
         reasons += [] if reasons and run.life.ended else _finding(run)
         reasons += map(_of_alert, alerts)
+        if not reasons:
+            return _WELL
         reasons.sort(key=lambda each: -_rank(each.severity))
-        worst = max((_rank(each.severity) for each in reasons), default=0)
-        return RunHealth(worst, tuple(reasons), self._incidents.failed_rank(run.name, at))
+        failed = self._incidents.failed_rank(run.name, at)
+        return RunHealth(_rank(reasons[0].severity), tuple(reasons), failed)
 
 
 def _finding(run: TrainingRun) -> Iterator[ReasonView]:
     """Why the run takes no step, by its host and log; how it ended, if no incident shows that."""
-    life, verdict = run.life, run.verdict
-    step = "" if run.progress.step is None else f" at step {run.progress.step}"
+    life = run.life
+    verdict = run.verdict if life.state in _ILL else None
     if life.state not in _ILL or (life.state == "stalled" and verdict is None):
         return
+    step = "" if run.progress.step is None else f" at step {run.progress.step}"
     text = str(verdict) if verdict is not None else f"{life.state}{step}"
     # A kill may be wanted (a person's Ctrl-C), so that only alerts make more than a warning of it.
     word = verdict.word if verdict is not None else life.state
@@ -108,8 +116,8 @@ def _finding(run: TrainingRun) -> Iterator[ReasonView]:
 
 
 def _of_alert(alert: ActiveAlert[Expression]) -> ReasonView:
-    summary = without_run(alert.annotations.get("summary", ""), alert.labels.get("run", ""))
-    name = alert.rule.name
+    name, run = alert.rule.name, alert.labels.get("run", "")
+    summary = alert.annotations.get("summary", "").removeprefix(run).lstrip(": ")
     return ReasonView(
         kind="alert",
         severity=alert.labels.get("severity", "info"),

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
-from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from
+from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
@@ -152,8 +152,8 @@ class Monitor:
 
     def alerts(self) -> list[AlertView]:
         """The pending and firing alerts."""
-        found = self._rules.views(self._evidence.position)
-        return [self._explainer.view(each, self.clock) for each in found]
+        ranks = self._health.failed_ranks()
+        return [with_rank(each, ranks) for each in self._rules.views(self._evidence.position)]
 
     def active(self) -> Collection[str]:
         """The keys (`alert_key`) of the pending and firing alerts."""
@@ -271,7 +271,8 @@ class Monitor:
             self._changed()
         self._schedule.evaluated(at)
         self._throttle.judged(at)
-        for run in self.runs.take_touched():
+        touched = {run.name: run for run in self.runs.take_touched()}
+        for run in touched.values():
             try:
                 self._incidents.settle(run.name, at)
                 self._detectors.update(run.name, run.measured())
@@ -286,7 +287,7 @@ class Monitor:
         transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
-        self._health.update(self._rules.firing(), at)
+        self._health.update(self._rules.firing(), at, touched)
         transitions = [self._explainer.transition(each, at) for each in transitions]
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions

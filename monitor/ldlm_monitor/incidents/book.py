@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, clue_of, fails
-from ldlm_monitor.incidents.incident import OPENERS, Answer, Incident, alert_clue, is_early
+from ldlm_monitor.incidents.incident import OPENERS, PROBED, Answer, Incident, alert_clue, is_early
 from ldlm_monitor.incidents.outside_causes import BEFORE_SECONDS
 from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
@@ -135,18 +135,14 @@ class Incidents:
         found = (run.failure or run.numerics) if run is not None else None
         return found.answer(self._facts_of(name), at).rank if found is not None else None
 
-    def has_current(self, name: str) -> bool:
-        """Whether the run has an incident that is not replaced by a later one."""
-        run = self._runs.get(name)
-        return run is not None and (run.failure or run.numerics) is not None
-
     def reasons(self, name: str, at: float) -> Iterator[ReasonView]:
         """The run's incidents that are open, or with which it ended, as reasons of its health."""
+        if name not in self._runs:
+            return
         self.settle(name, at)
         facts = self._facts_of(name)
-        for incident in self._runs[name].current() if name in self._runs else ():
-            lasts = incident.state == "open" and facts.state != "finished"
-            if incident.shows and lasts:
+        for incident in self._runs[name].current():
+            if incident.shows and incident.state == "open" and facts.state != "finished":
                 yield incident.reason(facts, at)
 
     def answer(self, name: str, key: str, at: float) -> Answer | None:
@@ -237,11 +233,9 @@ class Incidents:
             run.numerics = incident
         else:
             run.failure = incident
-            stood = self._facts_of(run.name).last_progress_at
+            stood = self._facts_of(run.name).last_progress_at  # earlier looks at hosts are outdated
             for clue in run.early:
-                # A look at a run that took steps afterwards shows nothing of the present failure.
-                probed = clue.kind in ("stack_dump", "exit_without_error")
-                since = stood if probed else -math.inf
+                since = stood if clue.kind in PROBED else -math.inf
                 if clue.seen >= max(seen - QUIET_SECONDS, since):
                     incident.evidence.add(clue)
             run.early.clear()
@@ -272,9 +266,7 @@ class Incidents:
             # over only if a process of it died.
             over = incident.updated if incident.deadly else None
         if over is not None and incident.state == "open":
-            incident.run_ended = over
-            incident.shows = incident.shows or facts.state != "finished"
-            incident.note_end(facts.state)
+            incident.note_end(over, facts.state)
         patience = DEAD_SECONDS if incident.deadly else WENT_ON_SECONDS
         survived = facts.last_progress_at > incident.updated + patience
         if not survived or (incident is run.numerics and incident.firing):

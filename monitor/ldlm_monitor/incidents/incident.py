@@ -21,17 +21,14 @@ OPENERS: Final = {
 """Alert -> kind of the incident that it opens even if no line reports a failure."""
 _EARLY_KINDS: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
 """Kinds that are no failure, but may be logged before the first line of one."""
+PROBED: Final = frozenset({"stack_dump", "exit_without_error"})  # kinds of looks at hosts
 _NOWHERE: Final = Position("", 0, 0)  # of an alert without a log line
 
 
 def is_early(event: Event) -> bool:
     """Whether an event is no failure, but may be the cause of one or precede its first line."""
-    named = event.kind == "stack_dump" and event.fields.get("missing_ranks")
-    if (
-        named
-        or (event.kind == "exit_without_error" and event.fields.get("probe"))
-        or event.kind in _EARLY_KINDS
-    ):
+    is_look = event.fields.get("missing_ranks") or event.fields.get("processes")
+    if event.kind in _EARLY_KINDS or (event.kind in PROBED and is_look):
         return True
     if event.severity == "info":
         return False
@@ -146,8 +143,10 @@ class Incident:
         if severity in ("error", "critical"):
             self.shows = True
 
-    def note_end(self, state: str) -> None:
-        """Note how the run ended: a crash is critical; a kill, which may be wanted, a warning."""
+    def note_end(self, at: float, state: str) -> None:
+        """Note when and how the run ended: a crash is critical; a kill may be wanted: a warning."""
+        self.run_ended = at
+        self.shows = self.shows or state != "finished"
         severity = {"crashed": "critical", "killed": "warning"}.get(state, "info")
         self.severity = min(self.severity, severity, key=severity_rank)
 
