@@ -81,11 +81,11 @@ def ranks() -> models.Dashboard:
                 ),
                 listing(
                     "Failed first",
-                    "Of each run that crashed, the rank that failed first, as the incident has it.",
+                    "The rank that the incident of a critical alert names.",
                     Column(
                         "",
-                        "max by (cluster, run, rank, state) (ldlm_run_state"
-                        f'{{{RANK},rank!="",state=~"crashed|killed"}}) == 1',
+                        "max by (cluster, run, rank) (ldlm_alerts"
+                        f'{{{RANK},rank!="",severity="critical",alertstate="firing"}})',
                     ),
                     width=8,
                 ),

@@ -390,7 +390,7 @@ def test_a_view_is_built_again_however_often_its_cause_was_judged_in_between() -
                 position=Position("a.log", number, 0),
             )
             incident.take(line, 1.0, fails=False)
-            incident.cause(RunFacts(), 100.0)
+            incident.answer(RunFacts(), 100.0)
             if number % judgements == 0:
                 assert incident.view(RunFacts(), 100.0).events == number
 

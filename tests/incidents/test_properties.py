@@ -93,7 +93,7 @@ def test_no_sequence_of_events_is_too_odd(
             world_size=data.draw(st.sampled_from([None, 1, 4])),
         )
         book.take(event, now)
-        book.cause("r", now)
+        list(book.reasons("r", now))
     run = RunFacts()
     for incident in book.views(now + 100):
         assert IncidentView.model_validate_json(incident.model_dump_json()).id == incident.id

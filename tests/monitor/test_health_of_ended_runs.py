@@ -111,12 +111,13 @@ def test_a_run_that_goes_on_after_its_end_is_judged_by_what_fires() -> None:
     assert (run_of(log.monitor).state, run_of(log.monitor).health) == ("finished", "HEALTHY")
 
 
-def test_where_no_rule_speaks_of_the_end_people_read_the_end_itself() -> None:
+def test_where_no_rule_is_about_the_end_the_incident_is_the_reason() -> None:
     log = trained(NO_RULES)
     log.append(TRACEBACK, 20.0)
     log.monitor.tick(START + 120.0)
-    assert (run_of(log.monitor).state, run_of(log.monitor).health) == ("crashed", "HEALTHY")
-    assert run_of(log.monitor).headline == "CRASHED"
+    run = run_of(log.monitor)
+    assert (run.state, run.health) == ("crashed", "CRITICAL")
+    assert [reason.kind for reason in run.reasons] == ["incident"]
     assert "HEALTHY" not in seen(log.monitor)
 
 

@@ -10,6 +10,7 @@ from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import IncidentView, RootView
+from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Receipt, from_transition
 from ldlm_monitor.notify.outbox import Outbox
 
@@ -636,3 +637,60 @@ def test_an_end_for_two_receivers_leaves_other_failures_of_the_run_alone(
             ("first", ["CheckpointStale firing"]),
         ]
     box.close()
+
+
+def an_incident(rank: int | None) -> IncidentView:
+    root = RootView(
+        tier="named", kind="ddp_param_mismatch", message="other parameters", rank=rank,
+        ranks="" if rank is None else str(rank), node=None, host=None, local_rank=None, pid=None,
+        at=NOON, position=None, why=(),
+    )  # fmt: skip
+    return IncidentView(
+        id="r1/1", run="r1", state="open", ended_reason="", title="other parameters",
+        confidence="probable", opened_at=NOON, updated_at=NOON, ended_at=None, root=root,
+        collective=None, symptoms=(), events=1, claims=(), excerpt=(), action="", last_step=None,
+        alerts=("TrainingCrashed",),
+    )  # fmt: skip
+
+
+CRASHED = {"incident": "r1/1", "named": True, "rank": "1"}
+
+
+def test_where_a_message_cannot_be_edited_another_rank_of_the_incident_is_a_follow_up(channel):
+    slack = channel()
+    slack.outbox.update_incidents([an_incident(1)], slack.now)
+    slack.add("TrainingCrashed", **CRASHED)
+    (first,) = slack.sent()
+    assert news_of(first).title == "TrainingCrashed firing (critical): r1 rank 1"
+    slack.now += FOLLOW_UP
+    assert slack.sent() == []
+    slack.outbox.update_incidents([an_incident(0)], slack.now)
+    (correction,) = slack.sent()
+    expected = "correction: TrainingCrashed firing (critical): r1 rank 0"
+    assert (correction.step, news_of(correction).title) == ("correction", expected)
+    slack.now += FOLLOW_UP
+    assert slack.sent() == []
+    slack.outbox.update_incidents([an_incident(None)], slack.now)
+    assert [news_of(each).title for each in slack.sent()] == [expected.removesuffix(" rank 0")]
+
+
+def test_where_a_message_can_be_edited_its_first_line_has_the_rank_of_the_incident(channel):
+    slack = channel()
+    slack.outbox.update_incidents([an_incident(1)], slack.now)
+    slack.add("TrainingCrashed", **CRASHED)
+    slack.sent("C1 1.0")
+    slack.outbox.update_incidents([an_incident(0)], slack.now)
+    slack.now += FOLLOW_UP
+    (edit,) = slack.sent("C1 1.0")
+    assert (edit.step, whole_of(edit).title) == (
+        "update",
+        "TrainingCrashed firing (critical): r1 rank 0",
+    )
+
+
+def test_an_alert_on_a_series_of_another_rank_names_both(channel):
+    slack = channel()
+    slack.outbox.update_incidents([an_incident(1)], slack.now)
+    slack.add("NonFiniteLoss", incident="r1/1", rank="0")
+    (first,) = slack.sent()
+    assert news_of(first).title == "NonFiniteLoss firing (critical): r1 rank 0, first on rank 1"

@@ -183,8 +183,11 @@ def test_the_main_thread_is_the_last_and_the_place_is_the_users_own_line() -> No
         "Current thread 0x02",
         "Thread 0x01",
     ]
-    assert (str(COLLECTIVE.place), COLLECTIVE.may_wait) == ("/home/me/train.py:41 in step", True)
-    assert (str(LOADING.place), LOADING.may_wait) == ("/home/me/data.py:7 in fetch", False)
+    assert (str(COLLECTIVE.place), COLLECTIVE.wait is not None) == (
+        "/home/me/train.py:41 in step",
+        True,
+    )
+    assert (str(LOADING.place), LOADING.wait) == ("/home/me/data.py:7 in fetch", None)
     assert stacks_of("garbage\n  File x\n").place is None
 
 
@@ -293,3 +296,54 @@ def test_nobody_is_accused_where_all_stand_at_one_place(rank) -> None:
 def test_never_more_than_half_are_accused(rank) -> None:
     reported = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING), rank(2, 12, LOADING)]
     assert 2 * len(accused(reported)[0]) <= 3
+
+
+def stacks_in(*calls: str) -> Stacks:
+    """Stacks of a main thread in these calls, the innermost first: `file:line function`."""
+    lines = ["Current thread 0x02 (most recent call first):"]
+    for call in calls:
+        place, function = call.split(" ")
+        file, line = place.split(":")
+        lines.append(f'  File "{file}", line {line} in {function}')
+    return stacks_of("\n".join(lines) + "\n")
+
+
+_TORCH = "/v/site-packages/torch"
+_BACKWARD = (
+    f"{_TORCH}/autograd/graph.py:850 _engine_run_backward",
+    f"{_TORCH}/_tensor.py:640 backward",
+    "/home/me/train.py:44 step",
+)
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside"),
+    [
+        (_BACKWARD, ("/home/me/train.py:33 hook", *_BACKWARD)),
+        (
+            (f"{_TORCH}/distributed/distributed_c10d.py:2810 all_reduce", *_BACKWARD),
+            ("/home/me/train.py:33 hook", *_BACKWARD),
+        ),
+        (
+            _BACKWARD,
+            (
+                "/home/me/model.py:12 forward",
+                f"{_TORCH}/nn/parallel/distributed.py:1637 forward",
+                "/home/me/train.py:40 step",
+            ),
+        ),
+    ],
+    ids=["a hook below backward", "a hook beside a collective", "a layer below DDP"],
+)
+def test_users_code_that_torch_calls_is_outside_of_what_the_others_wait_in(
+    rank, inside, outside
+) -> None:
+    reported = [rank(0, 12, stacks_in(*inside)), rank(1, 12, stacks_in(*outside))]
+    first, *_ = events_of(reported, case_in(Path()), now=0.0)
+    where = inside[0].rpartition(" ")[2].removeprefix("_engine_run_")
+    assert first.message.startswith("rank 1 is not where the others wait for it")
+    assert first.message.endswith(f"; the others wait in {where}")
+    assert first.fields["missing_ranks"] == [1]
+    place = outside[0].rpartition("/")[2]
+    line, function = place.split(" ")
+    assert first.fields["what"] == f"in {function} at {line}, the others wait in {where}"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.core.health import worst_health
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot, Statistics
-from ldlm_monitor.report.alerts import worst_health
 from ldlm_monitor.report.text import WIDTH, health_report
 
 MakeRun = Callable[..., RunView]

@@ -149,7 +149,7 @@ def test_what_begins_and_ends_a_run_frames_its_timeline(write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["r.txt", "r.md", "r.html"])
-def test_a_run_that_was_killed_is_headed_so_though_nothing_fires(
+def test_a_run_that_was_killed_is_a_warning_though_nothing_fires(
     write: Write, tmp_path: Path, name: str
 ) -> None:
     """By Ctrl-C to torchrun, which a person knows of."""
@@ -159,7 +159,8 @@ def test_a_run_that_was_killed_is_headed_so_though_nothing_fires(
     log = tmp_path / "train_20260129_101500_node0.log"
     log.write_text("\n".join(lines) + "\n", encoding="utf-8")
     text = write(name, log)
-    assert "KILLED" in text
+    assert "WARNING" in text
+    assert "killed" in text
     assert "HEALTHY" not in re.sub("(?s)<style>.*</style>", "", text)
 
 

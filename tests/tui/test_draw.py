@@ -49,7 +49,7 @@ def a_run(steps: Sequence[int], **changes: object) -> RunView:
     fields |= {
         "name": "r", "framework": "x", "state": "running", "health": "HEALTHY", "files": (),
         "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {},
-        "ranks": tuple(views), "detected": {}, "world_size": len(views),
+        "ranks": tuple(views), "detected": {}, "world_size": len(views), "reasons": (),
     }  # fmt: skip
     return RunView(**{**fields, **changes})
 

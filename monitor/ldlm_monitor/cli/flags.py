@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 UNHEALTHY = 3
 """Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
 _FAIL_ON: tuple[FailOn, ...] = ("warning", "error", "critical", "never")
-"""Values of --fail-on, each at the index in `fleet.HEALTH` of the worst health that passes."""
+"""Values of --fail-on, each at the index of the worst of `core.health.HEALTH` that passes."""
 DASH = "\0-"
 """Replaces the argument `-`, which cyclopts would parse as a flag; no argument contains a NUL."""
 Companions: TypeAlias = Annotated[bool | None, Parameter(negative="--no-companions")]
@@ -158,8 +158,7 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     """UNHEALTHY if any run's health is as bad as `fail_on`, or worse; otherwise 0."""
-    from ldlm_monitor.report.alerts import worst_health
-    from ldlm_monitor.run.fleet import HEALTH
+    from ldlm_monitor.core.health import HEALTH, worst_health
 
     worst = HEALTH.index(worst_health(snapshot))
     return UNHEALTHY if worst > _FAIL_ON.index(fail_on) else 0

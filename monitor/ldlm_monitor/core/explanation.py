@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from ldlm_monitor.core.health import HealthBook
 from ldlm_monitor.incidents import Incidents, RunFacts
 from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.quantity import SourceLine
 
@@ -99,13 +101,59 @@ def _line(data: bytes, start: int) -> str:
     return data[start:stop].decode("utf-8", "replace")[:MAX_LINE]
 
 
-def explained(transition: Transition, incidents: Incidents, at: float) -> Transition:
-    """A firing transition with its run's incident and cause at `at` (Unix s); others unchanged."""
-    run = transition.labels.get("run")
-    if run is None or transition.state != "firing":
-        return transition
-    cause, incident = incidents.cause(run, at), incidents.incident_of(run, transition.key)
-    return replace(transition, cause=cause, incident=incident)
+class Explainer:
+    """Completes alerts by what their incidents answer at that time (Unix seconds).
+
+    Only an incident names a first rank. A critical alert whose rule names none gets that rank; a
+    rule's own rank is that of its series, and stays.
+    """
+
+    def __init__(self, incidents: Incidents, health: HealthBook) -> None:
+        self._incidents = incidents
+        self._health = health
+        self._named: dict[str, str] = {}
+
+    def transition(self, transition: Transition, at: float) -> Transition:
+        """The transition with health, incident, cause and rank; an end keeps the last rank."""
+        key, run = transition.key, transition.labels.get("run", "")
+        if run:
+            transition = replace(transition, health=self._health.of(run).level)
+        if transition.state != "firing":
+            rank = self._named.pop(key, None)
+            return transition if rank is None else _with_rank(transition, rank)
+        answer = self._incidents.answer(run, key, at)
+        if answer is None:
+            return transition
+        found = replace(transition, cause=answer.cause, incident=answer.incident)
+        if answer.rank is None or not found.wants_rank:
+            return found
+        self._named[key] = str(answer.rank)
+        summary = _named(transition.annotations, answer.rank)
+        return _with_rank(replace(found, annotations=summary), str(answer.rank))
+
+
+def with_rank(alert: AlertView, ranks: Mapping[str, int]) -> AlertView:
+    """A critical alert with its run's rank in `ranks` as an annotation, if its rule names none.
+
+    Labels stay: they are the alert's identity for Alertmanagers.
+    """
+    rank = ranks.get(alert.labels.get("run", ""))
+    if rank is None or alert.rank or alert.labels.get("severity") != "critical":
+        return alert
+    named = {**_named(alert.annotations, rank), "rank": str(rank)}
+    return alert.model_copy(update={"annotations": named})
+
+
+def _with_rank(transition: Transition, rank: str) -> Transition:
+    labels = {**transition.labels, "rank": rank}
+    return replace(transition, labels=labels, identity=transition.key)
+
+
+def _named(annotations: Mapping[str, str], rank: int) -> dict[str, str]:
+    summary = annotations.get("summary", "")
+    if f"rank {rank} " not in summary:  # a stall's verdict may name it
+        summary = f"{summary}: rank {rank} failed first"
+    return {**annotations, "summary": summary[:MAX_LINE]}
 
 
 def facts_from(fleet: Fleet) -> Callable[[str], RunFacts]:

@@ -8,7 +8,8 @@ from contextlib import nullcontext
 
 from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
-from ldlm_monitor.core.explanation import EvidenceFinder, explained, facts_from
+from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
+from ldlm_monitor.core.health import HealthBook
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
@@ -17,7 +18,7 @@ from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
-from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.model.view import AlertView, RunView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
@@ -63,6 +64,8 @@ class Monitor:
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
+        self._health = HealthBook(self.runs, self._incidents)
+        self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
         self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT)
@@ -151,7 +154,8 @@ class Monitor:
 
     def alerts(self) -> list[AlertView]:
         """The pending and firing alerts."""
-        return list(self._rules.views(self._evidence.position))
+        ranks = self._health.failed_ranks()
+        return [with_rank(each, ranks) for each in self._rules.views(self._evidence.position)]
 
     def active(self) -> Collection[str]:
         """The keys (`alert_key`) of the pending and firing alerts."""
@@ -164,18 +168,15 @@ class Monitor:
         found = self._rules.carry_over(alerts, starts, self.clock)
         self._changed()
         attached = (self._evidence.attach(each, self._rules.asks) for each in found)
-        return [explained(each, self._incidents, self.clock) for each in attached]
+        return [self._explainer.transition(each, self.clock) for each in attached]
 
     def snapshot(self) -> Snapshot:
         """Everything that views show, as of the last `feed` or `tick`."""
-        healths = self._rules.healths()
+        self._health.update(self._rules.firing(), self.clock)
         return Snapshot(
             version=self.version,
             at=max(self.clock, 0.0),
-            runs=tuple(
-                run.view(self.runs.health(run, healths), self._detectors.run_gauges(run.name))
-                for run in self.runs
-            ),
+            runs=tuple(map(self._view, self.runs)),
             alerts=tuple(self.alerts()),
             incidents=self._incidents.views(self.clock),
             events=tuple(self._events),
@@ -184,6 +185,12 @@ class Monitor:
             points=tuple(point for group in self._run_points(self.clock) for point in group),
             curves={run.name: run.values.curves() for run in self.runs},
         )
+
+    def _view(self, run: TrainingRun) -> RunView:
+        health = self._health.of(run.name)
+        gauges = self._detectors.run_gauges(run.name)
+        known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
+        return run.view(health.level, **known)
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
@@ -266,17 +273,15 @@ class Monitor:
             self._changed()
         self._schedule.evaluated(at)
         self._throttle.judged(at)
-        for run in self.runs.take_touched():
+        touched = {run.name: run for run in self.runs.take_touched()}
+        for run in touched.values():
             try:
                 self._incidents.settle(run.name, at)
-                if not run.is_end_named:
-                    run.name_failed(self._incidents.failed_rank(run.name, at))
                 self._detectors.update(run.name, run.measured())
             except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
                 self._parser.note_fault(run.life.progress_position, fault)
         groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
         found = self._rules.evaluate(groups, at, self.runs.has_ended)
-        self.runs.keep_healths(self._rules.healths())
         if found:
             self._changed()
         self.own.evaluations += 1
@@ -284,10 +289,12 @@ class Monitor:
         transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
-        transitions = [explained(each, self._incidents, at) for each in transitions]
+        self._health.update(self._rules.firing(), at, touched)
+        transitions = [self._explainer.transition(each, at) for each in transitions]
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
-        return [*self.runs.points(at, self._rules.healths()), *detected, self._rules.points()]
+        runs = [*self.runs.points(at), self._health.points(at)]
+        return [*runs, *detected, self._rules.points(self._health.failed_ranks())]

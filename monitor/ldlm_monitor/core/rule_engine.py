@@ -1,7 +1,7 @@
 """Evaluates the rules over the exported points, and keeps the state of their alerts."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from ldlm_monitor.alerts import (
@@ -16,7 +16,7 @@ from ldlm_monitor.alerts import (
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import AlertView, Health
+from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import (
     ROUNDING_SECONDS,
@@ -42,7 +42,6 @@ from ldlm_monitor.promql.nodes import (
     Shift,
     walk,
 )
-from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.run.pace import LATE
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
@@ -114,7 +113,8 @@ class RuleEngine:
         self._alerts = AlertStates(rules)
         self._shown_of: list[VectorSample] | None = None
         self._points: list[Point] = []
-        self._healths: dict[str, Health] = {}
+        self._ranks: dict[str, int] | None = None  # those of `_points`; None: they are outdated
+        self._firing: dict[str, list[ActiveAlert[Expression]]] = {}
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
         self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
@@ -179,27 +179,35 @@ class RuleEngine:
                     return True
         return not selectors
 
-    def points(self) -> list[Point]:
-        """The active alerts as points of `ldlm_alerts`; the same object until they change."""
+    def points(self, ranks: Mapping[str, int]) -> list[Point]:
+        """The active alerts as points of `ldlm_alerts`; the same object until they change.
+
+        `ranks`: the rank that a run's incident names, for critical alerts whose rule names none.
+        """
         self._show()
+        if ranks != self._ranks:
+            self._ranks, self._points = dict(ranks), []
+            for alert in self.active:
+                labels = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
+                rank = ranks.get(labels.get("run", ""))
+                if rank is not None and labels.get("severity") == "critical":
+                    labels.setdefault("rank", str(rank))
+                self._points.append(Point("ldlm_alerts", make_labels(**labels), 1.0))
         return self._points
 
-    def healths(self) -> Mapping[str, Health]:
-        """Run name to the health that its firing alerts imply; runs without one are absent."""
+    def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
+        """The firing alerts by run; runs without one are absent."""
         self._show()
-        return self._healths
+        return self._firing
 
     def _show(self) -> None:
         series = self._alerts.series()
         if series is self._shown_of:
             return
-        self._shown_of, self._points, self._healths = series, [], {}
+        self._shown_of, self._ranks, self._firing = series, None, {}
         for alert in self.active:
-            labels = make_labels(**alert.labels, alertname=alert.rule.name, alertstate=alert.state)
-            self._points.append(Point("ldlm_alerts", labels, 1.0))
             if alert.state == "firing" and (run := alert.labels.get("run")):
-                known = self._healths.get(run, "HEALTHY")
-                self._healths[run] = worse(known, alert.labels.get("severity", ""))
+                self._firing.setdefault(run, []).append(alert)
 
     def views(
         self, position: Callable[[str, Mapping[str, str]], Position | None]

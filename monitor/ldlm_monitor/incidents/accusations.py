@@ -18,7 +18,7 @@ _REPORTS: Final = (
     ("monitored_barrier_failed", "the barrier timed out waiting for", "did not reach the barrier"),
     ("ras_status", "NCCL's own status lacks", "missing or dead by NCCL's status"),
     ("fr_dump", "the flight record lacks", "did not join the collective"),
-    ("stack_dump", "the stacks show outside of the collective:", "not in the collective"),
+    ("stack_dump", "the stacks of all ranks, compared, accuse", "not in the collective"),
 )
 """Event kind, text before the accused ranks, and the fault of which they are accused."""
 _NEVER_JOINED: Final = ("never_joined", "finished_not_joined")
@@ -85,7 +85,8 @@ def _missing(evidence: Evidence) -> Iterator[Accusation]:
         for fold in sorted(evidence.of_kind(kind), key=lambda each: each.first.order):
             ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
             if ranks:
-                yield Accusation(kind, ranks, f"{who} {names_of(ranks)}", fold.first, what)
+                fault = str(fold.first.fields.get("what") or what)
+                yield Accusation(kind, ranks, f"{who} {names_of(ranks)}", fold.first, fault)
 
 
 def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:

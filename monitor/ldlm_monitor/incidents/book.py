@@ -8,17 +8,17 @@ that, it is dropped.
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, clue_of, fails
-from ldlm_monitor.incidents.incident import OPENERS, Incident, alert_clue, is_early
+from ldlm_monitor.incidents.incident import OPENERS, PROBED, Answer, Incident, alert_clue, is_early
 from ldlm_monitor.incidents.outside_causes import BEFORE_SECONDS
 from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.model.view import IncidentView, ReasonView
 
 QUIET_SECONDS: Final = 1260.0
 """Events this long after an incident's last one are of another failure. Twice torch's longest
@@ -108,8 +108,13 @@ class Incidents:
                 incident.locate(self._facts_of(name))
             if kind == "hang_no_progress":
                 incident.stall = alert_clue(transition, kind, at)
-            elif kind is not None and not any(incident.evidence.of_kind(kind)):
-                incident.evidence.add(alert_clue(transition, kind, at))
+            elif kind is not None:
+                clue = alert_clue(transition, kind, at)
+                folds = [*incident.evidence.of_kind(kind)]
+                ranks = {rank for fold in folds for rank in fold.ranks}
+                logged = any("reported_by" not in fold.first.fields for fold in folds)
+                if not folds or not (logged or clue.rank is None or clue.rank in ranks):
+                    incident.evidence.add(clue)
 
     def settle(self, name: str, at: float) -> None:
         """Update the states of a run's incidents, and add faults of its machines to them."""
@@ -126,25 +131,27 @@ class Incidents:
                 if owner != name and since <= clue.seen <= until:
                     incident.add_host_fault(clue)
 
-    def cause(self, name: str, at: float) -> str | None:
-        """The root cause of a run's open incident as one phrase; None while it is unknown."""
-        incident = self._open_incident(name)
-        return None if incident is None else incident.cause(self._facts_of(name), at)
-
     def failed_rank(self, name: str, at: float) -> int | None:
         """The rank that caused a run's open incident; None if unknown, or without an incident."""
-        incident = self._open_incident(name)
-        return incident.judgement(self._facts_of(name), at).verdict.rank if incident else None
-
-    def _open_incident(self, name: str) -> Incident | None:
         run = self._runs.get(name)
         found = (run.failure or run.numerics) if run is not None else None
-        return found if found is not None and found.state == "open" else None
+        return found.answer(self._facts_of(name), at).rank if found is not None else None
 
-    def incident_of(self, name: str, key: str) -> str | None:
-        """The id of the run's incident to which the firing alert with `key` belongs, if any."""
+    def reasons(self, name: str, at: float) -> Iterator[ReasonView]:
+        """The run's incidents that are open, or with which it ended, as reasons of its health."""
+        if name not in self._runs:
+            return
+        self.settle(name, at)
+        facts = self._facts_of(name)
+        for incident in self._runs[name].current():
+            if incident.shows and incident.state == "open" and facts.state != "finished":
+                yield incident.reason(facts, at)
+
+    def answer(self, name: str, key: str, at: float) -> Answer | None:
+        """What the run's incident to which the firing alert `key` belongs answers; None without."""
         present = self._runs[name].current() if name in self._runs else ()
-        return next((each.id for each in present if key in each.firing), None)
+        found = next((each for each in present if key in each.firing), None)
+        return None if found is None else found.answer(self._facts_of(name), at)
 
     def views(self, at: float) -> tuple[IncidentView, ...]:
         """The incidents of all runs that are to be shown, the newest last."""
@@ -220,8 +227,10 @@ class Incidents:
             run.numerics = incident
         else:
             run.failure = incident
+            stood = self._facts_of(run.name).last_progress_at  # earlier looks at hosts are outdated
             for clue in run.early:
-                if clue.seen >= seen - QUIET_SECONDS:
+                since = stood if clue.kind in PROBED else -math.inf
+                if clue.seen >= max(seen - QUIET_SECONDS, since):
                     incident.evidence.add(clue)
             run.early.clear()
         return incident
@@ -251,8 +260,7 @@ class Incidents:
             # over only if a process of it died.
             over = incident.updated if incident.deadly else None
         if over is not None and incident.state == "open":
-            incident.run_ended = over
-            incident.shows = incident.shows or facts.state != "finished"
+            incident.note_end(over, facts.state)
         patience = DEAD_SECONDS if incident.deadly else WENT_ON_SECONDS
         survived = facts.last_progress_at > incident.updated + patience
         survived = survived or facts.refuted_ends > incident.refuted_ends

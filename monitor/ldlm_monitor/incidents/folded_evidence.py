@@ -42,6 +42,7 @@ _NO_DIGITS: Final = str.maketrans("", "", digits)  # drops them: steps and pids 
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
+NONFINITE: Final = "nonfinite_metric"  # kind of NaN and infinite values
 FoldKey = tuple[str, ...]  # kind, role, process group, sequence number, message; or the first two
 
 
@@ -121,9 +122,23 @@ class Evidence:
             self._note_rank(rank, clue)
         if clue.kind == _DEATH and len(self.deaths) < _MAX_DEATHS:
             self.deaths.append(_death(clue))
+        self._note_zombies(clue)
         is_new = len(self.forced) < _MAX_PAIRS
         if clue.kind == "elastic_force_kill" and clue.pid is not None and is_new:
             self.forced.add((clue.position.path, clue.pid))
+
+    def _note_zombies(self, clue: Clue) -> None:
+        """Add processes whose end a look at their host found, as deaths without a launcher."""
+        looks = clue.fields.get("processes")
+        for look in looks if isinstance(looks, list) else ():
+            status = whole(look.get("status")) if isinstance(look, dict) else None
+            if not isinstance(look, dict) or not status or len(self.deaths) >= _MAX_DEATHS:
+                continue
+            code = -(status & 0x7F) or status >> 8  # a wait status, see wait(2)
+            own = replace(
+                clue, kind=_DEATH, rank=rank_in(look.get("rank")), pid=whole(look.get("pid"))
+            )
+            self.deaths.append(Death(own, code, None))
 
     def of_tier(self, tier: Tier) -> Iterator[Fold]:
         """The folds whose clues can be a cause of that tier."""
@@ -179,6 +194,9 @@ class Evidence:
         facts = self.roster.entry(rank)
         facts.node = facts.node or clue.node
         facts.host = facts.host or clue.host
+        step = whole(clue.fields.get("step"))
+        if clue.kind == NONFINITE and step is not None:
+            facts.nonfinite_step = min(step, facts.nonfinite_step or step)
         if clue.severity in SERIOUS and clue.role in _OWN_ROLES:
             facts.has_error = True
             stopped = tier_of(clue) is Tier.EXTERNAL

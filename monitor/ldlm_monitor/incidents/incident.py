@@ -1,7 +1,9 @@
 """One incident: the events and alerts that open one, its evidence, its states and its view."""
 
+from dataclasses import dataclass
 from typing import Final, Literal
 
+from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.incidents import incident_view
 from ldlm_monitor.incidents.clues import FAILING, MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
@@ -9,7 +11,7 @@ from ldlm_monitor.incidents.root_cause import Judgement, judge
 from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.model.view import IncidentView, ReasonView
 
 OPENERS: Final = {
     "TrainingStalled": "hang_no_progress",
@@ -19,12 +21,14 @@ OPENERS: Final = {
 """Alert -> kind of the incident that it opens even if no line reports a failure."""
 _EARLY_KINDS: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
 """Kinds that are no failure, but may be logged before the first line of one."""
+PROBED: Final = frozenset({"stack_dump", "exit_without_error"})  # kinds of looks at hosts
 _NOWHERE: Final = Position("", 0, 0)  # of an alert without a log line
 
 
 def is_early(event: Event) -> bool:
     """Whether an event is no failure, but may be the cause of one or precede its first line."""
-    if event.kind in _EARLY_KINDS:
+    is_look = event.fields.get("missing_ranks") or event.fields.get("processes")
+    if event.kind in _EARLY_KINDS or (event.kind in PROBED and is_look):
         return True
     if event.severity == "info":
         return False
@@ -45,7 +49,11 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
         position=transition.position or _NOWHERE,
         # At most 9 digits: a forged label may have thousands.
         rank=rank_in(int(rank)) if rank.isdecimal() and len(rank) < 10 else None,
-        fields={"reported_by": "alert", "text": (transition.line or "")[:MAX_MESSAGE]},
+        fields={
+            "reported_by": "alert",
+            "text": (transition.line or "")[:MAX_MESSAGE],
+            "step": transition.step,
+        },
     )
 
 
@@ -57,15 +65,24 @@ _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed
 """Kinds that survivors log every second, or a process at its exit; they extend no incident."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An incident's id, its root cause (text with ranks and confidence) and its single rank."""
+
+    incident: str
+    cause: str | None
+    rank: int | None
+
+
 class Incident:
     """A failure of one run. Times are Unix seconds at which events were processed.
 
     `opened`, `updated`: its first and last event of a failure. `attempt`: that of the run, from
     1. `step`: its last step before the failure; `epoch`: its epoch, if steps begin again in each.
-    `shows`: whether views show it. `deadly`: whether a process died of it. `alerts`: the names of
-    all alerts about it, as keys; `firing`: the keys of those that fire. `stall`: the alert that the
-    run takes no step. `run_ended`: the run's end; `ended`: the incident's. `refuted_ends`: as in
-    `RunFacts`, at its last line.
+    `shows`: whether views show it. `severity`: the worst of its alerts and events. `deadly`:
+    whether a process died of it. `alerts`: the names of all alerts about it, as keys; `firing`:
+    the keys of those that fire. `stall`: the alert that the run takes no step. `run_ended`: the
+    run's end; `ended`: the incident's. `refuted_ends`: as in `RunFacts`, at its last line.
     """
 
     def __init__(self, run: str, number: int, opened: float, attempt: int = 1) -> None:
@@ -79,6 +96,7 @@ class Incident:
         self.epoch: float | None = None
         self.refuted_ends = 0
         self.shows = False
+        self.severity = "info"
         self.deadly = False
         self.state: State = "open"
         self.run_ended: float | None = None
@@ -110,7 +128,7 @@ class Incident:
         self._final = self._final or event.kind == "elastic_failure_table"
         self.deadly = self.deadly or (role == "death" and fails)
         if self.deadly or (event.severity == "critical" and role in FAILING):
-            self.shows = True
+            self.shows, self.severity = True, "critical"
 
     def add_host_fault(self, clue: Clue) -> None:
         """Add a line of a kernel log if it is about a machine or process of the incident."""
@@ -125,6 +143,7 @@ class Incident:
         """Add a firing alert about the incident; `key` is `Transition.key`."""
         self.alerts[alert] = None
         self.firing.add(key)
+        self.severity = min(self.severity, severity, key=severity_rank)
         if severity in ("error", "critical"):
             self.shows = True
 
@@ -132,6 +151,13 @@ class Incident:
         """Store where its attempt of the run is."""
         if run.attempt == self.attempt:
             self.step, self.epoch = run.step, run.epoch
+
+    def note_end(self, at: float, state: str) -> None:
+        """Note when and how the run ended: a crash is critical; a kill may be wanted: a warning."""
+        self.run_ended = at
+        self.shows = self.shows or state != "finished"
+        severity = {"crashed": "critical", "killed": "warning"}.get(state, "info")
+        self.severity = min(self.severity, severity, key=severity_rank)
 
     def recover(self, at: float) -> None:
         """Mark the incident as recovered: the run took steps again at `at`."""
@@ -153,13 +179,21 @@ class Incident:
             self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]
 
-    def cause(self, run: RunFacts, at: float) -> str | None:
-        """Root cause, ranks and confidence as one phrase; None while the cause is unknown."""
+    def answer(self, run: RunFacts, at: float) -> Answer:
+        """The incident's answer to an alert: cause and rank are None if unknown or recovered."""
         verdict = self.judgement(run, at).verdict
+        if verdict.tier is Tier.UNATTRIBUTED or self.state != "open":
+            return Answer(self.id, None, None)
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
-        if verdict.tier is Tier.UNATTRIBUTED or (alone and len(self.alerts) < 2):
-            return None
-        return f"{incident_view.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
+        cause = f"{incident_view.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
+        return Answer(self.id, None if alone and len(self.alerts) < 2 else cause, verdict.rank)
+
+    def reason(self, run: RunFacts, at: float) -> ReasonView:
+        """The incident as a reason of its run's health."""
+        view = self.view(run, at)
+        since = view.root.at if view.root.at is not None else self.opened
+        text = view.title + ("" if view.confidence == "none" else f" ({view.confidence})")
+        return ReasonView(kind="incident", severity=self.severity, text=text, since=since)
 
     def view(self, run: RunFacts, at: float) -> IncidentView:
         """The incident for people and programs, built again only if something in it changed."""

@@ -50,7 +50,11 @@ def cause_text(verdict: RootCause, evidence: Evidence) -> str:
         return f"{message} (cause unknown)"
     if verdict.tier is Tier.SILENCE or not verdict.ranks:
         return message + _place(verdict, evidence)
-    return f"{message} on {names_of(verdict.ranks)}{_place(verdict, evidence)}"
+    if verdict.kind == "stack_dump":  # what a rank does is no fault that lies on it
+        verb = "is" if verdict.rank is not None else "are"
+        return f"{names_of(verdict.ranks)} {verb} {message}{_place(verdict, evidence)}"
+    whose = f" on {names_of(verdict.ranks)}"
+    return message.removesuffix(whose) + whose + _place(verdict, evidence)
 
 
 def title(

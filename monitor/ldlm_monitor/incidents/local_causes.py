@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
-from ldlm_monitor.incidents.folded_evidence import EXITS_BY_SIGNAL, Evidence, Fold
+from ldlm_monitor.incidents.folded_evidence import EXITS_BY_SIGNAL, NONFINITE, Evidence, Fold
 from ldlm_monitor.incidents.outside_causes import (
     LATE_SECONDS,
     Exit,
@@ -33,6 +33,8 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
     if better := _killed_instead(evidence, clue, exits):
         return by_exit(evidence, [better], run)
     same = _sharing(evidence, fold, clue)
+    if (early := _first_nonfinite(evidence, same)) and clue.kind == NONFINITE:
+        return _spread(evidence, early, same - early)
     # An error that at least half of the ranks log is no rank's own.
     if len(same) > 1 and 2 * len(same) >= evidence.roster.size(run):
         return _after_numbers(evidence, everywhere(clue, same, by=same))
@@ -41,11 +43,14 @@ def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
 
 def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
     """The verdict; if it is an exception after non-finite numbers, these numbers as the cause."""
-    folds = [fold for fold in evidence.of_kind("nonfinite_metric") if fold.tier is Tier.LOCAL]
+    folds = [fold for fold in evidence.of_kind(NONFINITE) if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue
     if clue is None or first is None or clue.kind != "python_exception" or first.seen > clue.seen:
         return verdict
+    ranks = {rank for fold in folds for rank in fold.ranks}
+    if early := _first_nonfinite(evidence, ranks):
+        return _spread(evidence, early, ranks - early)
     return replace(
         verdict,
         kind=first.kind,
@@ -77,7 +82,7 @@ def _rated(clue: Clue) -> tuple[object, ...]:
     That a process aborted comes last: it follows from most errors, and alone shows sys.exit().
     """
     repeated = clue.fields.get("reported_by") is not None
-    least = (clue.kind == "cxx_terminate", clue.kind == "nonfinite_metric")
+    least = (clue.kind == "cxx_terminate", clue.kind == NONFINITE)
     return (*least, repeated, clue.rank is None, *clue.order)
 
 
@@ -117,6 +122,32 @@ def _sharing(evidence: Evidence, fold: Fold, clue: Clue) -> set[int]:
     return same
 
 
+def _first_nonfinite(evidence: Evidence, ranks: set[int]) -> set[int]:
+    """Of ranks with non-finite numbers, those whose first step is the earliest, if not all are.
+
+    One step apart is enough: a reduction passes the numbers on in the step after, to all ranks at
+    once. A rank without a step leaves it undecided, and so do several first ranks.
+    """
+    steps = {rank: evidence.roster.of(rank).nonfinite_step for rank in ranks}
+    known = [step for step in steps.values() if step is not None]
+    if len(known) < len(steps) or not known:
+        return set()
+    early = {rank for rank, step in steps.items() if step == min(known)}
+    return early if len(early) == 1 and early < ranks else set()
+
+
+def _spread(evidence: Evidence, early: set[int], later: set[int]) -> RootCause:
+    """The rank whose numbers were non-finite first, and from which the others took them over."""
+    rank = min(early)
+    folds = [*evidence.of_kind(NONFINITE)]
+    own = (clue for fold in folds for clue in fold.clues if clue.rank == rank)
+    clue = min(own, key=lambda each: each.order, default=replace(folds[0].first, rank=rank))
+    step = evidence.roster.of(rank).nonfinite_step
+    why = [f"rank {rank} logged it at step {step}, {names_of(later)} at a later one"]
+    sources = {f"rank {each}" for each in (rank, *later)}
+    return RootCause.of_clue(Tier.LOCAL, clue, by_sources(sources, doubtful=False), why, (rank,))
+
+
 def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> RootCause:
     rank = clue.rank
     why = [f"rank {rank} logged an error of its own"]
@@ -148,7 +179,7 @@ def _rivals(evidence: Evidence, clue: Clue) -> set[int]:
         for rank, facts in evidence.roster.facts.items()
         if rank != clue.rank
         and facts.failed is not None
-        and facts.failed.kind != "nonfinite_metric"
+        and facts.failed.kind != NONFINITE
         and facts.failed.seen <= clue.seen + _TOGETHER_SECONDS
         and not facts.waited
     }

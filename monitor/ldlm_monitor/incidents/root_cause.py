@@ -14,7 +14,7 @@ from ldlm_monitor.incidents.communication import (
     silence,
     silent_ranks,
 )
-from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
+from ldlm_monitor.incidents.folded_evidence import NONFINITE, Evidence, Fold
 from ldlm_monitor.incidents.local_causes import first_failure
 from ldlm_monitor.incidents.outside_causes import exit_text, external, hardware
 from ldlm_monitor.incidents.roster import RankFacts, RootCause, RunFacts
@@ -46,7 +46,7 @@ def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: boo
     silent = silent_ranks(evidence, run, collective) if settled else set()
     verdict = (
         external(evidence)
-        or _local_or_hardware(evidence, run)
+        or _local_or_hardware(evidence, run, settled=settled)
         or accused(evidence, run, collective, silent)
         or broken_link(evidence)
         or silence(evidence, run, collective, silent)
@@ -63,9 +63,18 @@ def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: boo
     return Judgement(verdict, collective, frozenset(silent), claims)
 
 
-def _local_or_hardware(evidence: Evidence, run: RunFacts) -> RootCause | None:
+def _local_or_hardware(evidence: Evidence, run: RunFacts, *, settled: bool) -> RootCause | None:
     local = first_failure(evidence, run)
-    return hardware(evidence, local.clue if local is not None else None) or local
+    if fault := hardware(evidence, local.clue if local is not None else None):
+        return fault
+    # An error of all ranks is first read of one. Of numbers, their steps decide.
+    early = not settled and local is not None and local.confidence != "confirmed"
+    if local is None or not early or local.rank is None or local.kind == NONFINITE:
+        return local
+    if max(evidence.roster.size(run), local.rank + 1) < 2:
+        return local
+    why = (*local.why, "other ranks may still report the same")
+    return replace(local, ranks=frozenset(), why=why)
 
 
 def _unattributed(

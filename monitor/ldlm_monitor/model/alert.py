@@ -135,7 +135,9 @@ class Transition:
     expression first held. `reason` is a phrase such as `no data`. If a single log line made
     the expression hold, `position`, `line` and `step` are its place, text and training step.
     If the alert belongs to an incident, `incident` is its id (`IncidentView.id`) and `cause`
-    its first cause as text (kind, rank, host, confidence).
+    its first cause as text (kind, rank, host, confidence). If the rule gives no rank, the label
+    `rank` is the one that the incident names; `identity` is then the key without that label.
+    `health`: the run's level, of `view.Health`.
     """
 
     time: float | None
@@ -152,11 +154,19 @@ class Transition:
     line: str | None = None
     cause: str | None = None
     incident: str | None = None
+    identity: str = ""
+    health: str = ""
 
     @property
     def key(self) -> str:
         """The identity of the alert instance, the same for all its transitions."""
-        return alert_key(self.alert, self.labels)
+        return self.identity or alert_key(self.alert, self.labels)
+
+    @property
+    def wants_rank(self) -> bool:
+        """Whether the alert is of an incident, critical, and its rule gives no rank."""
+        own = "rank" in self.labels and not self.identity
+        return self.incident is not None and self.labels.get("severity") == "critical" and not own
 
     @property
     def is_heartbeat(self) -> bool:

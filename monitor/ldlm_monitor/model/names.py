@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SEVERITIES = ("info", "warning", "error", "critical")
-"""Severities, rising. A run's `ldlm_run_health` is the index of the worst of its firing alerts."""
+"""Severities, rising. A run's `ldlm_run_health` is the index of the worst of its reasons."""
 
 _ENDED = ("finished", "crashed", "killed", "ended")  # states of a run that is over
 RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *_ENDED)

@@ -11,8 +11,8 @@ from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 
 Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
-"""A run's health, by the worst severity of its firing alerts: none or info, warning, error,
-critical. Of a run that has ended, only alerts that fired at its end or later count."""
+"""A run's health by the worst of its reasons: none or info, warning, error, critical. Of a run that
+has ended, it is the one with which it ended."""
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
 """Confidence in a first cause: `confirmed` by two independent sources, `probable` by one. A doubt,
@@ -48,6 +48,18 @@ class VerdictView(View):
 
     def __str__(self) -> str:
         return f"{self.word}: {'; '.join(self.reasons)}" if self.reasons else self.word
+
+
+class ReasonView(View):
+    """A reason for a run's health: a firing alert, an incident, or what its log and host show.
+
+    `severity` is of `names.SEVERITIES`; `info` does not lower the health. `since`: Unix seconds.
+    """
+
+    kind: Literal["alert", "incident", "finding"]
+    severity: str
+    text: str
+    since: float | None
 
 
 class RankView(View):
@@ -92,6 +104,7 @@ class RunView(View):
     world_size: int | None
     state: str
     health: Health
+    reasons: tuple[ReasonView, ...] = Field(default=(), description="of the health, worst first")
     step: int | None
     total_steps: int | None
     epoch: float | None
@@ -106,7 +119,7 @@ class RunView(View):
     event_counts: dict[str, int]
     skipped_steps: int
     settings: dict[str, str] = Field(description="what the log says of its configuration")
-    failed_rank: int | None
+    failed_rank: int | None = Field(default=None, description="which its incident names")
     verdict: VerdictView | None = None
     ranks: tuple[RankView, ...] = Field(default=(), description="those that report their own steps")
     detected: dict[str, float] = Field(
@@ -120,10 +133,12 @@ class RunView(View):
         return called if called and called != self.name else None
 
     @property
-    def headline(self) -> str:
-        """The health; but CRASHED or KILLED for a HEALTHY run that ended in that state."""
-        unwell = self.state in ("crashed", "killed")
-        return self.state.upper() if unwell and self.health == "HEALTHY" else self.health
+    def because(self) -> str:
+        """The worst reason for the health and the number of further ones; "" without a reason."""
+        if not self.reasons:
+            return ""
+        more = len(self.reasons) - 1
+        return self.reasons[0].text + (f" (and {more} more)" if more else "")
 
 
 class AlertView(View):
@@ -142,6 +157,11 @@ class AlertView(View):
     def key(self) -> str:
         """The identity of the alert instance, equal to `Transition.key`."""
         return alert_key(self.name, self.labels)
+
+    @property
+    def rank(self) -> str | None:
+        """The rank of the rule's series, otherwise the one that the alert's incident names."""
+        return self.labels.get("rank") or self.annotations.get("rank")
 
 
 class RootView(View):

@@ -5,7 +5,7 @@ Texts are cleaned and redacted here; each receiver escapes the special character
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Story, clean, weight
@@ -45,7 +45,10 @@ class Content:
 
 
 def news_of(message: Message) -> Content:
-    """The content of a group's news; if it has none, of the alerts that still fire."""
+    """The content of a group's news or correction; otherwise, of the alerts that still fire."""
+    if message.step == "correction":
+        whole = whole_of(message)
+        return replace(whole, title=f"correction: {whole.title}")
     shown = message.news or message.firing
     if len(message.news) == 1:
         return _alone(message, shown[0])
@@ -79,7 +82,7 @@ def whole_of(message: Message) -> Content:
         title=_title(message),
         summary=tuple(filter(None, [summary or clean(lead.summary) or clean(lead.description)])),
         cause=_cause(story, lead),
-        facts=_facts(lead),
+        facts=_facts(lead, story),
         alerts=_listed(message.alerts) if len(message.alerts) > 1 else (),
         log=log or clean(lead.line or ""),
         action=clean(action) if message.firing else "",
@@ -92,10 +95,10 @@ def _alone(message: Message, each: Notification) -> Content:
     summary = clean(each.summary).removeprefix(each.run or "").lstrip(": ")
     return Content(
         mark=_mark(each),
-        title=headline(each),
+        title=headline(each, message.story),
         summary=tuple(filter(None, [summary, clean(each.description)])),
         cause=_cause(None, each),
-        facts=_facts(each),
+        facts=_facts(each, message.story),
         log=clean(each.line or ""),
         action=clean(each.action) if each.state in ("firing", "pending") else "",
         notes=(_times([each]), *_flapping(message)),
@@ -107,16 +110,23 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def headline(each: Notification) -> str:
-    """One line: alert, state, severity, run and rank."""
-    rank = f" rank {each.rank}" if each.rank else ""
-    return one_line(f"{each.alert} {each.state} ({each.severity}): {each.run}{rank}")
+def headline(each: Notification, story: Story | None = None) -> str:
+    """One line: alert, state, severity, run, and the rank that the incident names, if it does."""
+    rank, first = _rank(each, story), story.rank if story else None
+    shown = f" rank {rank}" if rank else ""
+    shown += f", first on rank {first}" if shown and first not in (None, rank) else ""
+    return one_line(f"{each.alert} {each.state} ({each.severity}): {each.run}{shown}")
+
+
+def _rank(each: Notification, story: Story | None) -> str | None:
+    """The rank of an alert: its series' own, otherwise the one that the incident names now."""
+    return story.rank if each.named and story else each.rank
 
 
 def _title(message: Message) -> str:
     lead, more = message.lead, _and_more(len(message.alerts))
     if message.firing:
-        return f"{headline(lead)}{more}"
+        return f"{headline(lead, message.story)}{more}"
     run = f": {lead.run}" if lead.run else ""
     lasted = _lasted(message.alerts)
     after = f" after {lasted}" if lasted else ""
@@ -146,12 +156,13 @@ def _cause(story: Story | None, lead: Notification) -> str:
     return f"{one_line(story.cause)} ({one_line(story.confidence)}){why}"
 
 
-def _facts(each: Notification) -> tuple[tuple[str, str], ...]:
+def _facts(each: Notification, story: Story | None) -> tuple[tuple[str, str], ...]:
     place = each.path
     if place and each.line_number is not None:
         place = f"{place}:{each.line_number}"
     step = None if each.step is None else str(each.step)
-    facts = {"Run": each.run, "Rank": each.rank, "Step": step, "Log": place}
+    rank, health = _rank(each, story), each.health
+    facts = {"Run": each.run, "Health": health, "Rank": rank, "Step": step, "Log": place}
     shown = ((name, one_line(value or "")) for name, value in facts.items())
     return tuple((name, value) for name, value in shown if value)
 

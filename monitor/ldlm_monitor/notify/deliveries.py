@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable
 from typing import Final, Literal, TypeAlias
 
 from ldlm_monitor.notify.message import Notification, from_json, to_json
+from ldlm_monitor.state.database import damaged
 
 Outcome: TypeAlias = Literal["sent", "retried", "failed", "repeated", "withheld"]
 """`retried` counts attempts; the others notifications: `failed` given up, `repeated` sent twice.
@@ -82,6 +83,8 @@ def store(db: sqlite3.Connection, notification: Notification, now: float) -> int
     row = db.execute(
         "SELECT id FROM notification WHERE key = ? AND state = ? AND started_at = ?", identity
     ).fetchone()
+    if row is None or row[0] is None:
+        raise damaged("a notification that was stored is not found")
     return int(row[0])
 
 

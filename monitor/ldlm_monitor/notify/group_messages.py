@@ -1,18 +1,19 @@
 """The messages of groups: which is due, what it contains, how its delivery changes the group.
 
-A message is due for news, a repeat (a reminder), or an update (an edit of the first message).
+A message is due for news, a repeat (a reminder), an update (an edit of the first message), or a
+correction where the receiver cannot edit.
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from ldlm_monitor.config.policy import Policy, StreamPolicy, severity_rank
 from ldlm_monitor.notify.deliveries import UNSURE, Holds, mark_in_flight, settle
-from ldlm_monitor.notify.groups import DIGEST, WAITS, flaps, interval_seconds
+from ldlm_monitor.notify.groups import DIGEST, INCIDENT, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json
 
 BATCH: Final = 5000
@@ -29,6 +30,8 @@ _STEPS: Final[Mapping[Step, str]] = {  # SQL: when the step is due for a group
     "repeat": "closed_at IS NULL AND repeat_at <= :now",
     "update": "changes > 0 AND place IS NOT NULL"
     " AND (updated_at <= :now - :pause OR updated_at > :now)",
+    "correction": f"changes > 0 AND place IS NULL AND kind = '{INCIDENT}' AND closed_at IS NULL"
+    " AND sent_at IS NOT NULL AND send_at <= :now",
 }
 
 
@@ -79,7 +82,7 @@ def next_message(
     for step, condition in _STEPS.items():
         while group := _first(db, receiver, condition, "id", now=now, pause=UPDATE_SECONDS):
             message = _message(db, group, step, now)
-            if message.alerts and (step != "repeat" or any(map(repeats, message.alerts))):
+            if message.alerts and _is_needed(message, repeats):
                 return Pending(receiver, attempts, message, (), group)
             change = "repeat_at = :later" if step == "repeat" else "changes = 0"
             db.execute(
@@ -87,6 +90,13 @@ def next_message(
                 {"later": now + RECHECK_SECONDS, "id": group.id},
             )
     return None
+
+
+def _is_needed(message: Message, repeats: Holds) -> bool:
+    if message.step == "update":
+        return True
+    held = not any(map(repeats, message.alerts))
+    return not held and (message.step == "repeat" or message.is_outdated)
 
 
 def _first(
@@ -150,14 +160,21 @@ def _message(
 
 
 def _alerts(db: sqlite3.Connection, group: int) -> tuple[Notification, ...]:
-    """The latest transition of every alert of the group that was sent, or is being sent now."""
+    """The latest transition of every alert of the group that was sent, or is being sent now.
+
+    A rank that a correction replaced is the corrected one.
+    """
     rows = db.execute(
         "SELECT body FROM notification WHERE id IN (SELECT max(notification) FROM delivery"
         " JOIN notification ON id = notification WHERE group_id = ?"
         " AND (outcome = 'sent' OR in_flight = 1) GROUP BY key) ORDER BY id",
         (group,),
     )
-    return tuple(each for (body,) in rows if (each := from_json(Notification, body)) is not None)
+    sent = [each for (body,) in rows if (each := from_json(Notification, body)) is not None]
+    query = "SELECT rank FROM correction WHERE group_id = ?"
+    if known := db.execute(query, (group,)).fetchone():
+        sent = [replace(each, rank=known[0]) if each.named else each for each in sent]
+    return tuple(sent)
 
 
 def store_story(db: sqlite3.Connection, story: Story, now: float) -> None:
@@ -177,7 +194,9 @@ def delivered(
 ) -> None:
     """Record a message's arrival at `place`: schedule the group's next one, or close the group."""
     group, step = pending.group, pending.message.step
-    if step == "update":
+    if step == "correction" and isinstance(policy, Policy):
+        _corrected(db, pending, policy, now)
+    elif step == "update":
         # Changes that came while the message was on its way are left for the next update.
         db.execute(
             "UPDATE message_group SET updated_at = ?, changes = max(changes - ?, 0) WHERE id = ?",
@@ -187,6 +206,16 @@ def delivered(
         _sent(db, pending, policy, place, now)
     else:
         db.execute("UPDATE message_group SET closed_at = ? WHERE id = ?", (now, group.id))
+
+
+def _corrected(db: sqlite3.Connection, pending: Pending, policy: Policy, now: float) -> None:
+    group, story = pending.group, pending.message.story
+    db.execute(
+        "UPDATE message_group SET changes = max(changes - ?, 0), send_at = ? WHERE id = ?",
+        (group.changes, now + interval_seconds(group.kind, policy), group.id),
+    )
+    rank = story.rank if story else None
+    db.execute("INSERT OR REPLACE INTO correction VALUES (?, ?)", (group.id, rank))
 
 
 def _sent(
@@ -218,7 +247,8 @@ def _sent(
 
 def refused(db: sqlite3.Connection, pending: Pending, now: float) -> None:
     """Give up a message that its receiver refused for good; later news are still sent."""
-    change = {"update": "changes = 0", "repeat": "repeat_at = NULL"}.get(
+    steps = {"update": "changes = 0", "correction": "changes = 0", "repeat": "repeat_at = NULL"}
+    change = steps.get(
         pending.message.step,
         f"closed_at = CASE WHEN (sent_at IS NULL OR :is_over) AND NOT ({WAITS}) THEN :now END",
     )

@@ -50,13 +50,18 @@ CREATE TABLE IF NOT EXISTS story (
     body TEXT NOT NULL,
     changed_at REAL NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS correction (
+    group_id INTEGER PRIMARY KEY,
+    rank TEXT
+);
 SELECT id, receiver, kind, run, incident, opened_at, send_at, sent_at, repeat_at, closed_at,
     worst_sent, place, changes, updated_at FROM message_group LIMIT 0;
 SELECT incident, body, changed_at FROM story LIMIT 0;
 """
 """`send_at`: when news are sent next. `repeat_at`: when a reminder is due. `closed_at`: NULL while
 an alert of the group fires or waits to be sent. `place`: as in `Receipt`. `changes` counts those of
-the incident's story since the edit at `updated_at`. The SELECTs fail if columns differ."""
+the incident's story since the edit at `updated_at`. Table `correction`: the rank that the group's
+last correction named. The SELECTs fail if columns differ."""
 WAITS: Final = (  # SQL: whether a notification of the group waits to be sent
     "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
     " WHERE group_id = message_group.id AND outcome = 'pending')"
@@ -69,6 +74,7 @@ DELETE FROM notification WHERE added_at < :before
     AND NOT EXISTS (SELECT 1 FROM delivery WHERE notification = id);
 DELETE FROM message_group WHERE coalesce(closed_at, opened_at) < :before
     AND NOT EXISTS (SELECT 1 FROM delivery WHERE group_id = message_group.id);
+DELETE FROM correction WHERE group_id NOT IN (SELECT id FROM message_group);
 DELETE FROM story WHERE changed_at < :before
 """
 """SQL of `forget`; deliveries are deleted first, as they refer to notifications and groups."""

@@ -17,9 +17,10 @@ MAX_TEXT = 4000
 (3000), so that a receiver's own limit decides."""
 MAX_LABEL = MAX_ID = 256
 """Characters kept of a label's value and of an incident's id: a choice; usual ones are shorter."""
-Step: TypeAlias = Literal["first", "follow-up", "repeat", "update"]
+Step: TypeAlias = Literal["first", "follow-up", "repeat", "update", "correction"]
 """`first` posts a group's first message, `follow-up` the group's later news, `repeat` a reminder of
-the alerts that still fire; `update` edits the first message."""
+the alerts that still fire; `update` edits the first message, and where that cannot be edited, a
+`correction` says that the incident names another rank."""
 
 FLAPPING: Final = 2
 """Firings within an hour above which an alert is flapping: a run's restart may cause the second."""
@@ -37,7 +38,8 @@ class Notification:
     of the transition, None if the log has no times. In other fields None means unknown.
     `line` is the log line that made the condition hold, at `path`, `line_number` (1-based) and
     `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause.
-    `reason` says why the state changed, such as `no data`. `value` is that of the rule.
+    `reason` says why the state changed, such as `no data`. `value` is that of the rule. `named`:
+    `rank` is the incident's, and not of the rule's series. `health`: the run's, when it was made.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -63,6 +65,8 @@ class Notification:
     at: float | None
     cause: str | None = None
     incident: str | None = None
+    named: bool = False
+    health: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,8 @@ class Story:
     """An incident, its texts redacted for sending.
 
     `excerpt` holds (file:line, text) of the log lines that show the first cause. `cause` is
-    empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`.
+    empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`. `rank`
+    is the single rank that the incident names, if it does.
     """
 
     id: str
@@ -80,6 +85,7 @@ class Story:
     why: tuple[str, ...]
     excerpt: tuple[tuple[str, str], ...]
     action: str
+    rank: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +121,12 @@ class Message:
     def firing(self) -> tuple[Notification, ...]:
         """The alerts that still fire."""
         return tuple(each for each in self.alerts if each.state == "firing")
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the incident names another rank than was sent with the most important alert."""
+        lead, story = self.lead, self.story
+        return bool(self.firing and story and lead.named and lead.rank != story.rank)
 
     @property
     def is_worse(self) -> bool:
@@ -168,6 +180,8 @@ def from_transition(transition: Transition) -> Notification:
         at=transition.time,
         cause=None if transition.cause is None else fit(transition.cause),
         incident=None if transition.incident is None else fit(transition.incident, MAX_ID),
+        named=transition.wants_rank,
+        health=transition.health,
     )
 
 
@@ -203,6 +217,7 @@ def story_of(view: IncidentView) -> Story:
             for each in view.excerpt[:_EXCERPT]
         ),
         action=fit(view.action, 2000),
+        rank=None if root.rank is None or not known else str(root.rank),
     )
 
 

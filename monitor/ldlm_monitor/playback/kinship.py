@@ -183,6 +183,12 @@ def traits_of(path: Path, disk: Disk) -> Traits:
     return replace(_read(path, status.st_size, status.st_mtime, disk))
 
 
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    """One for all files, since it is slow to make; a chunk that is `final` leaves nothing in it."""
+    return Parser()
+
+
 @lru_cache(maxsize=256)  # files. A choice: more cost memory, fewer are read again at each search
 def _read(path: Path, size: int, written_at: float, disk: Disk) -> Traits:
     head = part(path, 0, disk)
@@ -191,7 +197,7 @@ def _read(path: Path, size: int, written_at: float, disk: Disk) -> Traits:
     times: list[float] = []
     for data in (head, tail[tail.find(b"\n") + 1 :]):
         chunk = Chunk(str(path), (0, 0, 0), 0, 1, data, final=True)
-        records = Parser().feed(chunk, Origin(""), written_at)
+        records = _parser().feed(chunk, Origin(""), written_at)
         samples += (each for each in records if isinstance(each, Sample))
         times += (each.time for each in records if each.time is not None)
     losses: dict[int, list[float]] = {}

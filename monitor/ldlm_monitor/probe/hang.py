@@ -1,5 +1,6 @@
 """Finds the rank that the others wait for, from the ranks' heartbeats and stacks."""
 
+import os
 import socket
 import time
 from collections import defaultdict
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from ldlm_monitor.model.records import Event, Heartbeat, Scalar
 from ldlm_monitor.probe import host_events
 from ldlm_monitor.probe.heartbeat import Page, is_process, pages
-from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
+from ldlm_monitor.probe.stacks import StackFrame, Stacks, ask, may_ask
 from ldlm_monitor.run.verdict import ProbeCandidate
 
 ASKED_AT_ONCE = 16
@@ -72,7 +73,7 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     """The ranks that the others wait for, and the reason in words; no ranks if unknown.
 
     The first of these rules that finds ranks decides: they are some steps behind; they do not
-    answer while others do; they are outside a collective and backward while others are inside;
+    answer while others do; they are outside of the collective or backward in which others wait;
     they are the smallest group in one place. Of several ranks, at most half are accused.
     """
     steps = {each.page.rank: each.page.step for each in ranks}
@@ -83,7 +84,7 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     silent = frozenset(each.page.rank for each in ranks if each.asked and each.stacks is None)
     if silent and len(silent) <= len(seen):
         return silent, "does not answer"
-    waiting = {each.page.rank for each in seen if each.stacks and each.stacks.may_wait}
+    waiting = {each.page.rank for each in seen if each.stacks and each.stacks.wait}
     absent = frozenset(each.page.rank for each in seen) - waiting
     if waiting and absent and 2 * len(absent) <= len(seen):
         return absent, "is not where the others wait for it"
@@ -103,20 +104,28 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
 def events_of(ranks: Sequence[RankReport], case: ProbeCandidate, now: float) -> list[Event]:
     """One `stack_dump` event per rank that has stacks or is accused, the accused first."""
     guilty, why = accused(ranks)
+    waits = [each.stacks.wait for each in ranks if each.stacks and each.page.rank not in guilty]
+    called = sorted({wait.function.removeprefix("_engine_run_") for wait in waits if wait})
+    others = f"the others wait in {called[0]}" if guilty and called else ""
     ordered = sorted(ranks, key=lambda each: (each.page.rank not in guilty, each.page.rank))
     return [
-        _event(each, case, now, why if each.page.rank in guilty else "")
+        _event(each, case, now, guilty, (why, others))
         for each in ordered
         if each.stacks is not None or each.page.rank in guilty
     ]
 
 
-def _event(each: RankReport, case: ProbeCandidate, now: float, why: str) -> Event:
+def _event(
+    each: RankReport, case: ProbeCandidate, now: float, guilty: frozenset[int], why: tuple[str, str]
+) -> Event:
+    """The event of a rank. `why`: the reason that `guilty` are accused, and what others do."""
     page = each.page
     place = each.stacks.place if each.stacks is not None else None
-    message = f"rank {page.rank} {why}," if why else f"rank {page.rank} is"
+    is_accused = page.rank in guilty
+    message = f"rank {page.rank} {why[0]}," if is_accused else f"rank {page.rank} is"
     message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
     message += f", at {place}" if place is not None else ""
+    message += f"; {why[1]}" if is_accused and place and why[1] else ""
     return host_events.event(
         case,
         "stack_dump",
@@ -130,9 +139,19 @@ def _event(each: RankReport, case: ProbeCandidate, now: float, why: str) -> Even
         phase_seconds=round(max(now - page.phase_since, 0.0), 1),
         step=page.step,
         frame=None if place is None else str(place),
-        accused=bool(why),
+        accused=is_accused,
+        missing_ranks=host_events.listed(guilty) if is_accused else None,
+        what=_fault(place, *why) if is_accused else None,
         threads=_threads(each.stacks),
     )
+
+
+def _fault(place: StackFrame | None, why: str, others: str) -> str | None:
+    """Where an accused rank is, to follow "rank 1 is"; None if that is not known."""
+    if place is None:
+        return why.removeprefix("is ") if why.startswith("is ") else None
+    where = f"in {place.function} at {os.path.basename(place.file)}:{place.line}"
+    return f"{where}, {others}" if others else where
 
 
 def _threads(stacks: Stacks | None) -> list[dict[str, Scalar]]:

@@ -50,7 +50,10 @@ _WAITING = (
     "torch/nn/parallel/distributed.py",
     "torch/autograd/graph.py",
 )
-"""Files of torch in which a rank waits for others: collectives, and backward passes that reduce."""
+"""Files of torch in which a rank waits for others: collectives, and backward passes that reduce.
+Only the innermost call shows it: a backward pass also runs hooks, a DDP model the user's layers."""
+_CALLERS = ("torch/_ops.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
+"""Files of torch through which it calls an operation in C++, without a place of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,11 @@ class Stacks:
         return next(own, self.main[0] if self.main else None)
 
     @property
-    def may_wait(self) -> bool:
-        """Whether the main thread is at a place where ranks wait for each other."""
-        return any(each.file.endswith(_WAITING) for each in self.main)
+    def wait(self) -> StackFrame | None:
+        """The call in which the main thread waits for other ranks; None if it is elsewhere."""
+        calls = (each for each in self.main if not each.file.endswith(_CALLERS))
+        innermost = next(calls, None)
+        return innermost if innermost and innermost.file.endswith(_WAITING) else None
 
 
 def may_ask(page: Page) -> bool:

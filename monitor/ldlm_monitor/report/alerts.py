@@ -1,4 +1,4 @@
-"""The alerts that a report shows, the health that follows from them, and advice for each.
+"""The alerts that a report shows, and advice for each.
 
 The advice is in `advice.yml`. A setting has the name that the run's own log gives it; where the
 log has none, it is described in words, or named as the launch script of the run's framework does.
@@ -13,16 +13,10 @@ from importlib.resources import files
 import yaml
 
 from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.model.view import AlertView, Health, Snapshot
-from ldlm_monitor.run.fleet import HEALTH
+from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.sanitize import plain, without_run
 
 _LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for settings
-
-
-def worst_health(snapshot: Snapshot) -> Health:
-    """The worst health of all runs; HEALTHY if there is no run."""
-    return max((run.health for run in snapshot.runs), key=HEALTH.index, default="HEALTHY")
 
 
 def firing(snapshot: Snapshot) -> list[AlertView]:

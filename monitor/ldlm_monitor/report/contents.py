@@ -90,7 +90,7 @@ def steps_said(run: ReportRun) -> str:
 
 
 def _alert(alert: AlertView) -> Item:
-    rank = f"  rank {alert.labels['rank']}" if "rank" in alert.labels else ""
+    rank = f"  rank {alert.rank}" if alert.rank else ""
     severity = alert.labels.get("severity", "info")
     return Item(
         severity=severity,

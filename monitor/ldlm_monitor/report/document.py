@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.readings import RunReadings
+from ldlm_monitor.core.health import worst_health
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import make_labels
 from ldlm_monitor.model.records import Event, Position
@@ -22,7 +23,7 @@ from ldlm_monitor.model.view import (
     Snapshot,
     View,
 )
-from ldlm_monitor.report.alerts import firing, recommendations, summary_of, worst_health
+from ldlm_monitor.report.alerts import firing, recommendations
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import counted, duration, number, utc
 from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
@@ -91,11 +92,6 @@ class Report(View):
     alerts: tuple[AlertView, ...]
     monitor: MonitorView
 
-    @property
-    def headline(self) -> str:
-        """The worst health in one word; of a single run, the run's headline, such as CRASHED."""
-        return self.runs[0].headline if len(self.runs) == 1 else self.health
-
 
 def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     """The report of a snapshot; `readings`, by run, give goodput and resumes.
@@ -122,7 +118,7 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
     return {
         **run.model_dump(),
         "settings": _settings(run.settings),
-        "said": _said(run, incidents, alerts),
+        "said": _said(run, incidents),
         "facts": _facts(run, snapshot),
         "incidents": incidents,
         "alerts": alerts,
@@ -143,22 +139,15 @@ def _settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: text.removeprefix(f"{plain(name)}=") for name, text in shown.items()}
 
 
-def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[AlertView]) -> str:
-    if incidents:
-        last = incidents[-1]
-        sure = "" if last.confidence == "none" else f" ({last.confidence})"
-        sure += ", recovered" if last.state == "recovered" else ""
-        more = f"; {len(incidents) - 1} earlier" if len(incidents) > 1 else ""
-        return f"{plain(last.title)}{sure}{more}"
-    if alerts:
-        more = f"; {counted(len(alerts) - 1, 'more alert')}" if len(alerts) > 1 else ""
-        return (summary_of(alerts[0]) or alerts[0].name) + more
+def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
+    over = [each for each in incidents if each.state != "open" and each.ended_reason != "run ended"]
+    past = f"; {counted(len(over), 'earlier incident')}: {plain(over[-1].title)}" if over else ""
+    if run.reasons:
+        return plain(run.because) + past
     if run.step is None:
-        return f"{run.state}; no step logged"
+        return f"{run.state}; no step logged{past}"
     of = f" of {run.total_steps}" if run.total_steps else ""
-    if run.headline != run.health:
-        return f"{run.state} at step {run.step}{of}, and no alert fires any more"
-    return f"nothing is wrong: {run.state}, step {run.step}{of}"
+    return f"nothing is wrong: {run.state}, step {run.step}{of}{past}"
 
 
 def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:

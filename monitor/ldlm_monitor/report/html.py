@@ -51,7 +51,7 @@ def page(report: Report) -> str:
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             _POLICY,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{report.headline}: {escape(names[:120])}</title>",  # more than a tab shows
+            f"<title>{report.health}: {escape(names[:120])}</title>",  # more than a tab shows
             f"<style>{(files(__package__) / 'page.css').read_text('utf-8')}{STYLE}</style>",
             "</head><body><main>",
             *_body(report),
@@ -66,7 +66,7 @@ def _body(report: Report) -> Iterator[str]:
         yield '<nav class="overview"><h3>Runs</h3><ul>'
         for index, run in enumerate(report.runs):
             name = f'<a href="#run{index}">{escape(run.name)}</a>'
-            yield f"<li>{_badge(run.headline)} {name} <span class=soft>{run.state}</span></li>"
+            yield f"<li>{_badge(run.health)} {name} <span class=soft>{run.state}</span></li>"
         yield "</ul></nav>"
     for index, run in enumerate(report.runs):
         yield from _run(run, index)
@@ -82,7 +82,7 @@ def _body(report: Report) -> Iterator[str]:
 def _run(run: ReportRun, index: int) -> Iterator[str]:
     framework = f", {escape(run.framework)}" if run.framework not in {"", "unknown"} else ""
     yield (
-        f'<section class="verdict {run.headline}" id="run{index}">{_badge(run.headline)}'
+        f'<section class="verdict {run.health}" id="run{index}">{_badge(run.health)}'
         f"<h2>{escape(run.name)}</h2>"
         f'<div class="soft">{run.state}{framework}</div><p class="said">{escape(run.said)}</p>'
     )

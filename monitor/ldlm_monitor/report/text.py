@@ -49,7 +49,7 @@ def _overview(found: Report) -> Iterator[str]:
     if len(found.runs) < 2:
         return
     for run in found.runs:
-        yield from _between(f"{run.headline:<10}{run.name}", run.state)  # UNHEALTHY and a space
+        yield from _between(f"{run.health:<10}{run.name}", run.state)  # UNHEALTHY and a space
         names = dict.fromkeys(alert.name for alert in run.alerts)
         yield from _wrapped(", ".join(names), indent=10)
     yield ""
@@ -58,7 +58,7 @@ def _overview(found: Report) -> Iterator[str]:
 def _run(run: ReportRun) -> Iterator[str]:
     known = run.framework not in {"", "unknown"}
     state = run.state + (f" ({shorten(run.framework, 24)})" if known else "")
-    yield from _between(f"{run.headline}  {run.name}", state)
+    yield from _between(f"{run.health}  {run.name}", state)
     yield "-" * WIDTH
     if progress := _progress(run):
         yield f"{'Progress':<13}{progress}"  # 13: the longest name of a fact, and a gap
@@ -159,7 +159,7 @@ def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -
 
 def markdown(report: Report) -> str:
     """The whole report as Markdown."""
-    lines = ["# Training health report", "", f"{utc(report.at)}, {report.headline}"]
+    lines = ["# Training health report", "", f"{utc(report.at)}, {report.health}"]
     for run in report.runs:
         lines += ["", *_md_run(run)]
     for title, blocks in closing(report).items():
@@ -170,7 +170,7 @@ def markdown(report: Report) -> str:
 
 
 def _md_run(run: ReportRun) -> Iterator[str]:
-    yield from (f"## {run.headline}: {_escaped(run.name)}", "", f"**{_escaped(run.said)}**", "")
+    yield from (f"## {run.health}: {_escaped(run.name)}", "", f"**{_escaped(run.said)}**", "")
     yield ", ".join(filter(None, (_escaped(run.state), steps_said(run))))
     yield from ("", "### Facts", *_md_blocks([Table(("fact", "value"), tuple(run.facts.items()))]))
     for title, blocks in sections(run).items():

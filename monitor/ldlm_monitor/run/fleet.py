@@ -1,26 +1,14 @@
 """All runs together: which run a record belongs to, what is due, what is exported."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Record
-from ldlm_monitor.model.view import Health
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import ProbeCandidate
-
-HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
-"""Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
-
-
-def worse(health: Health, severity: str) -> Health:
-    """The worse of `health` and that of an alert's severity; an unknown severity counts as info."""
-    rank = SEVERITIES.index(severity) if severity in SEVERITIES else 0
-    return HEALTH[max(HEALTH.index(health), rank)]
-
 
 DUE_SECONDS = 0.25
 """Timers run at most this late, so that runs which stall together are evaluated together. A
@@ -41,8 +29,6 @@ class Fleet:
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
         self._touched: dict[str, TrainingRun] = {}
-        self._last_healths: dict[str, Health] = {}
-        self._health_points: tuple[list[TrainingRun], list[Health], list[Point]] = ([], [], [])
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -91,8 +77,6 @@ class Fleet:
     def touch(self, run: TrainingRun) -> None:
         """Add a run to those that `take_touched` returns, and schedule its next timer."""
         self._touched[run.name] = run
-        if self._last_healths and not run.life.ended:
-            self._last_healths.pop(run.name, None)
         due = run.life.due()
         if due != self._dues.get(run.name):
             self._dues[run.name] = due
@@ -154,33 +138,9 @@ class Fleet:
         """Whether some run has not ended."""
         return any(not run.life.ended for run in self)
 
-    def keep_healths(self, healths: Mapping[str, Health]) -> None:
-        """Store the worst health of each ended run: it would be lost when its alerts resolve."""
-        for name, health in healths.items():
-            if self.has_ended(name):
-                stored = self._last_healths.get(name, "HEALTHY")
-                self._last_healths[name] = max(health, stored, key=HEALTH.index)
-
-    def health(self, run: TrainingRun, healths: Mapping[str, Health]) -> Health:
-        """The worse of a run's health in `healths` (by firing alerts) and that kept at its end."""
-        firing = healths.get(run.name, "HEALTHY")
-        return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
-
-    def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
-        """The exported series: a list for each run, then one with the healths of all runs.
-
-        A run missing in `healths` is HEALTHY. A list that did not change is the same object as
-        in the last call.
-        """
-        shown = list(self.shown(at))
-        of_shown = [healths.get(run.name, "HEALTHY") for run in shown]
-        if (shown, of_shown) != self._health_points[:2]:
-            points = [
-                Point("ldlm_run_health", run.labels, float(HEALTH.index(health)))
-                for run, health in zip(shown, of_shown, strict=True)
-            ]
-            self._health_points = shown, of_shown, points
-        return [*(run.points() for run in shown), self._health_points[2]]
+    def points(self, at: float) -> list[list[Point]]:
+        """The exported series of each run; an unchanged list is the same object as before."""
+        return [run.points() for run in self.shown(at)]
 
     def shown(self, at: float) -> Iterator[TrainingRun]:
         """The runs that have not ended, or ended at most `end_after` seconds ago."""

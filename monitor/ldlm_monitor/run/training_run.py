@@ -1,6 +1,7 @@
 """One run as a whole: its numbers, events and states, and the series that it exports."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
@@ -19,11 +20,7 @@ _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a fo
 
 
 class TrainingRun:
-    """The state of one run.
-
-    `ranks`: the ranks that logged a record. `failed_rank`: the rank that failed first, if the
-    run crashed or was killed (see `name_failed`).
-    """
+    """The state of one run. `ranks`: the ranks that logged a record."""
 
     def __init__(self, name: str, started: float, stall: StallSettings, first: Position) -> None:
         self.name = name
@@ -40,8 +37,6 @@ class TrainingRun:
         self.logged = LoggedSettings()
         self._remark: Position | None = None
         self.ranks: set[int] = set()
-        self.failed_rank: int | None = None
-        self._end_named: float | None = None
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
         """Process a record at `at`; returns why it needs an evaluation at once, otherwise None.
@@ -107,21 +102,6 @@ class TrainingRun:
     def finish(self, at: float) -> None:
         """Process the end of the input: no record follows that could refute an assumed end."""
         self.life.finish(at)
-        self._points = None
-
-    @property
-    def is_end_named(self) -> bool:
-        """Whether `name_failed` was called since the run last ended or went on."""
-        return self._end_named == self.life.ended_at
-
-    def name_failed(self, rank: int | None) -> None:
-        """Store which rank the run's incident names, once for each end.
-
-        The rank is a label of the run's state and of alerts about it. Changing it would end an
-        alert and begin another one, so only the incident's messages are amended later.
-        """
-        self._end_named = self.life.ended_at
-        self.failed_rank = rank if self.life.state in ("crashed", "killed") else None
         self._points = None
 
     def measured(self) -> Measured:
@@ -191,8 +171,8 @@ class TrainingRun:
             position=life.progress_position,
         )
 
-    def view(self, health: Health, detected: dict[str, float] | None = None) -> RunView:
-        """The run for views; `detected` are the detectors' gauges of the run as a whole."""
+    def view(self, health: Health, **judged: Any) -> RunView:
+        """The run for views; `judged`: further fields of `RunView` that other rooms decide."""
         life = self.life
         return RunView(
             name=self.name,
@@ -214,10 +194,9 @@ class TrainingRun:
             event_counts=self._events.by_kind(),
             skipped_steps=self.progress.skipped_steps,
             settings=dict(self.logged.settings),
-            failed_rank=self.failed_rank,
             verdict=self.verdict,
             ranks=tuple(self.progress.ranks()),
-            detected=detected or {},
+            **judged,
         )
 
     def _observe_sample(self, sample: Sample, at: float, source: ValueSource) -> str | None:
@@ -275,10 +254,7 @@ class TrainingRun:
             for rank, step in self.progress.rank_steps.items()
         ]
         for state in RUN_STATES:
-            labels = self._state_labels[state]
-            if state == life.state and self.failed_rank is not None:
-                labels = make_labels(run=self.name, state=state, rank=str(self.failed_rank))
-            points.append(Point("ldlm_run_state", labels, state == life.state))
+            points.append(Point("ldlm_run_state", self._state_labels[state], state == life.state))
         return points
 
     def _evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:

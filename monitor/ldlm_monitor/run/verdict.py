@@ -71,26 +71,47 @@ def _of_the_gone(
     gone: Sequence[ProcessLook], events: Sequence[Event], *, complete: bool, alone: bool
 ) -> VerdictView:
     """The verdict where processes are gone; `alone`: others of the run live on."""
-    who = _who(gone)
     killed = next((each for each in events if each.kind == "host_oom_kill"), None)
-    ends = [status for look in gone if isinstance(status := look.get("status"), int)]
     word = state_of_gone(gone, out_of_memory=killed is not None)
     if word == "ended":
         word = "finished" if complete else "killed" if alone else word
-    why = "and no line says why: a signal ended it, or it ended without a message"
-    reasons: dict[str, tuple[str, ...]] = {
-        "finished": (f"{who} ended without an error",),
-        "crashed": tuple(f"{who} ended with exit code {end >> 8}" for end in ends if end >> 8),
-        "killed": tuple(f"{who} was ended by {_signal(end & 0x7F)}" for end in ends if end & 0x7F),
-    }
-    given = reasons.get(word, ())[:1] or (f"{who} is gone, {why}",)
+    return VerdictView(word=cast("_End", word), reasons=_why_gone(gone, killed, word))
+
+
+def _why_gone(gone: Sequence[ProcessLook], killed: Event | None, word: str) -> tuple[str, ...]:
+    who = _who(gone)
     if killed is not None:
-        given = (f"{who} is gone", f"out of memory: {killed.message}")
-    return VerdictView(word=cast("_End", word), reasons=given)
+        return f"{who} is gone", f"out of memory: {killed.message}"
+    signals, codes = ([look for look in gone if read(look)] for read in (_signal, _code))
+    if word == "finished":
+        return (f"{who} ended without an error",)
+    if word == "killed" and signals:
+        number = _signal(signals[0])
+        whose = _who([look for look in signals if _signal(look) == number])
+        return (f"{whose} was ended by {signal_name(number) or f'signal {number}'}",)
+    if word == "crashed" and codes:
+        code = _code(codes[0])
+        whose = _who([look for look in codes if _code(look) == code])
+        return (f"{whose} ended with exit code {code}",)
+    return (
+        f"{who} is gone, and no line says why: a signal ended it, or it ended without a message",
+    )
 
 
-def _signal(number: int) -> str:
-    return signal_name(number) or f"signal {number}"
+def _signal(look: ProcessLook) -> int:
+    """The signal in a zombie's wait status (wait(2)); 0 without one."""
+    return _status(look) & 0x7F
+
+
+def _code(look: ProcessLook) -> int:
+    """The exit code in a zombie's wait status (wait(2)); 0 if unknown."""
+    return _status(look) >> 8
+
+
+def _status(look: ProcessLook) -> int:
+    """A zombie's wait status (wait(2)); 0 if unknown."""
+    status = look.get("status")
+    return status if isinstance(status, int) else 0
 
 
 def _of_collectives(events: Iterable[Event]) -> Iterator[str]:

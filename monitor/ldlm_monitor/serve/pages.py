@@ -109,7 +109,8 @@ def log(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
     """HTML for a person who opens the port in a browser: the runs, and links."""
     runs = "".join(
-        f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.headline)}"
+        f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.health)}"
+        f"{f' ({_shown(redact(run.because))})' if run.reasons else ''}"
         f"{'' if run.step is None else f', step {run.step}'}</li>"
         for run in snapshot.runs
     )

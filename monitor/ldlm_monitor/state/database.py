@@ -99,13 +99,13 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         if self._path.exists() and not self._path.is_file():
-            raise _damage("not a file")
+            raise damaged("not a file")
         self._path.touch(mode=0o600)  # it holds log lines; SQLite gives -wal and -shm its mode
         self._path.chmod(0o600)
         connection = _connection(str(self._path))
         try:
             if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise _damage(damage)
+                raise damaged(damage)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             _prepare(connection, self._schema)
@@ -156,7 +156,8 @@ def _of_the_file(error: sqlite3.Error) -> bool:
     return isinstance(error, sqlite3.OperationalError) or _primary(error) in _DAMAGED
 
 
-def _damage(what: str) -> sqlite3.DatabaseError:
+def damaged(what: str) -> sqlite3.DatabaseError:
+    """The error that a file's damage is, so that `Database.run` replaces the file."""
     error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
@@ -176,7 +177,7 @@ def _check_types(connection: sqlite3.Connection) -> None:
             if kind in _TYPES
         )
         if wrong and connection.execute(f'SELECT 1 FROM "{table}" WHERE {wrong}').fetchone():
-            raise _damage(f"a value of {table} is not of its type")
+            raise damaged(f"a value of {table} is not of its type")
 
 
 def _primary(error: Exception) -> int:

@@ -12,7 +12,8 @@ from ldlm_monitor.text.format import duration, iso, number
 from ldlm_monitor.text.sanitize import jsonable, plain, without_run
 
 CAUSE = 200
-"""Characters of the first cause in an alert's line. A choice: more fill over two terminal rows."""
+"""Characters of the first cause in an alert's line, and of the reasons in a run's. A choice: more
+fill over two terminal rows."""
 SHOWN_RUNS = 20
 """The most active runs with a line each; else one line counts all. A choice: more fill a screen."""
 _PUBLIC = ("time", "alert", "state", "reason", "labels", "annotations", "value")
@@ -53,6 +54,8 @@ def _status(run: RunView, now: float) -> Iterator[str]:
         yield f"last step {duration(now - run.last_progress_at)} ago"
     if run.eta_seconds is not None:
         yield f"{duration(run.eta_seconds)} left"
+    if run.reasons:
+        yield plain(run.because, CAUSE)
 
 
 def transition_json(transition: Transition) -> str:

@@ -90,13 +90,11 @@ _COLOURS = {
 """Colours by style, for a dark and for a light background: Okabe and Ito's hues, lighter or
 darker for contrast, and greys."""
 CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # a chart's lines: five distinct hues
-HEALTH_STYLE = {  # by `RunView.headline`
+HEALTH_STYLE = {  # by `RunView.health`
     "HEALTHY": "ok",
     "WARNING": "warning",
     "UNHEALTHY": "error",
     "CRITICAL": "critical",
-    "KILLED": "error",
-    "CRASHED": "critical",
 }
 STATE_STYLE = {
     "stalled": "critical",

@@ -1,12 +1,13 @@
 """The overview: one row for each run, in as many columns as fit."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from ldlm_monitor.core.health import HEALTH
 from ldlm_monitor.model.view import CurveView, RunView, Snapshot
 from ldlm_monitor.text.format import number
 from ldlm_monitor.tui.desk import (
@@ -60,8 +61,8 @@ class _TableColumn:
 
 
 def _health(row: RunRow) -> Line:
-    headline = row.run.headline
-    return [StyledSpan(f"{row.desk.glyphs.dot} {headline}", HEALTH_STYLE[headline])]
+    health = row.run.health
+    return [StyledSpan(f"{row.desk.glyphs.dot} {health}", HEALTH_STYLE[health])]
 
 
 def _state(row: RunRow) -> Line:
@@ -177,11 +178,9 @@ def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
 
 def sorted_runs(snapshot: Snapshot) -> list[RunView]:
     """Running runs before ended ones, then the worst health first, then by name."""
-    worst: Mapping[str, int] = {
-        "CRITICAL": 0, "CRASHED": 0, "UNHEALTHY": 1, "KILLED": 1, "WARNING": 2, "HEALTHY": 3,
-    }  # fmt: skip
     return sorted(
-        snapshot.runs, key=lambda run: (run.ended_at is not None, worst[run.headline], run.name)
+        snapshot.runs,
+        key=lambda run: (run.ended_at is not None, -HEALTH.index(run.health), run.name),
     )
 
 

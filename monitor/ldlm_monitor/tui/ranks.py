@@ -58,7 +58,7 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
             facts.append(f"silent for {whole_duration(newest - last.rank.seen_at)}")
         text = f"   rank {last.rank.rank} is {', '.join(facts)}"
         line.append(StyledSpan(text, _STYLES[last.kind]))
-    elif run.failed_rank is None:
+    elif not run.reasons:
         line.append(StyledSpan("   all in step", "ok"))
     return line
 

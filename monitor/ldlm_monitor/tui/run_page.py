@@ -123,7 +123,7 @@ class RunPage(Vertical):
         if run is None:
             return [[StyledSpan(" no run yet: no file that was read contains a training", "dim")]]
         waited, style = age(run, self._desk.clock())
-        style_of_health = HEALTH_STYLE[run.headline]
+        style_of_health = HEALTH_STYLE[run.health]
         is_bad = STATE_STYLE.get(run.state) == "critical"
         world = f" on {run.world_size} ranks" if run.world_size else ""
         framework = safe(run.framework, glyphs) if run.framework != "unknown" else ""
@@ -131,13 +131,12 @@ class RunPage(Vertical):
         first: Line = [
             StyledSpan(f" {safe(run.name, glyphs)}", "title"),
             StyledSpan(also, "dim"),
-            StyledSpan(f"  {glyphs.dot} {run.headline}", style_of_health),
+            StyledSpan(f"  {glyphs.dot} {run.health}", style_of_health),
             StyledSpan(f"  {run.state}", style_of_health if is_bad else ""),
             StyledSpan(f"  {framework}{world}", "dim"),
         ]
-        if run.verdict is not None:
-            because = safe("; ".join(run.verdict.reasons), glyphs)
-            first[-1:] = [StyledSpan(f"  {run.verdict.word}: {because}", "critical")]
+        if run.reasons:
+            first[-1:] = [StyledSpan(f"  {safe(run.because, glyphs)}", style_of_health)]
         total = f"/{run.total_steps}" if run.total_steps else ""
         done = "" if run.progress is None else f" {run.progress * 100:.1f}%"
         second: Line = [  # the bar has a fifth of the width, 6 to 30 cells
