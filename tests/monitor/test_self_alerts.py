@@ -192,6 +192,6 @@ def test_records_that_are_cut_are_counted_as_dropped(watch: Callable[..., Watche
     assert watched.pump.snapshot.monitor.dropped["truncated"] == 0
     with watched.log.open("a") as log:
         log.write("\n" + "x" * 2 * MIB + "\n" + NAN)
-    for _ in range(5):
+    for _ in range(12):
         watched.turn(5)
     assert watched.pump.snapshot.monitor.dropped["truncated"] == 1
