@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]  # of an event, rising
 Scalar: TypeAlias = str | int | float | bool | None  # a JSON value that is no array or object
+SampleSource: TypeAlias = Literal["callback", "jsonl", "text", "bar", "inferred"]
+"""What gave a sample: the callback's rows, other rows, a line or a bar of a known format, or a line
+of an unknown one. Files of experiment trackers count as rows."""
 FieldValue: TypeAlias = (
     Scalar
     | list[Scalar]
@@ -54,6 +57,7 @@ class Sample:
     epoch: float | None = None
     time: float | None = None
     values: dict[str, float]
+    source: SampleSource = "text"
     position: Position
 
 
@@ -125,6 +129,7 @@ class SampleBlock:
             epoch=None if self.epochs is None else self.epochs[index],
             time=None if self.times is None else self.times[index],
             values=values,
+            source="jsonl",
             position=Position(self.path, self.first_line + index, self.offsets[index]),
         )
 

@@ -18,7 +18,8 @@ from ldlm_monitor.parse.definitions import Bar
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.line_rules import AS_PRINTED, Numbers, read_number, whole
+from ldlm_monitor.parse.line_rules import AS_PRINTED, read_number, whole
+from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, quantity
 from ldlm_monitor.parse.vocabulary import measure
 
@@ -196,9 +197,11 @@ def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
     fields = read_fields(described)
-    if any(measure(key).name == "loss" for key, _ in fields):
-        for key, value in fields:
-            numbers.add(key, value)
+    read = fields.numbers()
+    if "loss" in read.values and not fields.sentence:
+        numbers.step = read.step if numbers.step is None else numbers.step
+        numbers.epoch = read.epoch if numbers.epoch is None else numbers.epoch
+        numbers.values = {**read.values, **numbers.values}
 
 
 def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:

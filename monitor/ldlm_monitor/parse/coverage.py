@@ -15,7 +15,7 @@ from typing import Any
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse.definitions import Definitions, EventDefinition, EventExample, SampleExample
-from ldlm_monitor.parse.free_fields import MetricLike
+from ldlm_monitor.parse.metric_like import MetricLike
 from ldlm_monitor.parse.parser import Parser
 from ldlm_monitor.parse.text_lines import Lines
 

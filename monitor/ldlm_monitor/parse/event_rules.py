@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
+from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, SampleSource, Severity
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity
 from ldlm_monitor.text.format import signal_name
@@ -76,7 +76,12 @@ class RecordPlace:
         return self.event(kind, "info", message, "progress", fields, family="progress")
 
     def sample(
-        self, values: dict[str, float], step: int | None = None, epoch: float | None = None
+        self,
+        values: dict[str, float],
+        step: int | None = None,
+        epoch: float | None = None,
+        *,
+        source: SampleSource = "text",
     ) -> Sample:
         """A sample at this place."""
         return Sample(
@@ -86,6 +91,7 @@ class RecordPlace:
             epoch=epoch,
             time=self.time,
             values=values,
+            source=source,
             position=self.position,
         )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId, Origin
@@ -18,6 +18,8 @@ from ldlm_monitor.parse.event_rules import (
     earliest,
     text_of,
 )
+from ldlm_monitor.parse.learned_tables import Listing
+from ldlm_monitor.parse.learner import Learner
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.stack_dumps import FailureTable, StackDump
 from ldlm_monitor.parse.text_lines import LineContext, Lines, OnFault, TextLine, WholeFile
@@ -28,6 +30,8 @@ _MAX_EVENTS_A_RECORD = 32
 """Most events of one record. A choice: ranks glue a few, more cost time in a line of 1 MiB."""
 _MAX_COMBINATIONS = 4096
 """Cached combinations of triggers. A choice: logs have dozens, random text would fill memory."""
+INFERRED = "inferred"
+"""The format of samples that the learner infers."""
 _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "rows": EventRows,
     "traceback": Traceback,
@@ -52,6 +56,7 @@ class FileState:
     blocks: Blocks
     whole: WholeFile | None = None
     bars: BarRecords = field(default_factory=BarRecords)
+    learner: Learner = field(default_factory=Learner)
     ignored: tuple[bytes, int] = (b"", -1)
 
 
@@ -72,7 +77,7 @@ class TextReader:
         hits = self._scanner.scan(chunk.data)
         at = 0
         while True:
-            if file.blocks:
+            if file.blocks or file.learner.in_table:
                 line = lines.following()
                 if line is None:
                     break
@@ -91,8 +96,12 @@ class TextReader:
                     bar = self._lone_bar(file, line, chunk, origin)
                     if bar is not None:
                         found += bar
+                        file.learner.interrupt()
                         continue
-                found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
+                records = self._record(file, LineContext.of(line, chunk, origin, now), claims)
+                if records:
+                    found += records
+                    file.learner.interrupt()
             except Exception as fault:  # noqa: BLE001 # a bug of ours costs this line alone
                 # An open block that raises would do so with every line that follows.
                 found += file.blocks.finish()
@@ -106,7 +115,7 @@ class TextReader:
         bar = self.rules.bars.alone(line.raw)
         if bar is None:
             return None
-        self._matched(line, bar.home)
+        self._matched(line.offset, bar.home)
         place = RecordPlace.of(chunk, line.number, line.offset, origin)
         return file.bars.records(bar, place, line.raw)
 
@@ -115,9 +124,11 @@ class TextReader:
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
         if begin != envelope.start:
-            self._matched(record.line, "")
-        if begin is None or claims is NO_CLAIMS:
+            self._matched(record.line.offset, "")
+        if begin is None:
             return found
+        if claims is NO_CLAIMS:
+            return found + self._row(file, record, begin)
         glued = begin if begin > envelope.start else 0
         events = claims.events
         if claims.ignored:
@@ -128,7 +139,7 @@ class TextReader:
             if claims.bar:
                 bar = self.rules.bars.read(record.text, envelope.start, file.bars, closed=closed)
             if bar is not None:
-                self._matched(record.line, bar.home)
+                self._matched(record.line.offset, bar.home)
                 glued = bar.end
                 text = record.text[envelope.start : glued]
                 found.extend(file.bars.records(bar, record.place, text))
@@ -177,26 +188,49 @@ class TextReader:
         if claims.json:
             rows = jsonl.training_row(text, place)
             if rows:
-                self._matched(record.line, "JSON lines")
+                self._matched(record.line.offset, "JSON lines")
                 return rows
         for rule in claims.lines:
             if rule.contains not in text:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
-                    self._matched(record.line, rule.home)
+                    self._matched(record.line.offset, rule.home)
                     opening = BlockOpening(place, text, record.envelope.stream, record.now, rule)
                     return file.blocks.open(SampleRows(opening))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
-                self._matched(record.line, rule.home)
+                self._matched(record.line.offset, rule.home)
                 return [numbers.at(place)]
-        return None
+        row = self._row(file, record, start)
+        if row or not claims.learn or claims.bar or not record.line.closed:
+            return row or None
+        if Listing.opens(text):
+            opening = BlockOpening(place, text, record.envelope.stream, record.now, None)
+            file.blocks.open(Listing(opening, partial(self._learn, file)))
+            return None
+        return self._learn(file, text, place) or None
 
-    def _matched(self, line: TextLine, home: str) -> None:
+    def _learn(self, file: FileState, text: bytes, place: RecordPlace) -> list[Record]:
+        """The samples that the learner infers from a text."""
+        inferred = file.learner.read(text, place)
+        for sample in inferred:
+            self._matched(sample.position.offset, INFERRED)
+        return list(inferred)
+
+    def _row(self, file: FileState, record: LineContext, start: int) -> list[Record]:
+        """The sample of a row of a table that the learner found."""
+        if not (file.learner.in_table and record.line.closed):
+            return []
+        row = file.learner.row(record.text[start:], record.place)
+        if row:
+            self._matched(record.line.offset, INFERRED)
+        return list(row)
+
+    def _matched(self, offset: int, home: str) -> None:
         if self.on_match is not None:
-            self.on_match(line.offset, home)
+            self.on_match(offset, home)
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The sample of a bar in an unfinished last record; none if the last peek gave the same."""

@@ -23,6 +23,7 @@ class ValueSource(IntEnum):
     TRACKER = 2  # event files of TensorBoard and W&B, written up to two minutes late
     TEXT = 3  # lines of a log, rounded
     BAR = 4  # progress bars, rounded and smoothed
+    INFERRED = 5  # lines of an unknown format
 
 
 EVENT_FILE = ".tfevents."  # in the name of each of TensorBoard's event files
@@ -37,6 +38,8 @@ def source_of(sample: Sample, *, rows: bool) -> ValueSource:
         return ValueSource.CALLBACK if name.startswith(_CALLBACK_FILE) else ValueSource.JSONL
     if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
         return ValueSource.TRACKER
+    if sample.source == "inferred":
+        return ValueSource.INFERRED
     return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
 
 
