@@ -28,6 +28,12 @@ MADE_LINES = 60
 """Lines of a log made of one example: enough that a few lines before acceptance weigh little."""
 MIN_CORPUS = 10
 """Samples of a line below which a log of its example is made: fewer are an excerpt."""
+HEADERS = {
+    ("ultralytics", "detection epoch"): (
+        "      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size",
+    )
+}
+"""Lines that precede those of an example in every log of the trainer."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\d:]*:)")
 _NONFINITE = re.compile(r"(?i)(?<![\w.])[-+]?(?:nan|inf(?:inity)?)(?!\w)")
 _TRUTHS = ("loss", "eval_loss")
@@ -57,9 +63,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def parser_without(left_out: Sequence[str]) -> Parser:
-    """A parser that lacks the packaged files with these names."""
+    """A parser that lacks these packaged formats."""
     every = definitions.packaged_files
-    kept = tuple(path for path in every() if path.stem not in left_out)
+    lacking = {definitions.PACKAGED / "formats" / f"{name}.yml" for name in left_out}
+    kept = tuple(path for path in every() if path not in lacking)
     triggers._compiled.cache_clear()
     try:
         definitions.packaged_files = lambda: kept
@@ -153,6 +160,7 @@ def made_logs(name: str) -> Iterator[bytes]:
     for entry in (*loaded.lines, *loaded.bars):
         for example in entry.examples:
             lines = [_moved(example, index) for index in range(MADE_LINES)]
+            lines[:0] = HEADERS.get((name, entry.name), ())
             yield "\n".join(lines).encode() + b"\n"
 
 
@@ -166,8 +174,10 @@ def _moved(example: definitions.SampleExample, index: int) -> str:
             return str(example.step + index).zfill(len(text) if text[0] == "0" else 0)
         if example.epoch is not None and text.isdigit() and int(text) == example.epoch:
             return str(int(example.epoch) + (index if example.step is None else 0))
-        if "." in text and "e" not in text.lower():
-            return f"{float(text) * wave:.{len(text.partition('.')[2])}f}"
+        mantissa, mark, exponent = text.partition("e")
+        if "." in mantissa:
+            digits = len(mantissa.partition(".")[2])
+            return f"{float(mantissa) * wave:.{digits}f}{mark}{exponent}"
         return text
 
     return _NUMBER.sub(moved, _NONFINITE.sub("1.500", example.line))

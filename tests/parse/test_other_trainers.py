@@ -86,7 +86,7 @@ PAIRS = "pairs: {item: b, start: c, closed_by: d}"
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (f"lines: [{{name: a, trigger: a, {EXAMPLES}", "needs a pattern"),
+        (f"lines: [{{name: a, trigger: a, {EXAMPLES}", "Field required"),
         (f"lines: [{{name: a, trigger: a, pattern: a, {PAIRS}, {EXAMPLES}", "no group c"),
         (f"bars: [{{name: a, pattern: '(', phase: train, {EXAMPLES}", "does not compile"),
     ],

@@ -28,6 +28,14 @@ FieldValue: TypeAlias = (
 )
 """A value that a definition of an event takes from the log: text, numbers, lists, table rows."""
 
+CALLBACK_FILE = "health_rank"  # prefix of the callback's files, health_rank*.jsonl
+
+
+def row_source(path: str) -> SampleSource:
+    """The source of the rows of a file: those of our callback are in files of its name."""
+    return "callback" if path.rsplit("/", 1)[-1].startswith(CALLBACK_FILE) else "jsonl"
+
+
 MAX_COUNT = 10**18
 """Steps, counts and ranks are below this: 64 signed bits hold them, and the sum of nine of them."""
 
@@ -129,7 +137,7 @@ class SampleBlock:
             epoch=None if self.epochs is None else self.epochs[index],
             time=None if self.times is None else self.times[index],
             values=values,
-            source="jsonl",
+            source=row_source(self.path),
             position=Position(self.path, self.first_line + index, self.offsets[index]),
         )
 

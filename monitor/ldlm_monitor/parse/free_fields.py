@@ -30,7 +30,7 @@ _FIELDS_A_WORD = 4
 
 # Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9`, `loss 2.3`, `3epoch`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
-_OF = r"[ \t]*/[ \t]*\d[\d,]*"
+_OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*"
 FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*['\"]?(?:[a-z][\w.]{{0,20}}\()?[\[(]{{0,2}}"
     rf"(?P<value>{{{{quantity}}}})(?P<of>{_OF})?"
@@ -78,7 +78,8 @@ _EVALUATION = frozenset(
 _TRAINING = frozenset(b"train training".split())
 _COMMON_WORDS = _EVALUATION | _TRAINING | frozenset(
     b"rank gpu node device eta elapsed remaining epoch step iter iteration batch batches at of with"
-    b" for per avg mean min max time days day sec ms tok it gib gb mb na info".split()
+    b" for per avg mean min max time days day sec ms tok it gib gb mb na info and hours minutes"
+    b" seconds".split()
 )
 _STEP_ORDER = ("global", "num_updates", "step", "iter", "it", "update", "batch", "")
 """Parts of names of counters, the preferred step first: a batch is counted anew in each epoch."""

@@ -18,6 +18,7 @@ from ldlm_monitor.model.records import (
     Scalar,
     Severity,
     as_count,
+    row_source,
 )
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import number
@@ -129,7 +130,8 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
             break
     if not values:
         return _logged(row, place.known(rank, time))
-    return [place.known(rank, time).sample(values, step, epoch)]
+    source = row_source(place.path)
+    return [place.known(rank, time).sample(values, step, epoch, source=source)]
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:

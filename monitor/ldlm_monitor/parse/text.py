@@ -204,7 +204,8 @@ class TextReader:
                 self._matched(record.line.offset, rule.home)
                 return [numbers.at(place)]
         row = self._row(file, record, start)
-        if row or not claims.learn or claims.bar or not record.line.closed:
+        cut_bar = claims.bar and start == record.envelope.start
+        if row or cut_bar or not claims.learn or not record.line.closed:
             return row or None
         if Listing.opens(text):
             opening = BlockOpening(place, text, record.envelope.stream, record.now, None)
@@ -217,6 +218,7 @@ class TextReader:
         inferred = file.learner.read(text, place)
         for sample in inferred:
             self._matched(sample.position.offset, INFERRED)
+            file.bars.trained = file.bars.trained or "loss" in sample.values
         return list(inferred)
 
     def _row(self, file: FileState, record: LineContext, start: int) -> list[Record]:
