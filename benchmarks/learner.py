@@ -12,12 +12,11 @@ lines is made from its examples, in which counters grow and other numbers move.
 import math
 import re
 import sys
-from argparse import ArgumentParser, Namespace
-from collections import Counter
+from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Sample
@@ -26,8 +25,7 @@ from ldlm_monitor.parse.coverage import CoverageReader
 
 MADE_LINES = 60
 """Lines of a log made of one example: enough that a few lines before acceptance weigh little."""
-MIN_CORPUS = 10
-"""Samples of a line below which a log of its example is made: fewer are an excerpt."""
+SHOWN = 3  # lines shown of a log with --format
 HEADERS = {
     ("ultralytics", "detection epoch"): (
         "      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size",
@@ -37,6 +35,19 @@ HEADERS = {
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\d:]*:)")
 _NONFINITE = re.compile(r"(?i)(?<![\w.])[-+]?(?:nan|inf(?:inity)?)(?!\w)")
 _TRUTHS = ("loss", "eval_loss")
+
+
+Odd: TypeAlias = tuple[str, Sample, list[Sample]]
+"""What is wrong with a sample, the sample, and what was found at its place."""
+
+
+@dataclass
+class Log:
+    """A log, and its samples with the format that gave each, by all definitions."""
+
+    name: str
+    text: bytes
+    truth: list[tuple[str, Sample]]
 
 
 @dataclass
@@ -55,11 +66,6 @@ class Found:
     def add(self, other: "Found") -> None:
         for name in ("steps", "steps_found", "losses", "losses_found", "wrong"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("corpora", nargs="*", type=Path, help="folders of logs")
-    parser.add_argument("--format", help="only this format, with the lines not found")
 
 
 def parser_without(left_out: Sequence[str]) -> Parser:
@@ -87,7 +93,7 @@ def samples(parser: Parser, text: bytes, name: str) -> list[tuple[str, Sample]]:
         records = list(records)
         for each in records:
             if isinstance(each, Sample):
-                found.append((reader._reader or reader._home(each.position.offset), each))
+                found.append((reader._reader or reader._home(each), each))
         count(records)
 
     reader._count = noted
@@ -96,31 +102,31 @@ def samples(parser: Parser, text: bytes, name: str) -> list[tuple[str, Sample]]:
     return found
 
 
-def judge(truth: Iterable[Sample], learned: Iterable[Sample]) -> tuple[Found, list[Sample]]:
-    """Compare by line and place in it."""
-    found, missed = Found(), []
+def judge(truth: Iterable[Sample], learned: Iterable[Sample]) -> tuple[Found, list[Odd]]:
+    """Compare by place in the log; also returns what is missing or wrong."""
+    found, odd = Found(), []
     by_offset: dict[int, list[Sample]] = {}
     for each in learned:
         by_offset.setdefault(each.position.offset, []).append(each)
     for sample in truth:
         others = by_offset.get(sample.position.offset, [])
-        before = found.steps + found.losses - found.steps_found - found.losses_found
-        if sample.step is not None:
-            found.steps += 1
-            found.steps_found += any(each.step == sample.step for each in others)
-        for name, value in _losses(sample):
-            found.losses += 1
-            found.losses_found += any(_has(each, name, value) for each in others)
-        found.wrong += any(_wrong(each, sample) for each in others)
-        after = found.steps + found.losses - found.steps_found - found.losses_found
-        if after > before:
-            missed.append(sample)
-    return found, missed
+        stepped = any(each.step == sample.step for each in others)
+        had = [any(_has(each, *loss) for each in others) for loss in _losses(sample)]
+        wrong = any(_wrong(each, sample) for each in others)
+        found.steps += sample.step is not None
+        found.steps_found += sample.step is not None and stepped
+        found.losses += len(had)
+        found.losses_found += sum(had)
+        found.wrong += wrong
+        if wrong or not all(had) or (sample.step is not None and not stepped):
+            odd.append(("WRONG" if wrong else "missed", sample, others))
+    odd.sort(key=lambda each: each[0])
+    return found, odd
 
 
 def _losses(sample: Sample) -> Iterator[tuple[str, float]]:
     for name, value in sample.values.items():
-        if name in _TRUTHS or name.startswith("loss_") and name != "loss_scale":
+        if name in _TRUTHS or (name.startswith("loss_") and name != "loss_scale"):
             yield name, value
 
 
@@ -138,17 +144,21 @@ def _has(learned: Sample, name: str, value: float) -> bool:
 
 
 def _wrong(learned: Sample, truth: Sample) -> bool:
-    """Whether a loss is one that the definition calls otherwise, or a step is another number."""
+    """Whether a step or a loss contradicts the definition.
+
+    A loss does if the definition has another number under its name, its number under the other
+    name, or no loss at all. One of two losses of a line that only the learner reads does not.
+    """
     if None not in (learned.step, truth.step) and learned.step != truth.step:
         return True
-    known = {value for _, value in _losses(truth)}
-    for name in _TRUTHS:
+    known = dict(_losses(truth))
+    for name, other in (_TRUTHS, _TRUTHS[::-1]):
         value = learned.values.get(name)
-        if value is None or name in truth.values:
+        if value is None:
             continue
-        if not any(_same(value, each) for each in known) or (name == "eval_loss"):
+        if name in known and not any(_same(value, each) for each in known.values()):
             return True
-        if name == "loss" and "eval_loss" in truth.values:
+        if name not in known and (not known or (other in known and _same(known[other], value))):
             return True
     return False
 
@@ -183,70 +193,68 @@ def _moved(example: definitions.SampleExample, index: int) -> str:
     return _NUMBER.sub(moved, _NONFINITE.sub("1.500", example.line))
 
 
-def measured(name: str, logs: Sequence[tuple[Path, bytes]]) -> tuple[Found, list[str]]:
-    """The figures of one format over whole logs, and the lines that were not found."""
-    every, without = parser_without(()), parser_without((name, "generic"))
+def measured(name: str, logs: Sequence[Log], every: Parser) -> tuple[Found, list[str]]:
+    """The figures of one format over whole logs, and the lines that were not found or are wrong."""
+    without = parser_without((name, "generic"))
+    made = [
+        Log(f"made/{name}-{number}.log", text, samples(every, text, f"made/{name}-{number}.log"))
+        for number, text in enumerate(made_logs(name))
+    ]
     total, lines = Found(), []
-    used = 0
-    texts: list[tuple[str, bytes]] = [(str(path), text) for path, text in logs]
-    for number, text in enumerate([*texts, *((f"made/{i}.log", t) for i, t in enumerate(made_logs(name)))]):
-        place, data = text
-        if place.startswith("made/") and used >= 3:
-            pass
-        truth = [each for home, each in samples(every, data, f"{place}-{number}") if home == name]
+    for log in (*logs, *made):
+        truth = [each for home, each in log.truth if home == name]
         if not truth:
             continue
-        learned = [each for _, each in samples(without, data, f"{place}-{number}")]
-        part, missed = judge(truth, learned)
+        learned = [each for _, each in samples(without, log.text, log.name)]
+        part, odd = judge(truth, learned)
         total.add(part)
-        used += 1
-        split = data.split(b"\n")
-        for each in missed[:3]:
-            got = [s for s in learned if s.position.offset == each.position.offset]
-            lines.append(f"{place}:{each.position.line}: {split[each.position.line - 1][:200]!r} "
-                         f"step {each.step} {dict(list(_losses(each))[:4])} got {[(s.step, s.values) for s in got][:2]}")
-        wrong = [each for each in truth if any(_wrong(s, each) for s in learned if s.position.offset == each.position.offset)]
-        for each in wrong[:2]:
-            got = [s for s in learned if s.position.offset == each.position.offset]
-            lines.append(f"WRONG {place}:{each.position.line}: {split[each.position.line - 1][:200]!r} truth {each.step} {each.values} got {[(s.step, s.values) for s in got]}")
+        split = log.text.split(b"\n")
+        for title, each, got in odd[:SHOWN]:
+            text = split[each.position.line - 1][:200]
+            lines.append(f"{title} {log.name}:{each.position.line}: {text!r}")
+            lines += [f"    {one.step} {one.epoch} {one.values}" for one in (each, *got)]
     return total, lines
 
 
-def logs_of(folders: Iterable[Path]) -> list[tuple[Path, bytes]]:
-    found = []
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".log", ".out", ".txt") and path.is_file():
-                found.append((path, path.read_bytes()))
-    return found
+def logs_of(folders: Iterable[Path], every: Parser) -> list[Log]:
+    """The text logs in folders."""
+    paths = (path for folder in folders for path in sorted(folder.rglob("*")))
+    texts = ((str(path), path.read_bytes()) for path in paths if path.suffix in (".log", ".out"))
+    return [Log(name, text, samples(every, text, name)) for name, text in texts]
 
 
 def main() -> int:
-    flags = ArgumentParser(description="What the learner finds without a format's definition.")
-    add_flags(flags)
+    flags = ArgumentParser(description=__doc__)
+    flags.add_argument("corpora", nargs="*", type=Path, help="folders of logs")
+    flags.add_argument("--format", help="only this format, with lines that are missed or wrong")
     args = flags.parse_args()
-    logs = logs_of(args.corpora)
+    every = parser_without(())
+    logs = logs_of(args.corpora, every)
     names = [path.stem for path in definitions.packaged_files() if path.parent.name == "formats"]
-    halves = {0: Found(), 1: Found()}
-    shares: dict[int, list[float]] = {0: [], 1: []}
-    print("| format | steps | found without | losses | found without | wrong |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    halves: dict[str, list[Found]] = {"even": [], "odd": []}
+    print("| format | steps | found | losses | found | wrong |\n" + "| --- " * 6 + "|")
     for place, name in enumerate(names, start=1):
-        if name == "generic" or (args.format and name != args.format and args.format != "dev"):
+        if name == "generic" or args.format not in (None, name):
             continue
-        if args.format == "dev" and place % 2:
-            continue
-        found, missed = measured(name, logs)
-        halves[place % 2].add(found)
-        shares[place % 2].append(found.share)
-        print(f"| {name} | {found.steps} | {found.steps_found} | {found.losses} | {found.losses_found} | {found.wrong} |", flush=True)
+        found, odd = measured(name, logs, every)
+        halves["odd" if place % 2 else "even"].append(found)
+        cells = (found.steps, found.steps_found, found.losses, found.losses_found, found.wrong)
+        print(f"| {name} | {' | '.join(map(str, cells))} |", flush=True)
         if args.format:
-            print(*missed, sep="\n")
-    for half, found in halves.items():
-        if shares[half]:
-            mean = sum(shares[half]) / len(shares[half])
-            print(f"{'odd' if half else 'even'} places: steps {found.steps_found} of {found.steps}, losses {found.losses_found} of {found.losses}, {found.share:.1%} of both (mean of formats {mean:.1%}), {found.wrong} wrong")
+            print(*odd, sep="\n")
+    for half, parts in halves.items():
+        if parts:
+            print(f"{half} places: {_summary(parts)}")
+    print(f"all: {_summary([*halves['even'], *halves['odd']])}")
     return 0
+
+
+def _summary(parts: Sequence[Found]) -> str:
+    whole = Found()
+    for part in parts:
+        whole.add(part)
+    mean = sum(part.share for part in parts) / len(parts)
+    return f"{whole.share:.1%} found (mean of formats {mean:.1%}), {whole.wrong} wrong"
 
 
 if __name__ == "__main__":

@@ -19,15 +19,14 @@ from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.line_rules import AS_PRINTED, read_number, whole
+from ldlm_monitor.parse.metric_like import shape_of
 from ldlm_monitor.parse.numbers import Numbers
-from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, quantity
-from ldlm_monitor.parse.vocabulary import measure
+from ldlm_monitor.parse.patterns import NumberSpec, Pattern, quantity
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
 """Every bar contains a match of one of these patterns: `50%|` of tqdm's usual form, `50% 5/10` of
 a notebook, whose text has no bar, and `5it [` of a bar without total."""
 
-_DIGITS = compile_pattern(r"\d+")
 _MAX_CACHED = 1024
 """Entries of each cache. A choice: a run repeats dozens of texts, more only take memory."""
 
@@ -202,9 +201,9 @@ def _read_description(described: bytes, numbers: Numbers) -> None:
     fields = read_fields(described)
     read = fields.numbers()
     if "loss" in read.values and not fields.sentence:
-        numbers.step = read.step if numbers.step is None else numbers.step
-        numbers.epoch = read.epoch if numbers.epoch is None else numbers.epoch
         numbers.values = {**read.values, **numbers.values}
+        numbers.step = numbers.step or read.step
+        numbers.epoch = numbers.epoch or read.epoch
 
 
 def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:
@@ -233,7 +232,7 @@ class BarRecords:
 
     def showed_loss(self, description: bytes, *, now: bool) -> bool:
         """Whether a bar with this description, apart from its numbers, shows or showed a loss."""
-        form = _DIGITS.sub(b"#", description)
+        form = shape_of(description)
         if now and description and len(self._forms) < _MAX_CACHED:
             self._forms.add(form)
         return now or form in self._forms

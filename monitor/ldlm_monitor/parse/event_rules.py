@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, SampleSource, Severity
+from ldlm_monitor.model.records import (
+    Event,
+    FieldValue,
+    Position,
+    Record,
+    Sample,
+    SampleSource,
+    Severity,
+)
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity
 from ldlm_monitor.text.format import signal_name

@@ -28,7 +28,7 @@ _MAX_OTHER_WORDS = 2
 _FIELDS_A_WORD = 4
 """Fields that allow one word more: a sentence has few numbers, a line of 8 fields is none."""
 
-# Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9`, `loss 2.3`, `3epoch`.
+# Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9`, `loss 2`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*"
 FIELD = compile_pattern(
@@ -55,31 +55,40 @@ _ENDS_COUNT = _ENDS_VALUE + b":-"  # `step 5: loss`; but `lr: 1:30` is a duratio
 # A value also ends at the end of the text or of a sentence.
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
 _BEFORE_COLUMN = compile_pattern(r"(?:^|[|,;\t)\]]|  |- ) *$")
-_AFTER_COLUMN = compile_pattern(r" *(?:$|[|,;\t]|  | - )")
+_AFTER_COLUMN = compile_pattern(r" *(?:$|[|,;\t(]|  | - )")
 _BEFORE_BARE = (b"[", b"(", b"|", b",", b" ", b"\t")
 _AFTER_BARE = compile_pattern(
-    r" ?(?:$|[\])|,;:\[\x80-\xff]|- )| (?i:batches|batch|steps?|iters?)\b"
+    r" ?(?:$|[\])|,;:\[\x80-\xff]|- )| (?i:batches|batch|steps?|iters?)\b| [A-Za-z_]\w*[=:]"
 )
 """What follows a counter without a name; `1928/2310 tok/s` is none."""
 _QUOTES = b"'\""  # around a key
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # a single letter is a unit or a name
 # A logger's header up to the level (160 bytes, a choice: a path fits), and names (`INFO:a.b:`).
 _LOGGER = compile_pattern(
-    r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?:\|[^\]\n]{0,80}\]:|:[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
+    r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b"
+    r"(?:\|[^\]\n]{0,80}\]:|:[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
-_SETTINGS = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{|\s*[\w.]+\(")
+_SETTINGS = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{|\s*[\w.]+\(\w+=")
 """An object with a name, `config = {` or `Config(`: settings, no metrics."""
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
+_REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
+"""A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
+_NAMED = compile_pattern(
+    r"['\"](?:key|name|metric|tag)['\"]: ?(['\"][\w/.-]{1,64}['\"]),"
+    r"([^{}\n]{0,80}?)['\"]value['\"]:"
+)
+"""An object with a name and a value, `{"key": "loss", "value": 2.5}`."""
 # Words and units that lines of metrics have beside their keys; they do not make a sentence.
 _EVALUATION = frozenset(
     b"val valid validation validate validating eval evaluation evaluating test testing dev".split()
 )
 _TRAINING = frozenset(b"train training".split())
-_COMMON_WORDS = _EVALUATION | _TRAINING | frozenset(
-    b"rank gpu node device eta elapsed remaining epoch step iter iteration batch batches at of with"
-    b" for per avg mean min max time days day sec ms tok it gib gb mb na info and hours minutes"
-    b" seconds".split()
+_COMMON_WORDS = _EVALUATION.union(
+    _TRAINING,
+    b"rank gpu node device eta elapsed remaining epoch step iter iteration batch batches".split(),
+    b"at of with for and per avg mean min max time na info".split(),
+    b"days day hours minutes seconds sec ms tok it gib gb mb".split(),
 )
 _STEP_ORDER = ("global", "num_updates", "step", "iter", "it", "update", "batch", "")
 """Parts of names of counters, the preferred step first: a batch is counted anew in each epoch."""
@@ -120,14 +129,18 @@ class Fields:
         if found.epoch is None and not steps and len(bare) > 1:
             found.epoch = float(bare[0])
         for (key, evaluated), value in self.values.items():
-            name = measure(key).name
-            part = plain(key).removesuffix("_loss")
-            if evaluated:
-                key = _IN_EVALUATION.get(name, key)
-            elif name == "loss" and ("loss", False) in self.values and part not in ("loss", "train"):
-                key = f"loss_{part}"  # beside `loss`, another name of a loss is a part of it
-            found.add(key, value)
+            found.add(self._named(key, evaluated=evaluated), value)
         return found
+
+    def _named(self, key: str, *, evaluated: bool) -> str:
+        """The name of a value: beside `loss`, another name of a loss is a part of it."""
+        name = measure(key).name
+        if evaluated:
+            return _IN_EVALUATION.get(name, key)
+        part = plain(key).removesuffix("_loss")
+        if name == "loss" and part not in ("loss", "train") and ("loss", False) in self.values:
+            return f"loss_{part}"
+        return key
 
 
 def _preference(name: str) -> int:
@@ -175,9 +188,7 @@ class _Reader:
 
     def _keyed(self, key: bytes, value: bytes, of: bytes | None, begin: int, end: int) -> int:
         text = self.text
-        half_quoted = (
-            text[begin + len(key)] in _QUOTES and text[max(begin - 1, 0)] not in _QUOTES
-        )
+        half_quoted = text[begin + len(key)] in _QUOTES and text[max(begin - 1, 0)] not in _QUOTES
         name, words = _known_part(key.decode("latin-1"))
         if half_quoted or not self._ended(end, _ENDS_VALUE):
             self._other(text[begin:end])
@@ -244,7 +255,7 @@ class _Reader:
 
     def _other(self, part: bytes) -> None:
         """Add the rates and count the words of a text between fields."""
-        left = part
+        left = _REMARK.sub(b" ", part)
         for name, value, begin, end in bare_rates(part) if b"/" in part else ():
             self.found.values.setdefault((name, False), value)
             left = left.replace(part[begin:end], b" ")
@@ -263,6 +274,8 @@ def read_fields(text: bytes) -> Fields:
     text = text[:MAX_BYTES]
     header = _LOGGER.match(text)
     start = header.span()[1] if header else 0
+    if b"value" in text:
+        text = _NAMED.sub(rb"\2\1:", text)
     return Fields() if _SETTINGS.match(text[start:]) else _Reader(text).read(start)
 
 

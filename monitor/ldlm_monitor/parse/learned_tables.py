@@ -29,7 +29,9 @@ _ROW = compile_pattern(r"[\s|]*[-+.\d]")
 _RULE = compile_pattern(r"[-+=|: ]{3,}\s*$")
 _PAIR = compile_pattern(r"\|\s*(?P<name>[^|]{1,64}?)\s*\|\s*(?P<value>[^|]*?)\s*\|?\s*$")
 _INDENTED = compile_pattern(r"[ \t]+\S[^\n]*?[=:][ \t]*['\"]?[-+.\dNnIi]")
-_OPENS = compile_pattern(r"-{16,}[-+]*\s*$|[^\n]{0,200}\[(?:step|epoch|iter|iteration|batch)=\d[^\n=]*(?:\w+=\S+)?\]:?\s*$")
+_OPENS = compile_pattern(
+    r"-{16,}[-+]*\s*$|[^\n]{0,200}\[(?:step|epoch|iter|iteration|batch)=\d[^\n=]*(?:\w+=\S+)?\]:?\s*$"
+)
 
 
 class Table:

@@ -23,6 +23,7 @@ TRIGGERS = (
     r"(?:samples|images|img|tokens|tok)/s",
     r"[Pp]er_?[Ss]ec(?:ond)?['\"]?[=:]",
     r"[,;|\s'\"](?:lr|LR)['\"]?(?:=|: ?)[(\[]?\d",
+    r"['\"]value['\"]: ?[-+.\dNnI]",
     HEADER_TRIGGER,
     *LISTING_TRIGGERS,
 )
@@ -105,7 +106,9 @@ class Learner:
         sample = numbers.at(place, "inferred")
         if template.accepted or _is_clear(text, fields, numbers):
             return [sample]
-        moves = template.grew or (bool(fields.bare) and not fields.others and len(template.losses) > 1)
+        moves = template.grew or (
+            bool(fields.bare) and not fields.others and len(template.losses) > 1
+        )
         return self._hold(template, sample, certain=moves and bool(template.losses))
 
     def interrupt(self) -> None:

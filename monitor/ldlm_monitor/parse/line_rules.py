@@ -104,4 +104,3 @@ def read_number(text: bytes | None, how: NumberSpec) -> float | None:
 def whole(text: bytes | None) -> int | None:
     """A count of at most 18 digits, which fit in 64 bits; None for anything else."""
     return int(text) if text and len(text) < 19 and text.isdigit() else None
-

@@ -30,8 +30,6 @@ _MAX_EVENTS_A_RECORD = 32
 """Most events of one record. A choice: ranks glue a few, more cost time in a line of 1 MiB."""
 _MAX_COMBINATIONS = 4096
 """Cached combinations of triggers. A choice: logs have dozens, random text would fill memory."""
-INFERRED = "inferred"
-"""The format of samples that the learner infers."""
 _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "rows": EventRows,
     "traceback": Traceback,
@@ -115,7 +113,7 @@ class TextReader:
         bar = self.rules.bars.alone(line.raw)
         if bar is None:
             return None
-        self._matched(line.offset, bar.home)
+        self._matched(line, bar.home)
         place = RecordPlace.of(chunk, line.number, line.offset, origin)
         return file.bars.records(bar, place, line.raw)
 
@@ -124,7 +122,7 @@ class TextReader:
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
         if begin != envelope.start:
-            self._matched(record.line.offset, "")
+            self._matched(record.line, "")
         if begin is None:
             return found
         if claims is NO_CLAIMS:
@@ -139,7 +137,7 @@ class TextReader:
             if claims.bar:
                 bar = self.rules.bars.read(record.text, envelope.start, file.bars, closed=closed)
             if bar is not None:
-                self._matched(record.line.offset, bar.home)
+                self._matched(record.line, bar.home)
                 glued = bar.end
                 text = record.text[envelope.start : glued]
                 found.extend(file.bars.records(bar, record.place, text))
@@ -188,28 +186,29 @@ class TextReader:
         if claims.json:
             rows = jsonl.training_row(text, place)
             if rows:
-                self._matched(record.line.offset, "JSON lines")
+                self._matched(record.line, "JSON lines")
                 return rows
         for rule in claims.lines:
             if rule.contains not in text:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
-                    self._matched(record.line.offset, rule.home)
+                    self._matched(record.line, rule.home)
                     opening = BlockOpening(place, text, record.envelope.stream, record.now, rule)
                     return file.blocks.open(SampleRows(opening))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
-                self._matched(record.line.offset, rule.home)
+                self._matched(record.line, rule.home)
                 return [numbers.at(place)]
         row = self._row(file, record, start)
         cut_bar = claims.bar and start == record.envelope.start
         if row or cut_bar or not claims.learn or not record.line.closed:
             return row or None
         if Listing.opens(text):
-            opening = BlockOpening(place, text, record.envelope.stream, record.now, None)
-            file.blocks.open(Listing(opening, partial(self._learn, file)))
+            first: BlockOpening[None]
+            first = BlockOpening(place, text, record.envelope.stream, record.now, None)
+            file.blocks.open(Listing(first, partial(self._learn, file)))
             return None
         return self._learn(file, text, place) or None
 
@@ -217,7 +216,6 @@ class TextReader:
         """The samples that the learner infers from a text."""
         inferred = file.learner.read(text, place)
         for sample in inferred:
-            self._matched(sample.position.offset, INFERRED)
             file.bars.trained = file.bars.trained or "loss" in sample.values
         return list(inferred)
 
@@ -225,14 +223,11 @@ class TextReader:
         """The sample of a row of a table that the learner found."""
         if not (file.learner.in_table and record.line.closed):
             return []
-        row = file.learner.row(record.text[start:], record.place)
-        if row:
-            self._matched(record.line.offset, INFERRED)
-        return list(row)
+        return list(file.learner.row(record.text[start:], record.place))
 
-    def _matched(self, offset: int, home: str) -> None:
+    def _matched(self, line: TextLine, home: str) -> None:
         if self.on_match is not None:
-            self.on_match(offset, home)
+            self.on_match(line.offset, home)
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The sample of a bar in an unfinished last record; none if the last peek gave the same."""

@@ -30,7 +30,9 @@ from ldlm_monitor.parse.learner import TRIGGERS as LEARNED
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, checked_pattern, compile_pattern
 
-Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored", "learn"]  # what a trigger selects
+Rule: TypeAlias = (
+    Bars | LineRule | EventRule | Literal["json", "ignored", "learn"]
+)  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` with the database of triggers that contain it; None with that of the others."""
 
@@ -64,9 +66,10 @@ _NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")  # a byte of `MARKS` that i
 class Claims:
     """The rules that may match a record, by the triggers it contains; `lines` by priority.
 
-    `learn`: the record may have metrics of an unknown format. `bar`: the record may have a progress bar. `alone`: the record may have a bar, and its other
-    triggers, if any, are of `lines`. `json`: the record begins like a JSON object. `ignored`:
-    the record has Python's `Exception ignored in`.
+    `learn`: the record may have metrics of unknown form. `bar`: the record may have a progress
+    bar. `alone`: the record may have a bar, and its other triggers, if any, are of `lines`.
+    `json`: the record begins like a JSON object. `ignored`: the record has Python's
+    `Exception ignored in`.
     """
 
     bar: bool = False
