@@ -163,7 +163,7 @@ def test_packaged_formats_take_part_where_the_file_does_not_know_a_line(
     mine()
     (folder / "a.log").write_text("step=120 loss=2.5\n", encoding="utf-8")
     lines = ask("formats", "test", "mine.yml", "a.log").out.splitlines()
-    assert lines[1:3] == ["a.log", "  formats      generic (1)"]
+    assert lines[1:3] == ["a.log", "  formats      inferred (1)"]
 
 
 def test_the_page_lists_every_format_with_its_state(ask: Ask) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.parse.conftest import Parse
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.errors import FormatError
@@ -182,3 +183,16 @@ def test_the_summary_of_a_trainer_tells_that_the_run_is_over(parse) -> None:
     records = parse(line)
     assert kinds(records) == ["run_finished"]
     assert samples(records)[0].values == {"train_runtime": 12.5, "loss_mean": 0.5}
+
+
+def test_objects_over_lines_that_end_as_on_windows_are_read(parse: Parse) -> None:
+    text = '[\r\n  {\r\n    "epoch": 0.5,\r\n    "loss": 2.5,\r\n    "step": 10\r\n  }\r\n]\r\n'
+    (sample,) = samples(parse(text))
+    assert (sample.step, sample.values) == (10, {"loss": 2.5})
+
+
+def test_a_step_with_its_total_in_one_text_is_read(parse: Parse) -> None:
+    row = '{"loss": 2.5, "global_step/max_steps": "160/438"}\n'
+    for path in ("metrics.jsonl", "train.log"):
+        (sample,) = samples(parse(row, path))
+        assert (sample.step, sample.values["total_steps"]) == (160, 438)

@@ -105,8 +105,8 @@ def learn(log: str, flags: InputFlags | None = None) -> int:
     """
     import yaml
 
+    from ldlm_monitor.cli.learned_format import FormatLearner
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.learned_format import FormatLearner
 
     found = settings(flags, (log,))
     learner = FormatLearner(Parser(found.formats))

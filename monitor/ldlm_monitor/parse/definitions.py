@@ -72,10 +72,10 @@ class SampleLine(DefinitionPart):
 
     `trigger`: may contain `{{loss}}` (a loss with a number) and `{{glog}}` (a header). `contains`:
     a text of the line, checked before `pattern`, which is slower. `anywhere`: the match may
-    begin anywhere, not only after known prefixes. `fallback`: the rule is for lines that no
-    other rule matches. `needs`: of each list, at least one name must have been read (`step`,
-    `epoch` or a value; `loss*` is any with this prefix), otherwise the line does not match.
-    `experimental`: no real log has confirmed this line of the format.
+    begin anywhere, not only after known prefixes. `needs`: of each list, at least one name
+    must have been read (`step`, `epoch` or a value; `loss*` is any with this prefix),
+    otherwise the line does not match. `experimental`: no real log has confirmed this line of
+    the format.
     """
 
     name: str
@@ -84,7 +84,6 @@ class SampleLine(DefinitionPart):
     contains: str = ""
     pattern: str
     anywhere: bool = False
-    fallback: bool = False
     values: dict[str, NumberSpec] = Field(default_factory=dict)
     pairs: Pairs | None = None
     continued: Continued | None = None

@@ -114,10 +114,12 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     step = _first(row, STEPS, _whole)
     if step is None:
         step = _first(row, tuple(key for key in row if plain(key[:MAX_KEY]) in STEP_KEYS), _whole)
+    values: dict[str, float] = {}
+    if step is None:
+        step = _of_total(row, values)
     time = _first(row, TIMES, unix_time)
     epoch = _first(row, ("epoch",), _real)
     rank = _first(row, ("rank",), _whole)
-    values: dict[str, float] = {}
     for key, value in row.items():
         if value.__class__ is float:
             put(values, key[:MAX_KEY], value)
@@ -132,6 +134,17 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
         return _logged(row, place.known(rank, time))
     source = row_source(place.path)
     return [place.known(rank, time).sample(values, step, epoch, source=source)]
+
+
+def _of_total(row: dict[str, Any], values: dict[str, float]) -> int | None:
+    """The step of a text with the total, as in `"global_step/max_steps": "160/438"`."""
+    for key, value in row.items():
+        if isinstance(value, str) and plain(key[:MAX_KEY].partition("/")[0]) in STEP_KEYS:
+            step, _, total = value[:_MAX_NUMBER].partition("/")
+            if step.strip().isdecimal() and total.strip().isdecimal():
+                values["total_steps"] = float(total)
+                return int(step)
+    return None
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:

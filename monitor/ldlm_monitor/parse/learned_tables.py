@@ -34,7 +34,7 @@ _OPENS = compile_pattern(
 )
 
 
-class Table:
+class ColumnTable:
     """A header; `row` reads the rows below it."""
 
     def __init__(self, names: Sequence[str], separator: bytes) -> None:
@@ -43,7 +43,7 @@ class Table:
         self._foreign = 0
 
     @classmethod
-    def of(cls, text: bytes) -> "Table | None":
+    def of(cls, text: bytes) -> "ColumnTable | None":
         """The table that a header opens; None for another line."""
         if not _HEADER.match(text):
             return None

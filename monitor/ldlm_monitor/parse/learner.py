@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.free_fields import Fields, read_fields
-from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, Table
+from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
 from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.vocabulary import is_known
@@ -33,7 +33,7 @@ _MIN_LINES = 3
 _MAX_TEMPLATES = 1000
 """Templates kept of a file, a choice: trainers have dozens, random text would fill memory."""
 _MAX_SHAPE = 400
-"""Bytes of a line that make its template. A choice: what follows rarely tells lines apart."""
+"""Bytes of a line that make its template. A choice: later text is rarely another form."""
 _POSITIONS = frozenset(("progress", "total_steps"))
 
 
@@ -64,7 +64,7 @@ class Learner:
     def __init__(self) -> None:
         self._templates: dict[bytes, _Template] = {}
         self._holding: list[_Template] = []
-        self._table: Table | None = None
+        self._table: ColumnTable | None = None
         self.unread = 0
 
     @property
@@ -83,7 +83,7 @@ class Learner:
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
-        if (table := Table.of(text)) is not None:
+        if (table := ColumnTable.of(text)) is not None:
             self._table = table
             return []
         shape = shape_of(text[:_MAX_SHAPE])

@@ -34,10 +34,8 @@ class LineRule:
         """The numbers of a line; None if the rule does not match.
 
         In a line without terminator (`closed` false), a number at the end may be cut and is
-        not read, and a fallback rule does not match: a better rule may match the whole line.
+        not read.
         """
-        if self.spec.fallback and not closed:
-            return None
         match = self._find(text)
         if match is None:
             return None

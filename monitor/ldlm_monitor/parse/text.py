@@ -84,7 +84,8 @@ class TextReader:
             else:
                 break
             named: tuple[int, ...] = ()
-            while at < len(hits) and hits[at][0] <= line.end:
+            # A trigger may match the `\r` of `\r\n`, with which the line ends.
+            while at < len(hits) and hits[at][0] <= line.end + 1:
                 if hits[at][0] > line.start and hits[at][1] not in named:
                     named += (hits[at][1],)
                 at += 1

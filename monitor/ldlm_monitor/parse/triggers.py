@@ -133,7 +133,7 @@ class Rules:
             return NO_CLAIMS
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
-        lines.sort(key=lambda rule: (rule.spec.fallback, rule.order))
+        lines.sort(key=lambda rule: rule.order)
         events = [rule for rule in rules if isinstance(rule, EventRule)]
         bar, json, ignored = self.bars in rules, "json" in rules, "ignored" in rules
         alone = bar and not (events or json or ignored)
