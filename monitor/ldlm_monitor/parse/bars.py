@@ -299,4 +299,4 @@ def _sample(bar: BarReading, place: RecordPlace) -> Record | None:
     step = bar.step if bar.phase in ("train", "epoch") else None
     if step is None and not bar.values:
         return None
-    return place.sample(bar.values, step, bar.epoch, source="bar")
+    return place.sample(bar.values, step, bar.epoch, "bar")

@@ -84,12 +84,7 @@ class RecordPlace:
         return self.event(kind, "info", message, "progress", fields, family="progress")
 
     def sample(
-        self,
-        values: dict[str, float],
-        step: int | None = None,
-        epoch: float | None = None,
-        *,
-        source: SampleSource = "text",
+        self, values: dict[str, float], step: int | None, epoch: float | None, source: SampleSource
     ) -> Sample:
         """A sample at this place."""
         return Sample(
@@ -194,7 +189,8 @@ class EventRule:
             if value is not None:
                 values[name] = value
         step = fields.get(wanted.step)
-        return [place.sample(values, step if isinstance(step, int) else None)] if values else []
+        whole = step if isinstance(step, int) else None
+        return [place.sample(values, whole, None, "text")] if values else []
 
 
 def earliest(

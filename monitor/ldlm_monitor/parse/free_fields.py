@@ -270,13 +270,14 @@ class _Reader:
 
 
 def read_fields(text: bytes) -> Fields:
-    """The fields of a text without its logger's header; none of settings."""
+    """The fields of a text without its logger's header; none of settings and code."""
     text = text[:MAX_BYTES]
     header = _LOGGER.match(text)
     start = header.span()[1] if header else 0
     if b"value" in text:
         text = _NAMED.sub(rb"\2\1:", text)
-    return Fields() if _SETTINGS.match(text[start:]) else _Reader(text).read(start)
+    written = b"\\n" in text  # `print("loss: 2.5\\n")`: code, or a text in quotes
+    return Fields() if written or _SETTINGS.match(text[start:]) else _Reader(text).read(start)
 
 
 def _known_part(key: str) -> tuple[str, str]:

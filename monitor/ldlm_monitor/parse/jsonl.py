@@ -132,8 +132,7 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
             break
     if not values:
         return _logged(row, place.known(rank, time))
-    source = row_source(place.path)
-    return [place.known(rank, time).sample(values, step, epoch, source=source)]
+    return [place.known(rank, time).sample(values, step, epoch, row_source(place.path))]
 
 
 def _of_total(row: dict[str, Any], values: dict[str, float]) -> int | None:

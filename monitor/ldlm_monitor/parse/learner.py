@@ -64,27 +64,22 @@ class Learner:
     def __init__(self) -> None:
         self._templates: dict[bytes, _Template] = {}
         self._holding: list[_Template] = []
-        self._table: ColumnTable | None = None
+        self.table: ColumnTable | None = None  # whose rows may follow
         self.unread = 0
-
-    @property
-    def in_table(self) -> bool:
-        """Whether further lines may be rows of a table."""
-        return self._table is not None
 
     def row(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The sample of a table's row; empty for another line."""
-        if self._table is None:
+        if self.table is None:
             return []
-        numbers = self._table.row(text)
-        if self._table.ended:
-            self._table = None
+        numbers = self.table.row(text)
+        if self.table.ended:
+            self.table = None
         return [] if numbers is None else [numbers.at(place, "inferred")]
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
         if (table := ColumnTable.of(text)) is not None:
-            self._table = table
+            self.table = table
             return []
         shape = shape_of(text[:_MAX_SHAPE])
         template = self._templates.get(shape)
@@ -161,8 +156,11 @@ def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
         return losses or parts
     if not losses or fields.others:
         return False
-    return "loss" not in numbers.values or (not fields.bare and text[:4].lower() in _ALONE)
+    if "loss" not in numbers.values:
+        return text[:1] not in _INDENTED
+    return not fields.bare and text[:4].lower() in _ALONE
 
 
+_INDENTED = (b" ", b"\t", b'"', b"'")  # how a line of settings or of a longer object begins
 _ALONE = frozenset((b"loss", b"trai", b"tota"))
 """How a line begins that is a loss and nothing else: `Loss: 2.5`, `train_loss=2.5`."""

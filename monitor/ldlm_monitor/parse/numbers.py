@@ -36,7 +36,7 @@ class Numbers:
     def at(self, place: RecordPlace, source: SampleSource = "text") -> Sample:
         """The numbers as a sample at `place`."""
         known = place.known(self.rank, self.time)
-        return known.sample(self.values, self.step, self.epoch, source=source)
+        return known.sample(self.values, self.step, self.epoch, source)
 
     def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
         """Whether at least one name of each group was read (`SampleLine.needs`)."""

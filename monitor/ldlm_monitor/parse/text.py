@@ -75,7 +75,7 @@ class TextReader:
         hits = self._scanner.scan(chunk.data)
         at = 0
         while True:
-            if file.blocks or file.learner.in_table:
+            if file.blocks or file.learner.table:
                 line = lines.following()
                 if line is None:
                     break
@@ -222,7 +222,7 @@ class TextReader:
 
     def _row(self, file: FileState, record: LineContext, start: int) -> list[Record]:
         """The sample of a row of a table that the learner found."""
-        if not (file.learner.in_table and record.line.closed):
+        if file.learner.table is None or not record.line.closed:
             return []
         return list(file.learner.row(record.text[start:], record.place))
 
