@@ -10,7 +10,9 @@ import pytest
 import yaml
 from tests.parse.conftest import Parse
 
+from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Sample
+from ldlm_monitor.parse import Parser
 
 CLEAR = yaml.safe_load((Path(__file__).parent / "clear_lines.yml").read_text())
 
@@ -188,3 +190,29 @@ def test_indented_fields_below_a_counter_are_one_sample(parse: Parse) -> None:
 def test_a_known_format_wins_line_by_line(parse: Parse) -> None:
     text = "Step 9: Loss = 2.5, LR = 1.0e-04\nstep 10 | loss 2.25 | lr 1e-4\n"
     assert [each.source for each in parse(text) if isinstance(each, Sample)] == ["text", "inferred"]
+
+
+def test_lines_that_look_like_metrics_and_give_nothing_are_counted() -> None:
+    parser = Parser()
+    text = b"the student's loss: 2.5 after some more words\n" * 3 + b"ranks 2/8, lr=0.5\n" * 4
+    text += b"".join(b"[%d/120] lr=0.5\n" % step for step in range(9))
+    chunk = Chunk("train.log", (1, 1, 0), 0, 1, text, final=True)
+    assert len(parser.feed(chunk, Origin("r"), 0.0)) == 9
+    assert parser.counters.unread == 7
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_what_is_inferred_does_not_depend_on_how_the_bytes_arrive(size: int) -> None:
+    lines = [f"[{step}/120] lr=0.5\n" for step in range(9)] + ["step  loss  lr\n"]
+    lines += [f"{step}  {2.5 + step}  0.1\n" for step in range(9)] + ["[batch=2/9,at=1]\n"]
+    data = "".join([*lines, "    loss=2.5\n    lr=0.1\n", "Epoch 3 loss 2.5\n"]).encode()
+    whole = Parser().feed(Chunk("a.log", (1, 1, 0), 0, 1, data, final=True), Origin("r"), 0.0)
+    parser, parts, offset, line = Parser(), [], 0, 1
+    while offset < len(data):
+        end = data.find(b"\n", min(offset + size, len(data) - 1)) + 1
+        part = data[offset:end]
+        chunk = Chunk("a.log", (1, 1, 0), offset, line, part, final=end == len(data))
+        parts += parser.feed(chunk, Origin("r"), 0.0)
+        offset, line = end, line + part.count(b"\n")
+    assert len(whole) == 20
+    assert sorted(map(repr, parts)) == sorted(map(repr, whole))

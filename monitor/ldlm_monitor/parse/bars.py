@@ -199,11 +199,8 @@ def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
     fields = read_fields(described)
-    read = fields.numbers()
-    if "loss" in read.values and not fields.sentence:
-        numbers.values = {**read.values, **numbers.values}
-        numbers.step = numbers.step or read.step
-        numbers.epoch = numbers.epoch or read.epoch
+    if not fields.sentence and "loss" in fields.numbers().values:
+        fields.add_to(numbers)
 
 
 def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:

@@ -15,6 +15,7 @@ from ldlm_monitor.parse.vocabulary import (
     MAX_KEY,
     is_count,
     is_metric,
+    known_part,
     measure,
     plain,
 )
@@ -118,19 +119,25 @@ class Fields:
     def numbers(self, reset: frozenset[str] = frozenset()) -> Numbers:
         """The numbers by canonical name; counters in `reset` count a part of what others count."""
         found = Numbers()
+        self.add_to(found, reset)
+        return found
+
+    def add_to(self, found: Numbers, reset: frozenset[str] = frozenset()) -> None:
+        """Add the numbers to those that a line gave already, which stay."""
         bare = [] if self.evaluation else self.bare
         steps = [name for name in self.counts if name not in EPOCH_KEYS]
-        if steps:
+        epochs = [self.counts[name] for name in self.counts if name in EPOCH_KEYS]
+        if not steps and not epochs and len(bare) > 1:
+            epochs = [float(bare[0])]
+        if found.step is None and steps:
             named = min(steps, key=lambda name: (name in reset, _preference(name)))
             found.step = as_count(self.counts[named])
-        elif bare:
+        elif found.step is None and bare:
             found.step = bare[-1]
-        found.epoch = next((self.counts[name] for name in self.counts if name in EPOCH_KEYS), None)
-        if found.epoch is None and not steps and len(bare) > 1:
-            found.epoch = float(bare[0])
+        if found.epoch is None and epochs:
+            found.epoch = epochs[0]
         for (key, evaluated), value in self.values.items():
             found.add(self._named(key, evaluated=evaluated), value)
-        return found
 
     def _named(self, key: str, *, evaluated: bool) -> str:
         """The name of a value: beside `loss`, another name of a loss is a part of it."""
@@ -189,7 +196,7 @@ class _Reader:
     def _keyed(self, key: bytes, value: bytes, of: bytes | None, begin: int, end: int) -> int:
         text = self.text
         half_quoted = text[begin + len(key)] in _QUOTES and text[max(begin - 1, 0)] not in _QUOTES
-        name, words = _known_part(key.decode("latin-1"))
+        name, words = known_part(key.decode("latin-1"))
         if half_quoted or not self._ended(end, _ENDS_VALUE):
             self._other(text[begin:end])
             return end
@@ -278,22 +285,6 @@ def read_fields(text: bytes) -> Fields:
         text = _NAMED.sub(rb"\2\1:", text)
     written = b"\\n" in text  # `print("loss: 2.5\\n")`: code, or a text in quotes
     return Fields() if written or _SETTINGS.match(text[start:]) else _Reader(text).read(start)
-
-
-def _known_part(key: str) -> tuple[str, str]:
-    """The part of a key of several words that has a canonical name, and the words before it."""
-    words = key.split(" ")
-    last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
-    begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
-    # A word with a capital before `loss` names a component: `D loss`, `KL Loss`.
-    if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
-        begin -= 1
-    named = _is_known(" ".join(words[begin:])) or begin < last
-    return " ".join(words[begin:]) if named else key, " ".join(words[:begin])
-
-
-def _is_known(key: str) -> bool:
-    return is_count(key) or is_metric(key)
 
 
 def names(text: bytes) -> set[str]:
