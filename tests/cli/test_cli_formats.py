@@ -209,8 +209,9 @@ def test_the_statistics_of_the_page_are_those_of_its_log(
 
 
 UNKNOWN = "".join(
-    f"INFO - [{step:03}/500] lr={1e-4 * step:.4f}, score: {step / 7:.3f}, loss={3 - step / 100:.3f} "
-    f"(text={1 + step / 50:.2f}, image=0.5), pace: {90 + step % 7}ms/step\n"
+    f"INFO - [{step:03}/500] lr={1e-4 * step:.4f}, score: {step / 7:.3f}, "
+    f"loss={3 - step / 100:.3f} (text={1 + step / 50:.2f}, image=0.5), "
+    f"pace: {90 + step % 7}ms/step\n"
     for step in range(1, 60)
 )
 

@@ -60,7 +60,7 @@ def test_metric_like_lines_that_gave_nothing_are_counted_in_each_form(
 ) -> None:
     snapshot = make_snapshot(make_run())
     monitor = snapshot.monitor.model_copy(update={"unread": count})
-    found = report(snapshot.model_copy(update={"monitor": monitor}))
+    found = report(snapshot.model_copy(update={"monitor": monitor}), {})
     for shown in (health_report(snapshot.model_copy(update={"monitor": monitor})), page(found)):
         words = " ".join(shown.split())
         assert (f"{count} metric-like {said} not understood" in words) == bool(count)
