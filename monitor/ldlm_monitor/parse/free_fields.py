@@ -73,6 +73,7 @@ _SETTINGS = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{|\s*[\w.]+\(\w+=")
 """An object with a name, `config = {` or `Config(`: settings, no metrics."""
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
+_DELIMITERS = b" \t|,;:=-()[]{}'\"/*"  # what most texts between fields consist of
 _REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
 """A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
 _NAMED = compile_pattern(
@@ -262,7 +263,10 @@ class _Reader:
 
     def _other(self, part: bytes) -> None:
         """Add the rates and count the words of a text between fields."""
-        left = _REMARK.sub(b" ", part)
+        left = part.strip(_DELIMITERS)
+        if not left:
+            return
+        left = _REMARK.sub(b" ", left)
         for name, value, begin, end in bare_rates(part) if b"/" in part else ():
             self.found.values.setdefault((name, False), value)
             left = left.replace(part[begin:end], b" ")

@@ -41,7 +41,7 @@ _POSITIONS = frozenset(("progress", "total_steps"))
 class _Template:
     """The lines of one form. `held`: the samples of its lines before it was accepted.
 
-    `useless`: a line of this form has no number of a metric. `like`: it looks like metrics.
+    `useless`: a line of this form has no metric or no counter. `like`: it looks like metrics.
     `last`: epoch and step of the last line; `grew`: they grew. `losses`: those seen, at most two.
     `reset`: counters that others reset.
     """
@@ -92,14 +92,16 @@ class Learner:
             return []
         fields = read_fields(text)
         numbers = fields.numbers(template.reset)
-        if fields.sentence or not _has_metric(numbers):
+        clear = _is_clear(text, fields, numbers)
+        counted = clear or fields.counts or fields.bare
+        if fields.sentence or not counted or not _has_metric(numbers):
             template.useless = True
             template.like = looks_like_metrics(text)
             self.unread += template.like
             return []
         self._observe(template, fields, numbers)
         sample = numbers.at(place, "inferred")
-        if template.accepted or _is_clear(text, fields, numbers):
+        if template.accepted or clear:
             return [sample]
         moves = template.grew or (
             bool(fields.bare) and not fields.others and len(template.losses) > 1
