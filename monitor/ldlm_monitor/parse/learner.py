@@ -19,7 +19,7 @@ from ldlm_monitor.parse.vocabulary import is_known
 TRIGGERS = (
     "{{loss}}",
     r"[Pp]pl['\": =]{1,3}[-+.\dNnIi]",
-    r"(?:[Aa]ccuracy|[Aa]cc|_norm|gnorm)['\": =]{1,4}[-+.\dNnIi]",
+    r"(?:[Aa]ccuracy|grad_norm|gnorm)['\": =]{1,4}[-+.\dNnIi]",
     r"(?:samples|images|img|tokens|tok)/s",
     r"[Pp]er_?[Ss]ec(?:ond)?['\"]?[=:]",
     r"[,;|\s'\"](?:lr|LR)['\"]?(?:=|: ?)[(\[]?\d",
@@ -93,8 +93,9 @@ class Learner:
         fields = read_fields(text)
         numbers = fields.numbers(template.reset)
         clear = _is_clear(text, fields, numbers)
-        counted = clear or fields.counts or fields.bare
-        if fields.sentence or not counted or not _has_metric(numbers):
+        counted = clear or fields.bare or (numbers.step, numbers.epoch) != (None, None)
+        uncounted = not counted and template.lines >= _MIN_LINES
+        if fields.sentence or uncounted or not _has_metric(numbers):
             template.useless = True
             template.like = looks_like_metrics(text)
             self.unread += template.like
