@@ -263,10 +263,9 @@ class _Reader:
 
     def _other(self, part: bytes) -> None:
         """Add the rates and count the words of a text between fields."""
-        left = part.strip(_DELIMITERS)
-        if not left:
+        if not part.strip(_DELIMITERS):
             return
-        left = _REMARK.sub(b" ", left)
+        left = _REMARK.sub(b" ", part)
         for name, value, begin, end in bare_rates(part) if b"/" in part else ():
             self.found.values.setdefault((name, False), value)
             left = left.replace(part[begin:end], b" ")
