@@ -1,5 +1,6 @@
 """`formats`: what is recognised, and definition files of one's own."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -163,7 +164,7 @@ def test_packaged_formats_take_part_where_the_file_does_not_know_a_line(
     mine()
     (folder / "a.log").write_text("step=120 loss=2.5\n", encoding="utf-8")
     lines = ask("formats", "test", "mine.yml", "a.log").out.splitlines()
-    assert lines[1:3] == ["a.log", "  formats      generic (1)"]
+    assert lines[1:3] == ["a.log", "  formats      inferred (1)"]
 
 
 def test_the_page_lists_every_format_with_its_state(ask: Ask) -> None:
@@ -205,3 +206,31 @@ def test_the_statistics_of_the_page_are_those_of_its_log(
     assert shown is not None
     monkeypatch.chdir(examples.parents[1])
     assert ask("parse", "--stats", shown[1].splitlines()[0]).out == shown[1]
+
+
+UNKNOWN = "".join(
+    f"INFO - [{step:03}/500] lr={1e-4 * step:.4f}, score: {step / 7:.3f}, "
+    f"loss={3 - step / 100:.3f} (text={1 + step / 50:.2f}, image=0.5), "
+    f"pace: {90 + step % 7}ms/step\n"
+    for step in range(1, 60)
+)
+
+
+def test_what_was_inferred_is_a_definition_that_reads_the_log(ask: Ask, folder: Path) -> None:
+    (folder / "new.log").write_text(UNKNOWN)
+    (folder / "learned.yml").write_text(ask("formats", "learn", "new.log").out)
+    out = ask("formats", "test", "learned.yml", "new.log").out
+    assert "1 example, 0 counter-examples, all fine" in out
+    assert "formats      learned (59)" in out
+    before = [json.loads(line) for line in ask("parse", "new.log").out.splitlines()]
+    after = ask("parse", "new.log", "--formats", "learned.yml").out.splitlines()
+    assert [each["source"] for each in before] == ["inferred"] * 59
+    assert [{**json.loads(line), "source": "inferred"} for line in after] == before
+
+
+def test_tables_are_counted_and_left_out(ask: Ask, folder: Path) -> None:
+    rows = "".join(f"{step} {2.5 - step / 10:.2f}\n" for step in range(5))
+    (folder / "new.log").write_text("step  train_loss  lr\n" + rows.replace("\n", " 0.1\n"))
+    found = ask("formats", "learn", "new.log")
+    assert "lines: []" in found.out
+    assert "1 form of lines left out" in found.err

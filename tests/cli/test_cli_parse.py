@@ -125,7 +125,7 @@ def test_statistics_name_the_formats_and_gather_metric_like_lines_by_their_form(
     (folder / "a.log").write_text(TEXT, encoding="utf-8")
     lines = ask("parse", "--stats", "a.log").out.splitlines()
     assert lines[1:4] == [
-        "  formats      mmldlm (1), generic (1)",
+        "  formats      mmldlm (1), inferred (1)",
         "  lines        9",
         "  with records 5 (55.6 %)",
     ]
@@ -143,7 +143,7 @@ def test_statistics_as_json_are_an_object_a_file(ask: Ask, folder: Path) -> None
     (folder / "b.jsonl").write_bytes(ROWS)
     answer = ask("parse", "--stats", "--format", "json", "a.log", "b.jsonl")
     text, rows = map(json.loads, answer.out.splitlines())
-    assert text["formats"] == {"mmldlm": 1, "generic": 1}
+    assert text["formats"] == {"mmldlm": 1, "inferred": 1}
     assert text["steps"] == [10, 475]
     assert text["event_kinds"] == {"python_exception": 1}
     assert [(form["count"], form["line"]) for form in text["unknown"]["forms"]] == [(2, 3)]

@@ -109,8 +109,8 @@ TEXT = (
 @pytest.mark.parametrize("form", TEXT)
 def test_any_number_in_a_line_of_text_loses_no_neighbour(form: str) -> None:
     lines = [form.format(number, number) for number in NUMBERS]
-    text = [f"{line}\nstep {step} loss 2.5 grad_norm 1.0" for step, line in enumerate(lines)]
-    _, fired = judged("\n".join([*text, "step 999 loss nan grad_norm 1.0", ""]), "train.log")
+    text = [f"{line}\nStep {step}: Loss = 2.5, LR = 1.0e-04" for step, line in enumerate(lines)]
+    _, fired = judged("\n".join([*text, "Step 999: Loss = nan, LR = 1.0e-04", ""]), "train.log")
     assert ("NonFiniteLoss", "firing") in fired
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.parse.conftest import Parse
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.errors import FormatError
@@ -87,7 +88,7 @@ PAIRS = "pairs: {item: b, start: c, closed_by: d}"
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (f"lines: [{{name: a, trigger: a, {EXAMPLES}", "needs a pattern"),
+        (f"lines: [{{name: a, trigger: a, {EXAMPLES}", "Field required"),
         (f"lines: [{{name: a, trigger: a, pattern: a, {PAIRS}, {EXAMPLES}", "no group c"),
         (f"bars: [{{name: a, pattern: '(', phase: train, {EXAMPLES}", "does not compile"),
     ],
@@ -206,3 +207,16 @@ def test_what_is_not_finite_beside_the_training_loss_is_no_loss(parse, line: str
         assert isinstance(record, Sample)
         losses = (value for name, value in record.values.items() if name.startswith("loss"))
         assert all(map(math.isfinite, losses))
+
+
+def test_objects_over_lines_that_end_as_on_windows_are_read(parse: Parse) -> None:
+    text = '[\r\n  {\r\n    "epoch": 0.5,\r\n    "loss": 2.5,\r\n    "step": 10\r\n  }\r\n]\r\n'
+    (sample,) = samples(parse(text))
+    assert (sample.step, sample.values) == (10, {"loss": 2.5})
+
+
+def test_a_step_with_its_total_in_one_text_is_read(parse: Parse) -> None:
+    row = '{"loss": 2.5, "global_step/max_steps": "160/438"}\n'
+    for path in ("metrics.jsonl", "train.log"):
+        (sample,) = samples(parse(row, path))
+        assert (sample.step, sample.values["total_steps"]) == (160, 438)

@@ -12,7 +12,9 @@ from ldlm_monitor.core.health import worst_health
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot, Statistics
-from ldlm_monitor.report.text import WIDTH, health_report
+from ldlm_monitor.report.document import report
+from ldlm_monitor.report.html import page
+from ldlm_monitor.report.text import WIDTH, health_report, markdown
 
 MakeRun = Callable[..., RunView]
 MakeAlert = Callable[..., AlertView]
@@ -50,6 +52,19 @@ Read 1,200 lines (3.0 MiB), 404 records, 1 parse error, 7 evaluations of the
 rules, dropped 2 (label_limit).
 """
     )
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, ""), (1, "line was"), (40, "lines were")])
+def test_metric_like_lines_that_gave_nothing_are_counted_in_each_form(
+    make_run: MakeRun, make_snapshot: MakeSnapshot, count: int, said: str
+) -> None:
+    snapshot = make_snapshot(make_run())
+    monitor = snapshot.monitor.model_copy(update={"unread": count})
+    found = report(snapshot.model_copy(update={"monitor": monitor}), {})
+    for shown in (health_report(snapshot.model_copy(update={"monitor": monitor})), page(found)):
+        words = " ".join(shown.split())
+        assert (f"{count} metric-like {said} not understood" in words) == bool(count)
+    assert markdown(found).count("not understood") == bool(count)
 
 
 def test_statistics_stand_in_a_table_with_the_loss_first(

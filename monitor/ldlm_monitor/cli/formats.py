@@ -1,4 +1,4 @@
-"""`ldlm-monitor formats list|test`: lists the known formats, and tests definition files."""
+"""`ldlm-monitor formats list|test|learn`: lists, tests and learns formats of logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from ldlm_monitor.cli.flags import InputFlags, settings
-from ldlm_monitor.cli.parse import inputs, statistics, understood
+from ldlm_monitor.cli.parse import chunks, inputs, statistics, understood
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.format import counted, number
 
@@ -90,6 +90,34 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
     print(f"{'FORMAT':<18}{'STATE':<16}{'KNOWS':<22}SOURCE")
     for name, state, knows, source in rows:
         print(f"{plain(name):<18}{state:<16}{knows:<22}{shorten(plain(source), 90)}".rstrip())
+    return 0
+
+
+@app.command
+def learn(log: str, flags: InputFlags | None = None) -> int:
+    """Prints what was inferred from a log of an unknown format as a definition file.
+
+    Its examples are lines of the log. `formats test` runs them; with the file as --formats, the
+    log is read by it. Tables and records of several lines are left out.
+
+    Args:
+        log: The log; - is standard input.
+    """
+    import yaml
+
+    from ldlm_monitor.cli.learned_format import FormatLearner
+    from ldlm_monitor.parse import Parser
+
+    found = settings(flags, (log,))
+    learner = FormatLearner(Parser(found.formats))
+    for place, origin in inputs(found):
+        for chunk in chunks(place):
+            learner.feed(chunk, origin, 0.0)
+    document = learner.document("learned")
+    if learner.left_out:
+        left = counted(learner.left_out, "form")
+        print(f"ldlm-monitor: {left} of lines left out: no pattern reads them", file=sys.stderr)
+    print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000), end="")
     return 0
 
 

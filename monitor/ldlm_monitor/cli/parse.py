@@ -69,7 +69,7 @@ def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
 
     reader = CoverageReader(parser, _shown(place))
     now = time.time()
-    for chunk in _chunks(place):
+    for chunk in chunks(place):
         reader.feed(chunk, origin, now)
     return reader.finish()
 
@@ -94,12 +94,13 @@ def _shown(place: str) -> str:
 
 def _records(parser: Parser, place: str, origin: Origin) -> Iterator[Record]:
     now = time.time()
-    for chunk in _chunks(place):
+    for chunk in chunks(place):
         yield from parser.feed(chunk, origin, now)
     yield from parser.finish(_shown(place))
 
 
-def _chunks(place: str) -> Iterator[Chunk]:
+def chunks(place: str) -> Iterator[Chunk]:
+    """The chunks of a whole file (`-`: stdin). Raises InputError."""
     from ldlm_monitor.source.backlog import Backlog
     from ldlm_monitor.source.decoders import remedy
     from ldlm_monitor.source.notices import Journal

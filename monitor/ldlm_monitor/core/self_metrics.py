@@ -30,7 +30,7 @@ class SelfCounts:
         """Continue counting from the counters of before a restart."""
         counters = self._parser.counters
         counters.lines, counters.bytes = counts.lines, counts.bytes
-        counters.parse_errors = counts.parse_errors
+        counters.parse_errors, counters.unread = counts.parse_errors, counts.unread
         counters.records |= counts.records
         for reason, count in counts.dropped.items():
             if reason != "label_limit":  # counted anew from the runs, whose logs are read again
@@ -45,6 +45,7 @@ class SelfCounts:
             lines=counters.lines,
             bytes=counters.bytes,
             parse_errors=counters.parse_errors,
+            unread=counters.unread,
             evaluations=self.evaluations,
             evaluation_seconds=self.evaluation_seconds,
             records=dict(counters.records),

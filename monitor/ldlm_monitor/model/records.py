@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]  # of an event, rising
 Scalar: TypeAlias = str | int | float | bool | None  # a JSON value that is no array or object
+SampleSource: TypeAlias = Literal["callback", "jsonl", "text", "bar", "inferred"]
+"""What gave a sample: the callback's rows, other rows, a line or a bar of a known format, or a line
+of an unknown one. Files of experiment trackers count as rows."""
 FieldValue: TypeAlias = (
     Scalar
     | list[Scalar]
@@ -24,6 +27,14 @@ FieldValue: TypeAlias = (
     | dict[str, Scalar]
 )
 """A value that a definition of an event takes from the log: text, numbers, lists, table rows."""
+
+CALLBACK_FILE = "health_rank"  # prefix of the callback's files, health_rank*.jsonl
+
+
+def row_source(path: str) -> SampleSource:
+    """The source of the rows of a file: those of our callback are in files of its name."""
+    return "callback" if path.rsplit("/", 1)[-1].startswith(CALLBACK_FILE) else "jsonl"
+
 
 MAX_COUNT = 10**18
 """Steps, counts and ranks are below this: 64 signed bits hold them, and the sum of nine of them."""
@@ -54,6 +65,7 @@ class Sample:
     epoch: float | None = None
     time: float | None = None
     values: dict[str, float]
+    source: SampleSource = "text"
     position: Position
 
 
@@ -125,6 +137,7 @@ class SampleBlock:
             epoch=None if self.epochs is None else self.epochs[index],
             time=None if self.times is None else self.times[index],
             values=values,
+            source=row_source(self.path),
             position=Position(self.path, self.first_line + index, self.offsets[index]),
         )
 

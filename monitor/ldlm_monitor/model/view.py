@@ -268,11 +268,15 @@ class IncidentView(View):
 
 
 class MonitorView(View):
-    """The monitor's counts since its start, and the seconds that its last evaluation took."""
+    """The monitor's counts since its start, and the seconds that its last evaluation took.
+
+    `unread`: lines that look like metrics but gave none.
+    """
 
     lines: int
     bytes: int
     parse_errors: int
+    unread: int = 0
     evaluations: int
     evaluation_seconds: float
     records: dict[str, int]

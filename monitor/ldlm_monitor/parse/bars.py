@@ -18,9 +18,10 @@ from ldlm_monitor.parse.definitions import Bar
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.line_rules import AS_PRINTED, Numbers, read_number, whole
+from ldlm_monitor.parse.line_rules import AS_PRINTED, read_number, whole
+from ldlm_monitor.parse.metric_like import shape_of
+from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, quantity
-from ldlm_monitor.parse.vocabulary import measure
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
 """Every bar contains a match of one of these patterns: `50%|` of tqdm's usual form, `50% 5/10` of
@@ -131,10 +132,12 @@ class Bars:
             _read_description(meter.description, numbers)
         has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
         phase: str = rule.spec.phase if rule is not None else ""
+        if phase == "" and not meter.description and file.trained:
+            phase = "unnamed"
         if phase == "unnamed" and meter.counts_steps:
             phase = file.unnamed_phase(meter.total)
         elif phase in ("", "unnamed"):
-            phase = "epoch" if has_loss else ""
+            phase = "epoch" if file.showed_loss(meter.description, now=has_loss) else ""
         return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
@@ -196,9 +199,8 @@ def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
     fields = read_fields(described)
-    if any(measure(key).name == "loss" for key, _ in fields):
-        for key, value in fields:
-            numbers.add(key, value)
+    if not fields.sentence and "loss" in fields.numbers().values:
+        fields.add_to(numbers)
 
 
 def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:
@@ -215,6 +217,8 @@ class BarRecords:
     """Makes the records of one file's bars; a bar that `peek` read early gives no second sample."""
 
     def __init__(self) -> None:
+        self.trained = False  # whether a line of the file gave a loss
+        self._forms: set[bytes] = set()
         self._phase = ""
         self._step = -1
         self._evaluated = True
@@ -222,6 +226,13 @@ class BarRecords:
         self._total = 0
         # Offset and repr of the last sample of `peek`: a repr, as NaN is not equal to NaN.
         self._peeked: tuple[int, str] = (-1, "")
+
+    def showed_loss(self, description: bytes, *, now: bool) -> bool:
+        """Whether a bar with this description, apart from its numbers, shows or showed a loss."""
+        form = shape_of(description)
+        if now and description and len(self._forms) < _MAX_CACHED:
+            self._forms.add(form)
+        return now or form in self._forms
 
     def unnamed_phase(self, total: int) -> Literal["train", "eval"]:
         """The phase of a bar without description that has `total` iterations.
@@ -285,4 +296,4 @@ def _sample(bar: BarReading, place: RecordPlace) -> Record | None:
     step = bar.step if bar.phase in ("train", "epoch") else None
     if step is None and not bar.values:
         return None
-    return place.sample(bar.values, step, bar.epoch)
+    return place.sample(bar.values, step, bar.epoch, "bar")

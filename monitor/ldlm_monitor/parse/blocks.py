@@ -23,7 +23,7 @@ from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern
 from ldlm_monitor.parse.text_lines import OnFault
 
-RuleT = TypeVar("RuleT", EventRule, LineRule)
+RuleT = TypeVar("RuleT", EventRule, LineRule, None)
 
 BLOCK_SECONDS = 2.0
 """Seconds without a line after which a block is complete, a choice: a process writes a traceback
@@ -33,7 +33,7 @@ MAX_OPEN = 64
 MAX_FOREIGN_LINES = 200
 """Other writers' lines in a row that end a block. A choice: 3 tracebacks fit, more delay alerts."""
 MAX_ROWS = 512
-"""Most lines of one sample: `line_rules.MAX_VALUES`, since each line has at least one value."""
+"""Most lines of one sample: `numbers.MAX_VALUES`, since each line has at least one value."""
 
 BLANK = compile_pattern(r"[\s\x0b]*$")  # RE2's `\s` lacks the vertical tab
 

@@ -15,7 +15,7 @@ from typing import Any
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse.definitions import Definitions, EventDefinition, EventExample, SampleExample
-from ldlm_monitor.parse.free_fields import MetricLike
+from ldlm_monitor.parse.metric_like import MetricLike
 from ldlm_monitor.parse.parser import Parser
 from ldlm_monitor.parse.text_lines import Lines
 
@@ -94,7 +94,7 @@ class CoverageReader:
                 found.kinds[record.kind] += 1
                 continue
             if record.type == "sample":
-                home = self._reader or self._home(record.position.offset)
+                home = self._reader or self._home(record)
                 found.formats[home] += 1
                 kept = found.first.setdefault(home, [])
                 if len(kept) < KEPT_SAMPLES:
@@ -103,8 +103,11 @@ class CoverageReader:
                 least, greatest = found.steps or (record.step, record.step)
                 found.steps = min(least, record.step), max(greatest, record.step)
 
-    def _home(self, offset: int) -> str:
-        """The format of the sample at `offset`; `event fields` if an event gave the sample."""
+    def _home(self, sample: Sample) -> str:
+        """The format of a sample; `event fields` if an event gave it."""
+        offset = sample.position.offset
+        if sample.source == "inferred":
+            return sample.source
         at = bisect_right(self._matches, offset, key=itemgetter(0)) - 1
         return (self._matches[at][1] if at >= 0 else "") or "event fields"
 

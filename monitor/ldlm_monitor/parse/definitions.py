@@ -72,21 +72,18 @@ class SampleLine(DefinitionPart):
 
     `trigger`: may contain `{{loss}}` (a loss with a number) and `{{glog}}` (a header). `contains`:
     a text of the line, checked before `pattern`, which is slower. `anywhere`: the match may
-    begin anywhere, not only after known prefixes. `free`: after the match, fields of any
-    form are read. `fallback`: the rule is for lines that no other rule matches. `needs`: of
-    each list, at least one name must have been read (`step`, `epoch` or a value; `loss*` is
-    any with this prefix), otherwise the line does not match. `experimental`: no real log has
-    confirmed this line of the format.
+    begin anywhere, not only after known prefixes. `needs`: of each list, at least one name
+    must have been read (`step`, `epoch` or a value; `loss*` is any with this prefix),
+    otherwise the line does not match. `experimental`: no real log has confirmed this line of
+    the format.
     """
 
     name: str
     experimental: bool = False
     trigger: str
     contains: str = ""
-    pattern: str = ""
+    pattern: str
     anywhere: bool = False
-    free: bool = False
-    fallback: bool = False
     values: dict[str, NumberSpec] = Field(default_factory=dict)
     pairs: Pairs | None = None
     continued: Continued | None = None
@@ -96,8 +93,6 @@ class SampleLine(DefinitionPart):
 
     @model_validator(mode="after")
     def _complete(self) -> SampleLine:
-        if not self.pattern and not self.free:
-            raise ValueError("a line needs a pattern, unless it is `free`")
         pairs = self.pairs
         if pairs is None:
             return self

@@ -16,7 +16,7 @@ from ldlm_monitor.model.chunk import Chunk, Origin, frames
 from ldlm_monitor.model.records import MAX_COUNT, Record
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.jsonl import unix_time
-from ldlm_monitor.parse.line_rules import Numbers
+from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.text_lines import WholeFile
 from ldlm_monitor.parse.vocabulary import MAX_KEY
 

@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
+from ldlm_monitor.model.records import (
+    Event,
+    FieldValue,
+    Position,
+    Record,
+    Sample,
+    SampleSource,
+    Severity,
+)
 from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, number, quantity
 from ldlm_monitor.text.format import signal_name
@@ -76,7 +84,7 @@ class RecordPlace:
         return self.event(kind, "info", message, "progress", fields, family="progress")
 
     def sample(
-        self, values: dict[str, float], step: int | None = None, epoch: float | None = None
+        self, values: dict[str, float], step: int | None, epoch: float | None, source: SampleSource
     ) -> Sample:
         """A sample at this place."""
         return Sample(
@@ -86,6 +94,7 @@ class RecordPlace:
             epoch=epoch,
             time=self.time,
             values=values,
+            source=source,
             position=self.position,
         )
 
@@ -180,7 +189,8 @@ class EventRule:
             if value is not None:
                 values[name] = value
         step = fields.get(wanted.step)
-        return [place.sample(values, step if isinstance(step, int) else None)] if values else []
+        whole = step if isinstance(step, int) else None
+        return [place.sample(values, whole, None, "text")] if values else []
 
 
 def earliest(

@@ -1,215 +1,296 @@
-"""Lines of unknown form: their fields, and a list of lines that look like metrics.
+"""The fields of lines of unknown form: `Epoch 3 | step 120/500 | train loss: 2.31 | lr=1e-4`.
 
-`read_fields` reads lines such as `Epoch 3 | step 120/500 | train loss: 2.31 | lr=1e-4`.
-Scripts print such lines in many forms, but sentences contain numbers too. So fields are read
-only from a line with few other words between them.
-
-`MetricLike` groups the lines that look like metrics but match no definition. It shows users
-which values are missed, with a line to write a definition for.
+A field is a name beside a number: `name: 1`, `name=(1,)`, `'name': np.float64(1)`, between
+delimiters also `name 1 (2)` with a mean. A counter may lack a name: `[12/500]`. `read_fields` also
+counts the words beside the fields, as sentences contain numbers too.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ldlm_monitor.parse.envelope import peel
+from ldlm_monitor.model.records import as_count
+from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
-from ldlm_monitor.parse.text_lines import clean
-from ldlm_monitor.parse.vocabulary import MAX_KEY, is_count, is_metric, is_training, measure, plain
+from ldlm_monitor.parse.vocabulary import (
+    EPOCH_KEYS,
+    MAX_KEY,
+    is_count,
+    is_metric,
+    known_part,
+    measure,
+    plain,
+)
 
-_MAX_BYTES = 4096
+MAX_BYTES = 4096
 """First bytes of a line that are searched. A choice: 128 fields of 32 bytes fit, more is slow."""
 _MAX_FIELDS = 128
 """Fields read of a line. A choice: the widest known line has about 60, more costs time."""
 _MAX_OTHER_WORDS = 2
 """Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
+_FIELDS_A_WORD = 4
+"""Fields that allow one word more: a sentence has few numbers, a line of 8 fields is none."""
 
-# Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9 [7/90]`, `loss 2.3`.
+# Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9`, `loss 2`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
-_FIELD = compile_pattern(
-    rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
+_OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*"
+FIELD = compile_pattern(
+    rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*['\"]?(?:[a-z][\w.]{{0,20}}\()?[\[(]{{0,2}}"
+    rf"(?P<value>{{{{quantity}}}})(?P<of>{_OF})?"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
     r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
-    r"(?P<at>\d{1,18})(?P<of>[ \t]*/[ \t]*\d+)?(?:\][ \t]*\[ *(?P<batch>\d{1,18}) ?/ ?\d+\])?"
+    rf"(?P<at>\d{{1,18}})(?:{_OF})?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
     r"(?:loss|acc|accuracy|lr|ppl)|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
+    r"|\b(?:\d{1,18}-)?(?P<glued>\d{1,18})(?P<unit>epoch|batch|num_updates|iter|step)s?\b"
+    rf"|(?P<bare>\d{{1,18}})(?:{_OF}|\])"
+    r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"
 )
+_MEAN = compile_pattern(r"[ \t]*\([ \t]*(?P<mean>{{number}})[ \t]*\)")
+"""The running mean that follows a value: `loss 2.5 (2.75)`."""
+_PARTS = compile_pattern(r" ?\([A-Za-z_]\w*[=:][^()\n]*\)")
+"""The parts of a loss in parentheses: `loss=3 (text=1, image=2)`."""
+_EVALUATED_TOO = ("val", "valid", "validation", "eval", "test")
+_MEANS = {"time": "step_seconds", "batch_time": "step_seconds", "data": "data_seconds"}
+"""Names that are times of a step where a running mean follows their value."""
 _ENDS_VALUE = b" \t,;|()[]{}'\"/*"  # bytes that can follow a value: others are part of a word
 _ENDS_COUNT = _ENDS_VALUE + b":-"  # `step 5: loss`; but `lr: 1:30` is a duration
 # A value also ends at the end of the text or of a sentence.
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
+_BEFORE_COLUMN = compile_pattern(r"(?:^|[|,;\t)\]]|  |- ) *$")
+_AFTER_COLUMN = compile_pattern(r" *(?:$|[|,;\t(]|  | - )")
+_BEFORE_BARE = (b"[", b"(", b"|", b",", b" ", b"\t")
+_AFTER_BARE = compile_pattern(
+    r" ?(?:$|[\])|,;:\[\x80-\xff]|- )| (?i:batches|batch|steps?|iters?)\b| [A-Za-z_]\w*[=:]"
+)
+"""What follows a counter without a name; `1928/2310 tok/s` is none."""
 _QUOTES = b"'\""  # around a key
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")  # a single letter is a unit or a name
 # A logger's header up to the level (160 bytes, a choice: a path fits), and names (`INFO:a.b:`).
 _LOGGER = compile_pattern(
-    r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
+    r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b"
+    r"(?:\|[^\]\n]{0,80}\]:|:[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
-_ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
-"""An object with a name, `config = {`: settings, no metrics."""
+_SETTINGS = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{|\s*[\w.]+\(\w+=")
+"""An object with a name, `config = {` or `Config(`: settings, no metrics."""
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
+_DELIMITERS = b" \t|,;:=-()[]{}'\"/*"  # what most texts between fields consist of
+_REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
+"""A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
+_NAMED = compile_pattern(
+    r"['\"](?:key|name|metric|tag)['\"]: ?(['\"][\w/.-]{1,64}['\"]),"
+    r"([^{}\n]{0,80}?)['\"]value['\"]:"
+)
+"""An object with a name and a value, `{"key": "loss", "value": 2.5}`."""
 # Words and units that lines of metrics have beside their keys; they do not make a sentence.
-_COMMON_WORDS = frozenset(
-    b"train training val valid validation eval rank gpu node device eta elapsed remaining epoch"
-    b" step iter iteration at of with for per avg mean min max time days day sec ms tok it gib gb"
-    b" mb".split()
+_EVALUATION = frozenset(
+    b"val valid validation validate validating eval evaluation evaluating test testing dev".split()
 )
-
-
-def read_fields(text: bytes) -> list[tuple[str, float]]:
-    """The key and value of each field, in order; empty if the text is a sentence."""
-    text = text[:_MAX_BYTES]
-    header = _LOGGER.match(text)
-    start = header.span()[1] if header else 0
-    if _ASSIGNED.match(text[start:]):
-        return []
-    found: list[tuple[str, float]] = []
-    batches: list[tuple[str, float]] = []
-    rest: list[bytes] = []
-    rated = b"/" in text
-    while len(found) < _MAX_FIELDS and (match := _FIELD.search(text, start)):
-        begin, end = match.span()
-        rest.append(text[start:begin])
-        start = end
-        key, value, counted, at, of, batch, metric, number = match.groups()
-        ends = _ENDS_VALUE if counted is None else _ENDS_COUNT
-        half_quoted = (
-            key and text[begin + len(key)] in _QUOTES and text[max(begin - 1, 0)] not in _QUOTES
-        )
-        if half_quoted or not (_SENTENCE_END.match(text, end) or text[end] in ends):
-            rest.append(text[begin:end])
-            continue
-        if key is not None:
-            known, words = _known_part(key.decode("latin-1"))
-            rest.append(words.encode("latin-1"))
-            name, amount = known, value
-        else:
-            name, amount = (counted or metric or b"").decode("latin-1"), at or number
-        rate = rate_after(text, end, amount or b"") if rated and counted is None else None
-        if rate is not None:
-            start = rate[1]
-            name = name if is_metric(name) else rate[0]
-        read = quantity((amount or b"").decode("latin-1"))
-        if name.lower() == "batch" and counted is not None:
-            batch = at if of else None
-        elif not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
-            # `train.py:232` and `ETA: 12 days, 1:02:03` are no fields.
-            found.append((name[:MAX_KEY], read))
-        if batch is not None:
-            batches.append(("step", float(batch)))
-    rest.append(text[start:])
-    # The batch of an epoch comes last: `Numbers` takes the first step of a line.
-    found += batches
-    return found if _other_words(rest, found) <= _MAX_OTHER_WORDS else []
-
-
-def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
-    """The number of words in `rest`, the text between the fields; adds its rates to `found`."""
-    others = 0
-    for part in rest:
-        left = part
-        for rate_name, rate_value, begin, end in bare_rates(part) if b"/" in part else ():
-            found.append((rate_name, rate_value))
-            left = left.replace(part[begin:end], b" ")
-        for abbreviated in _ABBREVIATED.finditer(left):
-            left = left.replace(left[slice(*abbreviated.span())], b" ")
-        words = (left[slice(*match.span())].lower() for match in _WORD.finditer(left))
-        others += sum(word not in _COMMON_WORDS for word in words)
-    return others
-
-
-def _known_part(key: str) -> tuple[str, str]:
-    """The part of a key of several words that has a canonical name, and the words before it."""
-    words = key.split(" ")
-    last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
-    begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
-    # A word with a capital before `loss` names a component: `D loss`, `KL Loss`.
-    if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
-        begin -= 1
-    named = _is_known(" ".join(words[begin:])) or begin < last
-    return " ".join(words[begin:]) if named else key, " ".join(words[:begin])
-
-
-def _is_known(key: str) -> bool:
-    return is_count(key) or is_metric(key)
-
-
-MAX_FORMS = 1000
-"""Forms kept, a choice: they take up to 4 MiB; lines of further forms are only counted."""
-_MAX_SHOWN = 400
-"""Bytes shown of a line. A choice: five rows of a terminal, more hides the next line."""
-# The numbers of a line, which become `#` in its form.
-_NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
-_BLANK = compile_pattern(r"\s+")  # any white space becomes one blank
-_COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")  # a row of numbers
-_CANDIDATE = compile_pattern(
-    r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
-    r"|^[\s|]*[-+.\d]"
+_TRAINING = frozenset(b"train training".split())
+_COMMON_WORDS = _EVALUATION.union(
+    _TRAINING,
+    b"rank gpu node device eta elapsed remaining epoch step iter iteration batch batches".split(),
+    b"at of with for and per avg mean min max time na info".split(),
+    b"days day hours minutes seconds sec ms tok it gib gb mb".split(),
 )
-"""A pattern that every line of metrics matches: a cheap first test."""
-_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")  # an option of a command line
-_FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")  # columns of whole numbers are counts, not metrics
+_STEP_ORDER = ("global", "num_updates", "step", "iter", "it", "update", "batch", "")
+"""Parts of names of counters, the preferred step first: a batch is counted anew in each epoch."""
+_IN_EVALUATION = {"loss": "eval_loss", "accuracy": "eval_accuracy", "ppl": "eval_ppl"}
 
 
 @dataclass(slots=True)
-class UnknownForm:
-    """Lines that differ only in their numbers: the count, and number and text of the first line."""
+class Fields:
+    """The fields of one line, in order.
 
-    count: int
-    line: int
-    text: str
-
-
-class MetricLike:
-    """Groups the lines that look like metrics by their form; `lines` is their count."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-        self._forms: dict[bytes, UnknownForm] = {}
-
-    def add(self, raw: bytes, line: int) -> None:
-        """Add a line (1-based number) that no definition matched."""
-        if _CANDIDATE.search(raw[:_MAX_BYTES]) is None:
-            return
-        cleaned = clean(raw[:_MAX_BYTES])
-        envelope = peel(cleaned)
-        text = cleaned[envelope.start :].strip()
-        if envelope.shell or not looks_like_metrics(text):
-            return
-        self.lines += 1
-        shape = _BLANK.sub(b" ", _NUMBER.sub(b"#", text))
-        form = self._forms.get(shape)
-        if form is not None:
-            form.count += 1
-        elif len(self._forms) < MAX_FORMS:
-            shown = text[:_MAX_SHOWN].decode("utf-8", "replace")
-            self._forms[shape] = UnknownForm(1, line, shown)
-
-    def forms(self) -> list[UnknownForm]:
-        """The forms, the most frequent first, equally frequent ones by their first line."""
-        return sorted(self._forms.values(), key=lambda form: (-form.count, form.line))
-
-
-def looks_like_metrics(text: bytes) -> bool:
-    """Whether a line has a value that only a training reports, or two known keys.
-
-    Three or more columns of numbers with a fraction count too. A line with two options
-    (`--name`) is a command.
+    `values`: the number by key and by whether a word before the key names an evaluation.
+    `counts`: steps and epochs by name. `bare`: counters without a name. `evaluation`: a word names
+    an evaluation. `others`: the number of words beside the fields.
     """
-    if len(list(_FLAG.finditer(text))) >= 2:
-        return False
-    keys = [key for key in _names(text) if is_metric(key) or plain(key).endswith("loss")]
-    if len(keys) >= 2 or is_training({measure(key).name: 0.0 for key in keys}):
-        return True
-    return _COLUMNS.match(text) is not None and _FRACTION.search(text) is not None
+
+    values: dict[tuple[str, bool], float] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
+    bare: list[int] = field(default_factory=list)
+    evaluation: bool = False
+    others: int = 0
+
+    @property
+    def sentence(self) -> bool:
+        """Whether there are too many words beside the fields."""
+        return self.others > _MAX_OTHER_WORDS + len(self.values) // _FIELDS_A_WORD
+
+    def numbers(self, reset: frozenset[str] = frozenset()) -> Numbers:
+        """The numbers by canonical name; counters in `reset` count a part of what others count."""
+        found = Numbers()
+        self.add_to(found, reset)
+        return found
+
+    def add_to(self, found: Numbers, reset: frozenset[str] = frozenset()) -> None:
+        """Add the numbers to those that a line gave already, which stay."""
+        bare = [] if self.evaluation else self.bare
+        steps = [name for name in self.counts if name not in EPOCH_KEYS]
+        epochs = [self.counts[name] for name in self.counts if name in EPOCH_KEYS]
+        if not steps and not epochs and len(bare) > 1:
+            epochs = [float(bare[0])]
+        if found.step is None and steps:
+            named = min(steps, key=lambda name: (name in reset, _preference(name)))
+            found.step = as_count(self.counts[named])
+        elif found.step is None and bare:
+            found.step = bare[-1]
+        if found.epoch is None and epochs:
+            found.epoch = epochs[0]
+        for (key, evaluated), value in self.values.items():
+            found.add(self._named(key, evaluated=evaluated), value)
+
+    def _named(self, key: str, *, evaluated: bool) -> str:
+        """The name of a value: beside `loss`, another name of a loss is a part of it."""
+        name = measure(key).name
+        if evaluated:
+            return _IN_EVALUATION.get(name, key)
+        part = plain(key).removesuffix("_loss")
+        if name == "loss" and part not in ("loss", "train") and ("loss", False) in self.values:
+            return f"loss_{part}"
+        return key
 
 
-def _names(text: bytes) -> Iterator[str]:
+def _preference(name: str) -> int:
+    return next(at for at, part in enumerate(_STEP_ORDER) if part in name)
+
+
+class _Reader:
+    """Reads one text."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.found = Fields()
+        self._rated = b"/" in text
+        self._evaluation = False
+        self._last = ""
+        self._parts = (0, 0)  # where the parts of a loss are: `loss=3 (a=1, b=2)`
+
+    def read(self, start: int) -> Fields:
+        text, found = self.text, self.found
+        fields = 0
+        while fields < _MAX_FIELDS and (match := FIELD.search(text, start)):
+            begin, end = match.span()
+            self._other(text[start:begin])
+            key, value, of, counted, at, metric, number, glued, unit, bare, column, cell = (
+                match.groups()
+            )
+            fields += 1
+            start = end
+            if key is not None:
+                start = self._keyed(key, value or b"", of, begin, end)
+            elif counted is not None or glued is not None:
+                if self._ended(end, _ENDS_COUNT):
+                    self._count((counted or unit or b"").decode(), float(at or glued or 0))
+                else:
+                    self._other(text[begin:end])
+            elif metric is not None:
+                start = self._value(metric.decode(), number or b"", end)
+            elif bare is not None:
+                if self._is_bare(begin, end):
+                    found.bare.append(int(bare))
+            else:
+                start = self._column(column or b"", cell or b"", begin, end)
+        self._other(text[start:])
+        return found
+
+    def _keyed(self, key: bytes, value: bytes, of: bytes | None, begin: int, end: int) -> int:
+        text = self.text
+        half_quoted = text[begin + len(key)] in _QUOTES and text[max(begin - 1, 0)] not in _QUOTES
+        name, words = known_part(key.decode("latin-1"))
+        if half_quoted or not self._ended(end, _ENDS_VALUE):
+            self._other(text[begin:end])
+            return end
+        self._other(words.encode("latin-1"))
+        counter = name.partition("/")[0] if of else name
+        if is_count(counter) or (of and plain(counter) == "batch"):
+            amount = quantity(value.decode("latin-1"))
+            if amount is not None and not text.startswith(b" day", end):
+                self._count(counter, amount)
+            return end
+        return self._value(name, value, end)
+
+    def _column(self, column: bytes, cell: bytes, begin: int, end: int) -> int:
+        mean = _MEAN.match(self.text, end)
+        after = mean.span()[1] if mean else end
+        before = _BEFORE_COLUMN.search(self.text[max(begin - 8, 0) : begin])
+        if before is None or not _AFTER_COLUMN.match(self.text, after):
+            self._other(column)
+            return begin + len(column)
+        name = column.decode("latin-1")
+        if is_count(name):
+            self._count(name, quantity(cell.decode("latin-1")) or 0.0)
+            return end
+        return self._value(name, cell, end)
+
+    def _value(self, name: str, amount: bytes, end: int) -> int:
+        """Add a value; returns the index after its unit and mean."""
+        text = self.text
+        rate = rate_after(text, end, amount) if self._rated else None
+        if rate is not None:
+            end = rate[1]
+            name = name if is_metric(name) else rate[0]
+        mean = _MEAN.match(text, end)
+        if mean is not None:
+            end = mean.span()[1]
+            name = _MEANS.get(name.lower(), name)
+            amount = mean.groups()[0] or b"" if self._evaluation else amount
+        read = quantity(amount.decode("latin-1"))
+        if measure(name).name == "loss" and (parts := _PARTS.match(text, end)):
+            self._parts = parts.span()
+        elif self._parts[0] < end <= self._parts[1] and not is_metric(name):
+            name = f"loss_{name}"
+        elif name in _EVALUATED_TOO and measure(self._last).name == "loss":
+            name = "eval_loss"  # `loss train: 2.5, val: 2.75`
+        self._last = name
+        # `train.py:232` and `ETA: 12 days, 1:02:03` are no fields.
+        if not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
+            self.found.values[name[:MAX_KEY], self._evaluation] = read
+        return end
+
+    def _is_bare(self, begin: int, end: int) -> bool:
+        """Whether a counter without name is at `begin`: `[10]` only where a text begins with it."""
+        if self.text[end - 1 : end] == b"]":
+            return begin == 1 and self.text[:1] == b"["
+        before = self.text[begin - 1 : begin] if begin else b" "
+        return before in _BEFORE_BARE and _AFTER_BARE.match(self.text, end) is not None
+
+    def _count(self, name: str, amount: float) -> None:
+        self.found.counts.setdefault(plain(name), amount)
+
+    def _ended(self, end: int, ends: bytes) -> bool:
+        return bool(_SENTENCE_END.match(self.text, end)) or self.text[end] in ends
+
+    def _other(self, part: bytes) -> None:
+        """Add the rates and count the words of a text between fields."""
+        if not part.strip(_DELIMITERS):
+            return
+        left = _REMARK.sub(b" ", part)
+        for name, value, begin, end in bare_rates(part) if b"/" in part else ():
+            self.found.values.setdefault((name, False), value)
+            left = left.replace(part[begin:end], b" ")
+        for abbreviated in _ABBREVIATED.finditer(left):
+            left = left.replace(left[slice(*abbreviated.span())], b" ")
+        words = {left[slice(*match.span())].lower() for match in _WORD.finditer(left)}
+        if words & _EVALUATION:
+            self._evaluation = self.found.evaluation = True
+        elif words & _TRAINING:
+            self._evaluation = False
+        self.found.others += len(words - _COMMON_WORDS)
+
+
+def read_fields(text: bytes) -> Fields:
+    """The fields of a text without its logger's header; none of settings and code."""
+    text = text[:MAX_BYTES]
+    header = _LOGGER.match(text)
+    start = header.span()[1] if header else 0
+    if b"value" in text:
+        text = _NAMED.sub(rb"\2\1:", text)
+    written = b"\\n" in text  # `print("loss: 2.5\\n")`: code, or a text in quotes
+    return Fields() if written or _SETTINGS.match(text[start:]) else _Reader(text).read(start)
+
+
+def names(text: bytes) -> set[str]:
     """The keys with numbers, and the known last words of keys: `rank0 loss` is a loss."""
-    for match in _FIELD.finditer(text[:_MAX_BYTES]):
-        named, _, counted, _, _, _, metric, _ = match.groups()
-        spelled = (named or counted or metric or b"").decode("latin-1")
-        key = spelled if named is None else _known_part(spelled)[0]
-        yield key
-        last = key.rpartition(" ")[2]
-        if last != key and is_metric(last):
-            yield last
+    found = {key for key, _ in _Reader(text[:MAX_BYTES]).read(0).values}
+    return found | {last for key in found if is_metric(last := key.rpartition(" ")[2])}

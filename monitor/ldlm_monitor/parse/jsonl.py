@@ -6,7 +6,6 @@ Rows are decoded by Python's `json`, which accepts the bare `NaN` and `Infinity`
 
 import json
 import math
-import re
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from ldlm_monitor.model.records import (
     Scalar,
     Severity,
     as_count,
+    row_source,
 )
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.patterns import number
@@ -58,8 +58,6 @@ _MAX_ITEMS = 512
 """Values kept of a row, items of a field. A choice: known rows have up to 300, more take memory."""
 _MAX_NUMBER = 64
 """Texts this long are no numbers. A choice: `tensor(1.5, device='cuda:0')` has 28, more is slow."""
-_COUNTER = re.compile(r"(\d{1,15})/(\d{1,15})", re.ASCII)
-"""A step and its total. A choice: 15 digits are more than any training has, and exact as floats."""
 # Types of the callback's rows; a row with another `type` is one of any trainer.
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
 
@@ -116,11 +114,12 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     step = _first(row, STEPS, _whole)
     if step is None:
         step = _first(row, tuple(key for key in row if plain(key[:MAX_KEY]) in STEP_KEYS), _whole)
-    step, total = _counter(row) if step is None else (step, None)
+    values: dict[str, float] = {}
+    if step is None:
+        step = _of_total(row, values)
     time = _first(row, TIMES, unix_time)
     epoch = _first(row, ("epoch",), _real)
     rank = _first(row, ("rank",), _whole)
-    values: dict[str, float] = {} if total is None else {"total_steps": total}
     for key, value in row.items():
         if value.__class__ is float:
             put(values, key[:MAX_KEY], value)
@@ -133,7 +132,18 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
             break
     if not values:
         return _logged(row, place.known(rank, time))
-    return [place.known(rank, time).sample(values, step, epoch)]
+    return [place.known(rank, time).sample(values, step, epoch, row_source(place.path))]
+
+
+def _of_total(row: dict[str, Any], values: dict[str, float]) -> int | None:
+    """The step of a text with the total, as in `"global_step/max_steps": "160/438"`."""
+    for key, value in row.items():
+        if isinstance(value, str) and plain(key[:MAX_KEY].partition("/")[0]) in STEP_KEYS:
+            step, _, total = value[:_MAX_NUMBER].partition("/")
+            if step.strip().isdecimal() and total.strip().isdecimal():
+                values["total_steps"] = float(total)
+                return int(step)
+    return None
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
@@ -230,16 +240,6 @@ def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
             del row[key]
             return value
     return None
-
-
-def _counter(row: dict[str, Any]) -> tuple[int | None, float | None]:
-    """Remove a step that is written with its total, as `160/438`; return both, or None twice."""
-    for key, value in row.items():
-        found = _COUNTER.fullmatch(value) if isinstance(value, str) else None
-        if found is not None and plain(key.partition("/")[0][:MAX_KEY]) in STEP_KEYS:
-            del row[key]
-            return int(found[1]), float(found[2])
-    return None, None
 
 
 def unix_time(value: object) -> float | None:

@@ -2,57 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from ldlm_monitor.model.records import Sample, as_count
 from ldlm_monitor.parse.definitions import SampleLine
-from ldlm_monitor.parse.event_rules import RecordPlace
-from ldlm_monitor.parse.free_fields import read_fields
+from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, PatternMatch, certain, quantity
-from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, MAX_KEY, STEP_KEYS, plain, put
-
-MAX_VALUES = 512
-"""Values kept of one line. A choice: a mixture of experts prints 300, more only take memory."""
+from ldlm_monitor.parse.vocabulary import MAX_KEY
 
 AS_PRINTED = NumberSpec(name="")
 """How to read the number of a key that no definition lists: in its printed unit."""
-
-
-@dataclass(slots=True)
-class Numbers:
-    """The numbers of one line; `time` in Unix seconds, `values` by canonical name."""
-
-    step: int | None = None
-    epoch: float | None = None
-    rank: int | None = None
-    time: float | None = None
-    values: dict[str, float] = field(default_factory=dict)
-
-    def add(self, key: str, value: float) -> None:
-        """Add a number under a trainer's key, as step, epoch, rank or canonical value."""
-        spelled = plain(key)
-        if spelled in STEP_KEYS and self.step is None and (step := as_count(value)) is not None:
-            self.step = step
-        elif spelled in EPOCH_KEYS and self.epoch is None:
-            self.epoch = value
-        elif spelled == "rank" and (rank := as_count(value)) is not None:
-            self.rank = rank
-        elif len(self.values) < MAX_VALUES:
-            # A utilisation is at most 1: a greater one is in percent.
-            put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
-
-    def at(self, place: RecordPlace) -> Sample:
-        """The numbers as a sample at `place`."""
-        return place.known(self.rank, self.time).sample(self.values, self.step, self.epoch)
-
-    def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
-        """Whether at least one name of each group was read (`SampleLine.needs`)."""
-        names = set(self.values)
-        if self.step is not None:
-            names.add("step")
-        if self.epoch is not None:
-            names.add("epoch")
-        return all(any(_is_among(name, names) for name in group) for group in needs)
 
 
 class LineRule:
@@ -77,18 +34,13 @@ class LineRule:
         """The numbers of a line; None if the rule does not match.
 
         In a line without terminator (`closed` false), a number at the end may be cut and is
-        not read, and a fallback rule does not match: a better rule may match the whole line.
+        not read.
         """
-        if self.spec.fallback and not closed:
-            return None
         match = self._find(text)
         if match is None:
             return None
         end = certain(text, closed=closed)
         numbers = Numbers()
-        if self.spec.free:
-            for key, value in read_fields(text[match.span()[1] : end]):
-                numbers.add(key, value)
         if self.spec.pairs:
             begin = match.span(dict(self._pattern.groups)[self.spec.pairs.start])[0]
             self._read_pairs(text, begin, numbers, closed=closed)
@@ -150,9 +102,3 @@ def read_number(text: bytes | None, how: NumberSpec) -> float | None:
 def whole(text: bytes | None) -> int | None:
     """A count of at most 18 digits, which fit in 64 bits; None for anything else."""
     return int(text) if text and len(text) < 19 and text.isdigit() else None
-
-
-def _is_among(name: str, names: set[str]) -> bool:
-    if name.endswith("*"):
-        return any(found.startswith(name[:-1]) for found in names)
-    return name in names

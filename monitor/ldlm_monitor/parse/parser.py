@@ -35,13 +35,15 @@ class ParseCounters:
 
     `lines` counts `\\n`; `bytes` all bytes, once even if an unfinished record is read early;
     `parse_errors` the lines of JSON-lines and MLflow files that are no rows and the damaged frames
-    of binary files; `faults` the records that made our code raise; `records` records by type.
+    of binary files; `faults` the records that made our code raise; `unread` the lines of text that
+    look like metrics but gave none; `records` records by type.
     """
 
     lines: int = 0
     bytes: int = 0
     parse_errors: int = 0
     faults: int = 0
+    unread: int = 0
     records: dict[str, int] = field(
         default_factory=lambda: {"sample": 0, "event": 0, "heartbeat": 0}
     )
@@ -116,7 +118,9 @@ class Parser:
             self.counters.parse_errors += file.whole.errors
             file.whole.errors = 0
             return self._counted([*ended, *rows])
+        unread = file.learner.unread
         fresh = self.text.feed(file, chunk, origin, now)
+        self.counters.unread += file.learner.unread - unread
         if chunk.final:
             fresh.extend(file.blocks.finish())
         if file.blocks:

@@ -15,7 +15,7 @@ from ldlm_monitor.model.records import FieldValue, Record, Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
 from ldlm_monitor.parse.event_rules import RecordPlace
-from ldlm_monitor.parse.line_rules import Numbers
+from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, number
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.text_lines import WholeFile

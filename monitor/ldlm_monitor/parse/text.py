@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId, Origin
@@ -18,6 +18,8 @@ from ldlm_monitor.parse.event_rules import (
     earliest,
     text_of,
 )
+from ldlm_monitor.parse.learned_tables import Listing
+from ldlm_monitor.parse.learner import Learner
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.stack_dumps import FailureTable, StackDump
 from ldlm_monitor.parse.text_lines import LineContext, Lines, OnFault, TextLine, WholeFile
@@ -52,6 +54,7 @@ class FileState:
     blocks: Blocks
     whole: WholeFile | None = None
     bars: BarRecords = field(default_factory=BarRecords)
+    learner: Learner = field(default_factory=Learner)
     ignored: tuple[bytes, int] = (b"", -1)
 
 
@@ -72,7 +75,7 @@ class TextReader:
         hits = self._scanner.scan(chunk.data)
         at = 0
         while True:
-            if file.blocks:
+            if file.blocks or file.learner.table:
                 line = lines.following()
                 if line is None:
                     break
@@ -92,8 +95,12 @@ class TextReader:
                     bar = self._lone_bar(file, line, chunk, origin)
                     if bar is not None:
                         found += bar
+                        file.learner.interrupt()
                         continue
-                found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
+                records = self._record(file, LineContext.of(line, chunk, origin, now), claims)
+                if records:
+                    found += records
+                    file.learner.interrupt()
             except Exception as fault:  # noqa: BLE001 # a bug of ours costs this line alone
                 # An open block that raises would do so with every line that follows.
                 found += file.blocks.finish()
@@ -117,8 +124,10 @@ class TextReader:
         begin = self._offer(file, record, found, envelope.start, len(record.text))
         if begin != envelope.start:
             self._matched(record.line, "")
-        if begin is None or claims is NO_CLAIMS:
+        if begin is None:
             return found
+        if claims is NO_CLAIMS:
+            return found + self._row(file, record, begin)
         glued = begin if begin > envelope.start else 0
         events = claims.events
         if claims.ignored:
@@ -193,7 +202,29 @@ class TextReader:
             if numbers is not None:
                 self._matched(record.line, rule.home)
                 return [numbers.at(place)]
-        return None
+        row = self._row(file, record, start)
+        cut_bar = claims.bar and start == record.envelope.start
+        if row or cut_bar or not claims.learn or not record.line.closed:
+            return row or None
+        if Listing.opens(text):
+            first: BlockOpening[None]
+            first = BlockOpening(place, text, record.envelope.stream, record.now, None)
+            file.blocks.open(Listing(first, partial(self._learn, file)))
+            return None
+        return self._learn(file, text, place) or None
+
+    def _learn(self, file: FileState, text: bytes, place: RecordPlace) -> list[Record]:
+        """The samples that the learner infers from a text."""
+        inferred = file.learner.read(text, place)
+        for sample in inferred:
+            file.bars.trained = file.bars.trained or "loss" in sample.values
+        return list(inferred)
+
+    def _row(self, file: FileState, record: LineContext, start: int) -> list[Record]:
+        """The sample of a row of a table that the learner found."""
+        if file.learner.table is None or not record.line.closed:
+            return []
+        return list(file.learner.row(record.text[start:], record.place))
 
     def _matched(self, line: TextLine, home: str) -> None:
         if self.on_match is not None:

@@ -26,16 +26,20 @@ from ldlm_monitor.parse import definitions
 from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
 from ldlm_monitor.parse.cache import cache_of, digest, packaged_definitions
 from ldlm_monitor.parse.event_rules import EventRule
+from ldlm_monitor.parse.learner import TRIGGERS as LEARNED
 from ldlm_monitor.parse.line_rules import LineRule
 from ldlm_monitor.parse.patterns import Pattern, checked_pattern, compile_pattern
 
-Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]  # what a trigger selects
+Rule: TypeAlias = (
+    Bars | LineRule | EventRule | Literal["json", "ignored", "learn"]
+)  # what a trigger selects
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` with the database of triggers that contain it; None with that of the others."""
 
-_OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
+_OURS: tuple[tuple[str, Literal["json", "ignored", "learn"]], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
     (r"Exception ignored in", "ignored"),  # Python prints it before an exception's traceback
+    *((trigger, "learn") for trigger in LEARNED),
 )
 """Triggers of the parser itself, and the claims that they give."""
 MARKS = b"{%+*"
@@ -62,9 +66,10 @@ _NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")  # a byte of `MARKS` that i
 class Claims:
     """The rules that may match a record, by the triggers it contains; `lines` by priority.
 
-    `bar`: the record may have a progress bar. `alone`: the record may have a bar, and its other
-    triggers, if any, are of `lines`. `json`: the record begins like a JSON object. `ignored`:
-    the record has Python's `Exception ignored in`.
+    `learn`: the record may have metrics of unknown form. `bar`: the record may have a progress
+    bar. `alone`: the record may have a bar, and its other triggers, if any, are of `lines`.
+    `json`: the record begins like a JSON object. `ignored`: the record has Python's
+    `Exception ignored in`.
     """
 
     bar: bool = False
@@ -73,6 +78,7 @@ class Claims:
     events: Sequence[EventRule] = ()
     json: bool = False
     ignored: bool = False
+    learn: bool = False
 
 
 NO_CLAIMS = Claims()  # of a record without a trigger
@@ -127,11 +133,11 @@ class Rules:
             return NO_CLAIMS
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
-        lines.sort(key=lambda rule: (rule.spec.fallback, rule.order))
+        lines.sort(key=lambda rule: rule.order)
         events = [rule for rule in rules if isinstance(rule, EventRule)]
         bar, json, ignored = self.bars in rules, "json" in rules, "ignored" in rules
         alone = bar and not (events or json or ignored)
-        return Claims(bar=bar, alone=alone, lines=lines, events=events, json=json, ignored=ignored)
+        return Claims(bar, alone, lines, events, json, ignored, learn="learn" in rules)
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:

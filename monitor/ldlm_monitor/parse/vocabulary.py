@@ -108,3 +108,19 @@ def is_training(values: Mapping[str, float]) -> bool:
 def is_known(name: str) -> bool:
     """Whether a name is one of the public canonical names, with or without a component."""
     return name in CANONICAL_VALUES or name.startswith(CANONICAL_PREFIXES)
+
+
+def known_part(key: str) -> tuple[str, str]:
+    """The part of a key of several words that has a canonical name, and the words before it."""
+    words = key.split(" ")
+    last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
+    begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
+    # A word with a capital before `loss` names a component: `D loss`, `KL Loss`.
+    if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
+        begin -= 1
+    named = _is_known(" ".join(words[begin:])) or begin < last
+    return " ".join(words[begin:]) if named else key, " ".join(words[:begin])
+
+
+def _is_known(key: str) -> bool:
+    return is_count(key) or is_metric(key)

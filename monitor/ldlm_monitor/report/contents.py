@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import AlertView, IncidentView, Statistics
+from ldlm_monitor.model.view import AlertView, IncidentView, MonitorView, Statistics
 from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Entry, Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
@@ -187,3 +187,9 @@ def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def _place(position: Position | None) -> str:
     return f"{position.path}:{position.line}" if position is not None and position.path else ""
+
+
+def unread(monitor: MonitorView) -> str:
+    """How many lines look like metrics but gave none."""
+    were = "was" if monitor.unread == 1 else "were"
+    return f"{counted(monitor.unread, 'metric-like line')} {were} not understood"

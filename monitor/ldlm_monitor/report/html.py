@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 
 from ldlm_monitor.analysis.charts import GUTTER, STYLE, Figure, FigureMark, Line, svg
-from ldlm_monitor.report.contents import Block, Item, Table, closing, sections, steps_said
+from ldlm_monitor.report.contents import Block, Item, Table, closing, sections, steps_said, unread
 from ldlm_monitor.report.document import Curve, Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import utc
@@ -73,9 +73,10 @@ def _body(report: Report) -> Iterator[str]:
     for title, blocks in closing(report).items():
         yield _section(title, _blocks(blocks))
     monitor = report.monitor
+    rest = f", {unread(monitor)}" if monitor.unread else ""
     yield (
         f"<footer>ldlm-monitor {escape(report.version)} read {monitor.lines:,} lines, "
-        f"{monitor.parse_errors:,} parse errors.</footer>"
+        f"{monitor.parse_errors:,} parse errors{rest}.</footer>"
     )
 
 

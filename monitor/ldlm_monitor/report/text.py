@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.view import MonitorView, Snapshot
-from ldlm_monitor.report.contents import NO_BREAK, Block, Item, Table, closing, sections, steps_said
+from ldlm_monitor.report.contents import (
+    NO_BREAK,
+    Block,
+    Item,
+    Table,
+    closing,
+    sections,
+    steps_said,
+    unread,
+)
 from ldlm_monitor.report.document import Report, ReportRun, report
 from ldlm_monitor.text.format import byte_size, counted, utc
 from ldlm_monitor.text.sanitize import shorten, shorten_path
@@ -137,6 +146,8 @@ def _monitor(monitor: MonitorView) -> str:
         f"{counted(monitor.parse_errors, 'parse error')}",
         f"{counted(monitor.evaluations, 'evaluation')} of the rules",
     ]
+    if monitor.unread:
+        parts.append(unread(monitor))
     parts += [f"dropped {count} ({why})" for why, count in monitor.dropped.items() if count]
     return ", ".join(parts) + "."
 
@@ -166,6 +177,7 @@ def markdown(report: Report) -> str:
         lines += ["", f"## {title}", *_md_blocks(blocks)]
     monitor = report.monitor
     counts = f"read {monitor.lines:,} lines, {monitor.parse_errors:,} parse errors"
+    counts += f", {unread(monitor)}" if monitor.unread else ""
     return "\n".join([*lines, "", f"ldlm-monitor {report.version} {counts}."]) + "\n"
 
 

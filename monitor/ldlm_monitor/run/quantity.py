@@ -11,7 +11,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Position, Sample
+from ldlm_monitor.model.records import Position, Sample, row_source
 from ldlm_monitor.run.curve import RunCurve
 
 
@@ -23,20 +23,22 @@ class ValueSource(IntEnum):
     TRACKER = 2  # event files of TensorBoard and W&B, written up to two minutes late
     TEXT = 3  # lines of a log, rounded
     BAR = 4  # progress bars, rounded and smoothed
+    INFERRED = 5  # lines of an unknown format
 
 
 EVENT_FILE = ".tfevents."  # in the name of each of TensorBoard's event files
 _TRANSACTIONS = ".wandb"  # suffix of W&B's transaction logs, run-ID.wandb
-_CALLBACK_FILE = "health_rank"  # prefix of the callback's files, health_rank*.jsonl
 
 
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
     """The source of a sample, by its file's name and its values. `rows`: the file is JSON lines."""
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
-        return ValueSource.CALLBACK if name.startswith(_CALLBACK_FILE) else ValueSource.JSONL
+        return ValueSource.CALLBACK if row_source(name) == "callback" else ValueSource.JSONL
     if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
         return ValueSource.TRACKER
+    if sample.source == "inferred":
+        return ValueSource.INFERRED
     return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
 
 

@@ -1,0 +1,169 @@
+"""Learns which lines of a file report metrics, without a definition of their format.
+
+A line is read if its form alone is clear: a named counter beside a loss, or nothing but a loss.
+Other lines are grouped by their text without its numbers (the template). A template is accepted
+at its third line if a counter grows from line to line beside a value of the vocabulary.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from ldlm_monitor.model.records import Sample
+from ldlm_monitor.parse.event_rules import RecordPlace
+from ldlm_monitor.parse.free_fields import Fields, read_fields
+from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
+from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
+from ldlm_monitor.parse.numbers import Numbers
+from ldlm_monitor.parse.vocabulary import is_known
+
+TRIGGERS = (
+    "{{loss}}",
+    r"[Pp]pl['\": =]{1,3}[-+.\dNnIi]",
+    r"(?:[Aa]ccuracy|grad_norm|gnorm)['\": =]{1,4}[-+.\dNnIi]",
+    r"(?:samples|images|img|tokens|tok)/s",
+    r"[Pp]er_?[Ss]ec(?:ond)?['\"]?[=:]",
+    r"[,;|\s'\"](?:lr|LR)['\"]?(?:=|: ?)[(\[]?\d",
+    r"['\"]value['\"]: ?[-+.\dNnI]",
+    HEADER_TRIGGER,
+    *LISTING_TRIGGERS,
+)
+"""What lines have that are looked at: the name of a metric beside a number, or a rate."""
+_MIN_LINES = 3
+"""Lines of a template before it is accepted. A choice: two can be chance, more lose more."""
+_MAX_TEMPLATES = 1000
+"""Templates kept of a file, a choice: trainers have dozens, random text would fill memory."""
+_MAX_SHAPE = 400
+"""Bytes of a line that make its template. A choice: later text is rarely another form."""
+_POSITIONS = frozenset(("progress", "total_steps"))
+
+
+@dataclass(slots=True)
+class _Template:
+    """The lines of one form. `held`: the samples of its lines before it was accepted.
+
+    `useless`: a line of this form has no metric or no counter. `like`: it looks like metrics.
+    `last`: epoch and step of the last line; `grew`: they grew. `losses`: those seen, at most two.
+    `reset`: counters that others reset.
+    """
+
+    useless: bool = False
+    like: bool = False
+    accepted: bool = False
+    lines: int = 0
+    grew: bool = False
+    losses: frozenset[float] = frozenset()
+    last: tuple[float, float] = (-math.inf, -math.inf)
+    counts: dict[str, float] = field(default_factory=dict)
+    reset: frozenset[str] = frozenset()
+    held: list[Sample] = field(default_factory=list)
+
+
+class Learner:
+    """The templates of one file; `unread` counts lines that look like metrics but gave none."""
+
+    def __init__(self) -> None:
+        self._templates: dict[bytes, _Template] = {}
+        self._holding: list[_Template] = []
+        self.table: ColumnTable | None = None  # whose rows may follow
+        self.unread = 0
+
+    def row(self, text: bytes, place: RecordPlace) -> list[Sample]:
+        """The sample of a table's row; empty for another line."""
+        if self.table is None:
+            return []
+        numbers = self.table.row(text)
+        if self.table.ended:
+            self.table = None
+        return [] if numbers is None else [numbers.at(place, "inferred")]
+
+    def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
+        """The samples that a line gives, and those of earlier lines that it makes certain."""
+        if (table := ColumnTable.of(text)) is not None:
+            self.table = table
+            return []
+        shape = shape_of(text[:_MAX_SHAPE])
+        template = self._templates.get(shape)
+        if template is None:
+            template = _Template()
+            if len(self._templates) < _MAX_TEMPLATES:
+                self._templates[shape] = template
+        if template.useless:
+            self.unread += template.like
+            return []
+        fields = read_fields(text)
+        numbers = fields.numbers(template.reset)
+        clear = _is_clear(text, fields, numbers)
+        counted = clear or fields.bare or (numbers.step, numbers.epoch) != (None, None)
+        uncounted = not counted and template.lines >= _MIN_LINES
+        if fields.sentence or uncounted or not _has_metric(numbers):
+            template.useless = True
+            template.like = looks_like_metrics(text)
+            self.unread += template.like
+            return []
+        self._observe(template, fields, numbers)
+        sample = numbers.at(place, "inferred")
+        if template.accepted or clear:
+            return [sample]
+        moves = template.grew or (
+            bool(fields.bare) and not fields.others and len(template.losses) > 1
+        )
+        return self._hold(template, sample, certain=moves and bool(template.losses))
+
+    def interrupt(self) -> None:
+        """Drop held samples: another record follows them, and records are in order of position."""
+        for template in self._holding:
+            template.held.clear()
+        self._holding.clear()
+
+    def _hold(self, template: _Template, sample: Sample, *, certain: bool) -> list[Sample]:
+        self.unread += 1
+        template.held.append(sample)
+        if template.lines < _MIN_LINES or not certain:
+            del template.held[:-_MIN_LINES]
+            self._holding.append(template)
+            return []
+        template.accepted = True
+        held, template.held = template.held, []
+        self.unread -= len(held)
+        self.interrupt()
+        return held
+
+    @staticmethod
+    def _observe(template: _Template, fields: Fields, numbers: Numbers) -> None:
+        """Note how the counters of a line follow those of the line before."""
+        now = numbers.epoch or 0.0, float(numbers.step or 0)
+        template.grew = template.lines > 0 and (
+            now > template.last or (template.grew and now == template.last)
+        )
+        before, template.counts = template.counts, dict(fields.counts)
+        fell = {name for name, count in fields.counts.items() if count < before.get(name, count)}
+        rose = {name for name, count in fields.counts.items() if count > before.get(name, count)}
+        if fell and rose:
+            template.reset |= fell
+        template.last = now
+        template.lines += 1
+        loss = numbers.values.get("loss", 0.0)
+        if math.isfinite(loss) and len(template.losses) < 2:
+            template.losses |= {loss}
+
+
+def _has_metric(numbers: Numbers) -> bool:
+    return any(is_known(name) and name not in _POSITIONS for name in numbers.values)
+
+
+def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
+    """Whether one line is enough: a named counter and a loss, or a loss and no word besides."""
+    losses = "loss" in numbers.values or "eval_loss" in numbers.values
+    parts = any(name.startswith("loss_") and name != "loss_scale" for name in numbers.values)
+    if fields.counts:
+        return losses or parts
+    if not losses or fields.others:
+        return False
+    if "loss" not in numbers.values:
+        return text[:1] not in _INDENTED
+    return not fields.bare and text[:4].lower() in _ALONE
+
+
+_INDENTED = (b" ", b"\t", b'"', b"'")  # how a line of settings or of a longer object begins
+_ALONE = frozenset((b"loss", b"trai", b"tota"))
+"""How a line begins that is a loss and nothing else: `Loss: 2.5`, `train_loss=2.5`."""

@@ -1,0 +1,218 @@
+"""What the learner reads of lines, tables and listings of unknown form, and what it leaves out."""
+
+from __future__ import annotations
+
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.parse.conftest import Parse
+
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Sample
+from ldlm_monitor.parse import Parser
+
+CLEAR = yaml.safe_load((Path(__file__).parent / "clear_lines.yml").read_text())
+
+
+def inferred(parse: Parse, text: str) -> list[Sample]:
+    """The samples of a text, all of which must be inferred."""
+    found = [each for each in parse(text) if isinstance(each, Sample)]
+    assert {each.source for each in found} <= {"inferred"}
+    return found
+
+
+def losses(samples: list[Sample]) -> list[tuple[int | None, float | None]]:
+    return [(each.step, each.values.get("loss")) for each in samples]
+
+
+@pytest.mark.parametrize("example", CLEAR, ids=lambda example: example["line"][:40])
+def test_a_counter_beside_a_loss_is_read_at_once(parse: Parse, example: dict[str, Any]) -> None:
+    (sample,) = inferred(parse, example["line"] + "\n")
+    for name in ("step", "epoch", "rank"):
+        assert getattr(sample, name) == example.get(name)
+    for name, value in example["values"].items():
+        assert sample.values[name] == pytest.approx(value, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "At step 5 the loss: 0.3, said the report",
+        "Epoch 00003: val_loss improved from 0.5 to 0.25, saving model to best.ckpt",
+        "    loss_weight=1.0, label_loss=0.5, num_epochs=3",
+        "cmd = train.py --epochs 3 --loss 0.5 --lr 1e-4",
+        "    assert step == 0 and loss == 1.0",
+        '        print(f"step {step} loss {loss.item():.4f}")',
+        "EarlyStopping: val_loss did not improve from 0.5 at epoch 10",
+        "model loss function = mse, epochs = 10, step = 5",
+        "TrainingArguments(logging_steps=10, aux_loss=0.01, max_steps=100)",
+        "Namespace(step=3, loss=0.5, lr=0.001)",
+        "config = {'step': 3, 'loss': 0.5}",
+        "+ echo 'step 5 loss: nan'",
+        "+ echo 'Loss: nan'",
+        "Loss type: l2t",
+        "Loss: pending",
+        "Loss: nanometres",
+        "  Loss: 6.262142",
+        "best val_loss: 0.25",
+        "The loss of 2.5 at step 100 was lower than the loss of 3.5 at step 50",
+        "loss scale: 65536.0, at iteration 12 the optimizer skipped its update again",
+        "        (fc2): Linear(in_features=3072, out_features=768, bias=True)",
+        "dense_1 (Dense)     (None, 128)     100480",
+        "Total params: 1.5 M, trainable params: 1.25 M",
+        '  File "/app/step 3.py", line 12, in loss',
+        "    loss = criterion(output, target)  # step 3",
+        "ValueError: loss is nan at step 7, stopping training now",
+        "GPU 0: 10.75 GiB of 12.00 GiB, 3 processes",
+        "Downloading shards 3/12, 120 MB/s",
+        "checkpoint of step 120 took 3.5 s",
+        "lr: 0.1",
+        "accuracy: 0.5",
+    ],
+)
+def test_sentences_settings_code_and_sizes_give_nothing_however_often(
+    parse: Parse, line: str
+) -> None:
+    assert inferred(parse, f"{line}\n" * 5) == []
+
+
+def test_a_template_is_accepted_at_its_third_line_and_loses_none(parse: Parse) -> None:
+    lines = [f"[{step:06}/012000] skipped=6, lr=[9.5e-06, 9.5e-06]" for step in range(1, 6)]
+    found = inferred(parse, "\n".join([*lines, ""]))
+    assert [each.step for each in found] == [1, 2, 3, 4, 5]
+    assert [each.position.line for each in found] == [1, 2, 3, 4, 5]
+    assert inferred(parse, "\n".join([*lines[:2], ""])) == []
+
+
+def test_held_lines_are_dropped_where_another_record_follows_them(parse: Parse) -> None:
+    lines = [f"[{step}/120] lr=0.5" for step in range(1, 5)]
+    lines.insert(2, "Step 9: Loss = 2.5, LR = 1.0e-04")
+    found = [each for each in parse("\n".join([*lines, ""])) if isinstance(each, Sample)]
+    assert [(each.step, each.source) for each in found] == [
+        (9, "text"),
+        (3, "inferred"),
+        (4, "inferred"),
+    ]
+
+
+def test_lines_whose_counter_stands_give_nothing(parse: Parse) -> None:
+    assert inferred(parse, "ranks 2/8, lr=0.5\n" * 9) == []
+
+
+def test_a_nan_alone_does_not_make_a_template(parse: Parse) -> None:
+    line = "[ Train | {:03}/100 ] loss = {}\n"
+    bad = "".join(line.format(step, "nan") for step in range(1, 9))
+    assert inferred(parse, bad) == []
+    good = "".join(line.format(step, 2.5) for step in range(1, 4)) + line.format(4, "nan")
+    assert [step for step, _ in losses(inferred(parse, good))] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Validation: loss=0.5",
+        ">> VAL, loss=0.5 (text=0.25, noise=0.25)",
+        "Test:  [ 10/157]  loss: 0.75 (0.50)  acc1: 87.5 (81.25)",
+        "validate step: 100  its loss=0.5",
+        "Ended eval after train step 100, loss=0.5",
+        "epoch 3 dev loss 0.5",
+        "val_loss: 0.5",
+    ],
+)
+def test_a_loss_of_an_evaluation_is_never_the_training_s(parse: Parse, line: str) -> None:
+    (sample,) = inferred(parse, line + "\n")
+    assert sample.values["eval_loss"] == 0.5
+    assert "loss" not in sample.values
+
+
+def test_of_several_counters_the_one_that_no_other_resets_is_the_step(parse: Parse) -> None:
+    lines = [f"iter {at % 3}, update {at}, epoch {at // 3}, loss 2.5" for at in range(1, 9)]
+    assert [each.step for each in inferred(parse, "\n".join([*lines, ""]))][-3:] == [6, 7, 8]
+
+
+def test_parts_of_a_loss_are_its_components(parse: Parse) -> None:
+    (sample,) = inferred(parse, "step 3 loss=3.0 (text=1.0, image=2.0), lm_loss=1.5\n")
+    assert sample.values == {"loss": 3, "loss_text": 1, "loss_image": 2, "loss_lm": 1.5}
+
+
+def test_rows_of_a_table_have_the_names_of_its_header(parse: Parse) -> None:
+    text = (
+        "     Epoch   gpu_mem  box_loss       obj\n"
+        "      0/99     6.55G   0.04628   0.02356:   7%|x| 1/15\r"
+        "      1/99     6.55G   0.04377       nan:  13%|x| 2/15\r\n"
+        "3 and more words\n"
+    )
+    first, second = inferred(parse, text)
+    assert (first.epoch, first.values["loss_box"], first.values["obj"]) == (0, 0.04628, 0.02356)
+    assert (second.epoch, second.values["gpu_mem"]) == (1, 6.55e9)
+    assert isnan(second.values["obj"])
+
+
+def test_a_table_with_pipes_and_other_columns_than_its_header(parse: Parse) -> None:
+    text = (
+        "| Step | Training Loss | Validation Loss |\n"
+        "|------|---------------|-----------------|\n"
+        "| 100  | 2.5           | -               |\n"
+        "| 200  | 2.25          | 2.75            |\n"
+        "| 300  | 2.25          |\n"
+    )
+    found = inferred(parse, text)
+    assert losses(found) == [(100, 2.5), (200, 2.25)]
+    assert found[1].values["eval_loss"] == 2.75
+
+
+def test_a_listing_of_names_and_values_is_one_sample(parse: Parse) -> None:
+    text = (
+        "-----------------------------------\n"
+        "| time/                |          |\n"
+        "|    total_timesteps   | 4096     |\n"
+        "| train/               |          |\n"
+        "|    loss              | 4.5      |\n"
+        "|    value_loss        | 9.25     |\n"
+        "-----------------------------------\n"
+    )
+    (sample,) = inferred(parse, text)
+    assert (sample.step, sample.position.line) == (4096, 1)
+    assert sample.values == {"loss": 4.5, "loss_value": 9.25}
+
+
+def test_indented_fields_below_a_counter_are_one_sample(parse: Parse) -> None:
+    text = (
+        "[batch=2/739,at=1]\n    train/loss=10.5\n    optim/LR=1e-4\nnext\n"
+        "[batch=3/739,at=1]\n    train/loss=10.25\n"
+    )
+    assert losses(inferred(parse, text)) == [(2, 10.5), (3, 10.25)]
+
+
+def test_a_known_format_wins_line_by_line(parse: Parse) -> None:
+    text = "Step 9: Loss = 2.5, LR = 1.0e-04\nstep 10 | loss 2.25 | lr 1e-4\n"
+    assert [each.source for each in parse(text) if isinstance(each, Sample)] == ["text", "inferred"]
+
+
+def test_lines_that_look_like_metrics_and_give_nothing_are_counted() -> None:
+    parser = Parser()
+    text = b"the student's loss: 2.5 after some more words\n" * 3 + b"ranks 2/8, lr=0.5\n" * 4
+    text += b"".join(b"[%d/120] lr=0.5\n" % step for step in range(9))
+    chunk = Chunk("train.log", (1, 1, 0), 0, 1, text, final=True)
+    assert len(parser.feed(chunk, Origin("r"), 0.0)) == 9
+    assert parser.counters.unread == 7
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_what_is_inferred_does_not_depend_on_how_the_bytes_arrive(size: int) -> None:
+    lines = [f"[{step}/120] lr=0.5\n" for step in range(9)] + ["step  loss  lr\n"]
+    lines += [f"{step}  {2.5 + step}  0.1\n" for step in range(9)] + ["[batch=2/9,at=1]\n"]
+    data = "".join([*lines, "    loss=2.5\n    lr=0.1\n", "Epoch 3 loss 2.5\n"]).encode()
+    whole = Parser().feed(Chunk("a.log", (1, 1, 0), 0, 1, data, final=True), Origin("r"), 0.0)
+    parser, parts, offset, line = Parser(), [], 0, 1
+    while offset < len(data):
+        end = data.find(b"\n", min(offset + size, len(data) - 1)) + 1
+        part = data[offset:end]
+        chunk = Chunk("a.log", (1, 1, 0), offset, line, part, final=end == len(data))
+        parts += parser.feed(chunk, Origin("r"), 0.0)
+        offset, line = end, line + part.count(b"\n")
+    assert len(whole) == 20
+    assert sorted(map(repr, parts)) == sorted(map(repr, whole))
