@@ -291,7 +291,7 @@ def _looked_at(path: Path, size: int, look: int, disk: Disk) -> Iterator[bytes]:
     """`look` bytes from the first loss on, and the last ones, of the first `size` bytes."""
     head = part(path, 0, disk)[:size]
     first = _LOSS.search(head)
-    start = 0 if first is None else max(head.rfind(b"\n", 0, first.start()), 0)
+    start = 0 if first is None else max(head.rfind(b"\n", 0, first.span()[0]), 0)
     if first is not None:
         yield head[start : start + look]
     after = max(size - look, min(start + look, HEAD_BYTES))
