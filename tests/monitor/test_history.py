@@ -8,7 +8,7 @@ import pytest
 
 from ldlm_monitor.playback.content import NOMINAL_ROWS, callback_run, launch_facts
 from ldlm_monitor.playback.history import place
-from ldlm_monitor.playback.kinship import traits_of
+from ldlm_monitor.playback.kinship import has_losses
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.source.file_system import DIRECT
 
@@ -143,9 +143,9 @@ def test_a_log_says_which_launch_it_is(tmp_path: Path) -> None:
     assert launch_facts(timed).working_directory == "/opt/saved/a"
     quoted = written(tmp_path / "quoted.log", "echo Working directory: /opt/saved/a\n")
     assert launch_facts(quoted).working_directory is None
-    assert not traits_of(log, DIRECT).losses
+    assert not has_losses(log, DIRECT)
     late = written(tmp_path / "b.log", "x" * 3_000_000 + "\n" + bar(1, 1))
-    assert traits_of(late, DIRECT).losses
+    assert has_losses(late, DIRECT)
 
 
 def test_of_a_big_log_the_start_and_the_end_are_read_and_the_rest_is_said_to_be_skipped(

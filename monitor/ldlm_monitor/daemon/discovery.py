@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, launch_facts
-from ldlm_monitor.playback.kinship import kin, set_apart, traits_of
+from ldlm_monitor.playback.kinship import has_losses, kin, set_apart
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings
@@ -206,11 +206,13 @@ class Inputs:
         claims: dict[Path, tuple[Companion, Path]] = {}
         around = Surroundings(self._disk)
         logs = [path for path in self.followed.values() if self._is_due(path, now)]
+        tied = self._tied() if logs else {}
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
-                found, strangers = kin(path, self._facts_of(path), around, self._kin_of(path))
+                facts, run = self._facts_of(path), self._monitor.names.origin(str(path)).run
+                found, strangers = kin(path, facts, around, tied.get(run, ()))
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
-                inputs = self._unread_inputs(path)
+                inputs = self._unread_inputs(path) if strangers else {}
                 names = self._monitor.names
                 notices = list(set_apart(path, strangers, names, inputs, self._disk))
             except TimeoutError:  # a file on the silent mount may be the better match: wait
@@ -231,15 +233,14 @@ class Inputs:
             if not named(name) and str(name) not in read
         }
 
-    def _kin_of(self, path: Path) -> set[Path]:
-        """The real paths of the files that were tied to a log's run."""
+    def _tied(self) -> dict[str, set[Path]]:
+        """By run, the real paths of the files that were tied to it."""
         names = self._monitor.names
-        run = names.origin(str(path)).run
-        return {
-            real
-            for real, name in self.followed.items()
-            if names.is_tied(str(name)) and names.origin(str(name)).run == run
-        }
+        tied: dict[str, set[Path]] = {}
+        for real, name in self.followed.items():
+            if names.is_tied(str(name)):
+                tied.setdefault(names.origin(str(name)).run, set()).add(real)
+        return tied
 
     def _facts_of(self, path: Path) -> LaunchFacts:
         """The launch facts in a log's head; read again while it grows, or if the file changed."""
@@ -274,7 +275,7 @@ class Inputs:
     def _has_trained(self, path: Path) -> bool:
         run = self._run_of(path)
         has_steps = run is not None and run.life.progress_step is not None
-        return has_steps or bool(traits_of(path, self._disk).losses)
+        return has_steps or has_losses(path, self._disk)
 
     def _changed(self, folder: Path) -> int:
         try:

@@ -191,11 +191,13 @@ class Pump:
             self.store.read_log.note(chunks, now)
         for chunk in chunks:
             transitions += self._feed(chunk, now)
-        # A turn in which little came shows no speed; the budget at most doubles.
+        # Bytes that are read and cut are in no chunk. A turn that read all there is shows no speed.
         spent, size = time.perf_counter() - began, sum(len(chunk.data) for chunk in chunks)
-        if spent > TURN_SECONDS / 2 or size >= self._budget:
-            affordable = int(size * TURN_SECONDS / spent) if spent else TURN_BYTES
+        if spent > TURN_SECONDS / 2:
+            affordable = int(size * TURN_SECONDS / spent)
             self._budget = max(LEAST_BYTES, min(affordable, 2 * self._budget, TURN_BYTES))
+        elif self.follower.has_backlog:
+            self._budget = min(2 * self._budget, TURN_BYTES)
         if self._stdin is not None:
             for chunk in self._stdin.read(now):
                 transitions += self._feed(chunk, now)
