@@ -77,7 +77,9 @@ class Fleet:
     def leave_out_before(self, record: Record, seconds: float) -> None:
         """Leave out `seconds` of silence before the first record of a run's next launch."""
         run = self._runs.get(record.run)
-        if run and seconds > 0 and not run.life.ended and run.life.attempts.is_relaunched_by(record):
+        if run is None or seconds <= 0 or run.life.ended:
+            return
+        if run.life.attempts.is_relaunched_by(record):
             run.shift(seconds)
             self.touch(run)
 
