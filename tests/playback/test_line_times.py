@@ -58,6 +58,20 @@ def test_a_run_that_is_silent_between_two_lines_has_stalled_there(tmp_path: Path
     assert stalled.time == pytest.approx(WRITTEN - 1301 + 30, abs=2)  # the least limit
 
 
+@pytest.mark.parametrize(("epoch", "stalls"), [(0, False), (4, True)])
+def test_the_pause_before_another_launch_belongs_to_no_launch(
+    tmp_path: Path, epoch: int, stalls: bool
+) -> None:
+    """A step that falls within an epoch may follow a hang; an epoch that falls is a new launch."""
+    steps = "".join(
+        line(f"10:00:{second:02}", f"Epoch: 4, step: {100 + second}, loss: 2.{second}, lr: 3e-4")
+        for second in range(60)
+    )
+    again = line("20:26:40", f"Epoch: {epoch}, step: 1, loss: 3.2, lr: 3e-4")
+    replay = played(tmp_path / "a.log", steps + again)
+    assert ("TrainingStalled" in {each.alert for each in replay.transitions()}) is stalls
+
+
 def test_bars_lie_between_the_lines_around_them(tmp_path: Path) -> None:
     """The last bar was drawn before the last line, and not when the file was last written."""
     bars = "".join(

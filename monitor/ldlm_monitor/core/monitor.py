@@ -93,8 +93,7 @@ class Monitor:
                 else:
                     transitions += self.observe((found,), came)
         self._evidence.store_progress_line(origin.run)
-        self._evidence.chunk = None
-        self._timed = True
+        self._evidence.chunk, self._timed = None, True
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
@@ -103,6 +102,7 @@ class Monitor:
         for record in records:
             at = now if record.time is None else min(record.time + self.ahead, now)
             try:
+                self.runs.leave_out_before(record, at - self.clock)
                 transitions += self._advance(at)
                 transitions += self._take(record, at)
             except Exception as fault:  # noqa: BLE001 # a bug of ours costs one record

@@ -4,7 +4,7 @@ A launch that failed and the next one in the same log are two attempts; so are a
 restarts. Causes, steps and ends belong to an attempt.
 """
 
-from ldlm_monitor.model.records import Event, Sample
+from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.run.endings import VICTIM_SECONDS, is_fatal
 
 LEAST_FALL = 0.01
@@ -39,6 +39,15 @@ class Attempts:
     def note_life(self, path: str) -> None:
         """Store that a file has steps or an end of the present attempt."""
         self._lived.add(path)
+
+    def is_relaunched_by(self, record: Record) -> bool:
+        """Whether a record is of a later launch in the same log: a program's start, or an epoch
+        that falls back by a whole one. A resume within an epoch may be of one that was hung.
+        """
+        if isinstance(record, Event):
+            return record.kind == "run_started" and record.position.path in self._lived
+        epoch = record.epoch if isinstance(record, Sample) else None
+        return epoch is not None and self._epoch is not None and self._epoch - epoch >= 1
 
     def begins_with(self, event: Event, *, ended: bool, late: bool) -> bool:
         """Whether an event begins another attempt; `ended`: the present one is over.

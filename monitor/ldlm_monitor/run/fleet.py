@@ -74,6 +74,15 @@ class Fleet:
                 run.shift(seconds)
                 self.touch(run)
 
+    def leave_out_before(self, record: Record, seconds: float) -> None:
+        """Leave out `seconds` of silence before the first record of a run's next launch."""
+        run = self._runs.get(record.run)
+        if run is None or seconds <= 0 or run.life.ended:
+            return
+        if run.life.attempts.is_relaunched_by(record):
+            run.shift(seconds)
+            self.touch(run)
+
     def touch(self, run: TrainingRun) -> None:
         """Add a run to those that `take_touched` returns, and schedule its next timer."""
         self._touched[run.name] = run
