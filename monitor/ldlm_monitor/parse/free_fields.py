@@ -30,16 +30,18 @@ _FIELDS_A_WORD = 4
 """Fields that allow one word more: a sentence has few numbers, a line of 8 fields is none."""
 
 # Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9`, `loss 2`.
-_KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
-_OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*"
+_KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,16}\))?"
+_OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*(?:\.\d+)?"
 FIELD = compile_pattern(
-    rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*['\"]?(?:[a-z][\w.]{{0,20}}\()?[\[(]{{0,2}}"
+    rf"\b(?P<key>{_KEY})['\"]?(?:[ \t]*(?:=|:=?)|[ \t]is[ \t:])"
+    r"[ \t]*['\"]?(?:[a-z][\w.]{0,20}\()?[\[(]{0,2}"
     rf"(?P<value>{{{{quantity}}}})(?P<of>{_OF})?"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
     r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
     rf"(?P<at>\d{{1,18}})(?:{_OF})?"
-    r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
-    r"(?:loss|acc|accuracy|lr|ppl)|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
+    r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|average|mean|total"
+    r"|batch|running|current|epoch)[ _-])*(?:loss|cost|acc|accuracy|lr|ppl)"
+    r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
     r"|\b(?:\d{1,18}-)?(?P<glued>\d{1,18})(?P<unit>epoch|batch|num_updates|iter|step)s?\b"
     rf"|(?P<bare>\d{{1,18}})(?:{_OF}|\])"
     r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"
@@ -69,10 +71,15 @@ _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b"
     r"(?:\|[^\]\n]{0,80}\]:|:[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
-_SETTINGS = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{|\s*[\w.]+\(\w+=")
-"""An object with a name, `config = {` or `Config(`: settings, no metrics."""
+_SETTINGS = compile_pattern(r"[^{}\n]*?(?P<name>\w+) ?[=:] ?\{|\s*[\w.]+\(\w+=")
+"""An object with a name, `config = {` or `Config(`: settings, no metrics; but `loss: {` is none."""
+_PAIR = compile_pattern(r"\s*\[(?P<epoch>\d{1,9}),[ \t]*(?P<batch>\d{1,18})\]:?[ \t]")
+"""Epoch and batch at the beginning of a line: `[1,  2000] loss: 2.2`."""
+_COSTS = frozenset(("cost", "train_cost", "training_cost", "avg_cost", "average_cost", "mean_cost"))
+_TIME = compile_pattern(r"[ \t]*(?i:m?s|secs?|seconds?|min|minutes?|h|hours?)\b")
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
+_RESULTS = (b"loss", b"losses", b"metrics")  # names of objects with metrics
 _DELIMITERS = b" \t|,;:=-()[]{}'\"/*"  # what most texts between fields consist of
 _REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
 """A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
@@ -143,6 +150,8 @@ class Fields:
     def _named(self, key: str, *, evaluated: bool) -> str:
         """The name of a value: beside `loss`, another name of a loss is a part of it."""
         name = measure(key).name
+        if plain(key) in _COSTS and self.counts and not evaluated:
+            return key if any("loss" in plain(other) for other, _ in self.values) else "loss"
         if evaluated:
             return _IN_EVALUATION.get(name, key)
         part = plain(key).removesuffix("_loss")
@@ -169,6 +178,10 @@ class _Reader:
     def read(self, start: int) -> Fields:
         text, found = self.text, self.found
         fields = 0
+        if pair := _PAIR.match(text, start):
+            start = pair.span()[1]
+            for name, count in zip(("epoch", "batch"), pair.groups(), strict=True):
+                self._count(name, float(count or 0))
         while fields < _MAX_FIELDS and (match := FIELD.search(text, start)):
             begin, end = match.span()
             self._other(text[start:begin])
@@ -203,7 +216,7 @@ class _Reader:
             return end
         self._other(words.encode("latin-1"))
         counter = name.partition("/")[0] if of else name
-        if is_count(counter) or (of and plain(counter) == "batch"):
+        if is_count(counter) or (of and plain(counter).endswith("batch")):
             amount = quantity(value.decode("latin-1"))
             if amount is not None and not text.startswith(b" day", end):
                 self._count(counter, amount)
@@ -215,6 +228,8 @@ class _Reader:
         after = mean.span()[1] if mean else end
         before = _BEFORE_COLUMN.search(self.text[max(begin - 8, 0) : begin])
         if before is None or not _AFTER_COLUMN.match(self.text, after):
+            if _ABBREVIATED.match(self.text, begin):
+                return end
             self._other(column)
             return begin + len(column)
         name = column.decode("latin-1")
@@ -243,8 +258,9 @@ class _Reader:
         elif name in _EVALUATED_TOO and measure(self._last).name == "loss":
             name = "eval_loss"  # `loss train: 2.5, val: 2.75`
         self._last = name
-        # `train.py:232` and `ETA: 12 days, 1:02:03` are no fields.
-        if not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
+        # `train.py:232`, `cost 12.5 s` and `ETA: 12 days, 1:02:03` are no fields.
+        timed = plain(name) in _COSTS and (amount[-1:].isalpha() or _TIME.match(text, end))
+        if not (timed or read is None or name.endswith(".py") or text.startswith(b" day", end)):
             self.found.values[name[:MAX_KEY], self._evaluation] = read
         return end
 
@@ -287,7 +303,10 @@ def read_fields(text: bytes) -> Fields:
     if b"value" in text:
         text = _NAMED.sub(rb"\2\1:", text)
     written = b"\\n" in text  # `print("loss: 2.5\\n")`: code, or a text in quotes
-    return Fields() if written or _SETTINGS.match(text[start:]) else _Reader(text).read(start)
+    settings = _SETTINGS.match(text[start:])
+    if written or (settings and (settings.groups()[0] or b"").lower() not in _RESULTS):
+        return Fields()
+    return _Reader(text).read(start)
 
 
 def names(text: bytes) -> set[str]:
