@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse.event_rules import RecordPlace
-from ldlm_monitor.parse.free_fields import Fields, read_fields
+from ldlm_monitor.parse.fields import Fields
+from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
 from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.parse.numbers import Numbers
