@@ -29,7 +29,11 @@ from ldlm_monitor.playback.replay import Replay
 ENDED = "TrainingCrashed"
 """The alert that contradicts no failure: whatever ended a training may be named as its end."""
 BLOCK = 3
-"""Lines from the first line of a block to its loss. Trainers print a step on up to four lines."""
+"""Lines from the first line of a block to its loss. Trainers print a step on up to four lines.
+
+A table of a name and a value in each row is a block of any height.
+"""
+ROW = re.compile(r"\s*\|.*\|\s*$")
 ROUNDING = 1e-6  # relative: what a conversion may leave; printed losses differ by more
 NOT_TRAINING = re.compile(r"(?i)\b(?:val|valid|validation|test|eval)")
 LOSS_WORD = re.compile(r"(?i)loss|cost")
@@ -112,10 +116,17 @@ def judge_losses(judged: Judged, truth: Truth, content: bytes, records: Iterable
     lines = content.decode("utf-16" if wide else "utf-8", "replace").split("\n")
     expected, found = expected_losses(truth, lines), losses_of(records, "ambiguous" in truth)
     for line, values in expected.items():
-        near = [value for at in range(line - BLOCK, line + 1) for value in found.get(at, ())]
+        first = line - BLOCK
+        while ROW.match(lines[first + BLOCK - 1]) and first > 0:
+            first -= 1
+        near = [value for at in range(first, line + 1) for value in found.get(at, ())]
         judged.understood += any(same(one, other) for one in values for other in near)
     for line, values in () if "ambiguous" in truth else found.items():
-        right = [value for at in range(line, line + BLOCK + 1) for value in expected.get(at, ())]
+        last = line
+        while last < len(lines) and ROW.match(lines[last]):
+            last += 1
+        last = max(last, line + BLOCK)
+        right = [value for at in range(line, last + 1) for value in expected.get(at, ())]
         wrong = not all(any(same(value, one) for one in right) for value in values)
         if wrong and (line in expected or not may_be_loss("".join(lines[line - 1 : line]), truth)):
             judged.misnamed.append(line)

@@ -216,3 +216,33 @@ def test_what_is_inferred_does_not_depend_on_how_the_bytes_arrive(size: int) -> 
         offset, line = end, line + part.count(b"\n")
     assert len(whole) == 20
     assert sorted(map(repr, parts)) == sorted(map(repr, whole))
+
+
+def test_a_loss_without_a_counter_is_read_once_it_repeats_and_changes(parse: Parse) -> None:
+    text = "".join(f"current step: {n}th step\nbatch loss:{n}.5\n" for n in range(1, 5))
+    assert losses(inferred(parse, text)) == [(None, n + 0.5) for n in range(1, 5)]
+    assert inferred(parse, "mean loss: 2.5\n" * 5) == []
+
+
+def test_beside_losses_with_a_counter_those_without_one_are_no_training_losses(
+    parse: Parse,
+) -> None:
+    text = "".join(f"step {n} loss {n}.5\naverage loss: {n}.25\n" for n in range(1, 6))
+    assert losses(inferred(parse, text)) == [(n, n + 0.5) for n in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch 3: policy loss: 2.5, value loss: 1.25",
+        "epoch 3 classify loss is 0.5, angle loss is 0.25",
+        "epoch 3 cost 34.5 s",
+        "epoch 3, cost: 34.5s, acc: 0.5",
+        "epoch 3 time cost: 34.5, acc: 0.5",
+        "[7]\ttrain-rmse:2.5\ttest-rmse:2.75",
+        "Iteration: 100\tError: 0.25",
+        " " * 80 + "Epoch 0 Iteration 200 loss = 0.5 eval = 0.75",
+    ],
+)
+def test_parts_times_and_other_measures_are_not_the_loss(parse: Parse, line: str) -> None:
+    assert all("loss" not in each.values for each in inferred(parse, (line + "\n") * 4))

@@ -144,6 +144,16 @@ class TestStalls:
         life.tick(1e6)
         assert life.state == "starting"
 
+    def test_inferred_numbers_without_a_position_never_stall(self) -> None:
+        life = started()
+        for time in range(100):
+            life.observe_sample(replace(sample(None, loss=1.0), source="inferred"), float(time))
+        life.tick(1e6)
+        assert life.state != "stalled"
+        life.observe_sample(replace(sample(5, loss=1.0), source="inferred"), 1e6)
+        life.tick(2e6)
+        assert life.state == "stalled"
+
     def test_a_run_that_hangs_before_its_first_step_stalls_after_the_start_up_time(self) -> None:
         life = started()
         life.observe_event(event("run_started"), 5.0)

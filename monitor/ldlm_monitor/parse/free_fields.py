@@ -5,13 +5,9 @@ delimiters also `name 1 (2)` with a mean. A counter may lack a name: `[12/500]`.
 counts the words beside the fields, as sentences contain numbers too.
 """
 
-from dataclasses import dataclass, field
-
-from ldlm_monitor.model.records import as_count
-from ldlm_monitor.parse.numbers import Numbers
+from ldlm_monitor.parse.fields import COSTS, Fields
 from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
 from ldlm_monitor.parse.vocabulary import (
-    EPOCH_KEYS,
     MAX_KEY,
     is_count,
     is_metric,
@@ -24,22 +20,19 @@ MAX_BYTES = 4096
 """First bytes of a line that are searched. A choice: 128 fields of 32 bytes fit, more is slow."""
 _MAX_FIELDS = 128
 """Fields read of a line. A choice: the widest known line has about 60, more costs time."""
-_MAX_OTHER_WORDS = 2
-"""Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
-_FIELDS_A_WORD = 4
-"""Fields that allow one word more: a sentence has few numbers, a line of 8 fields is none."""
-
 # Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9`, `loss 2`.
-_KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
-_OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*"
+_KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,16}\))?"
+_OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*(?:\.\d+)?"
 FIELD = compile_pattern(
-    rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*['\"]?(?:[a-z][\w.]{{0,20}}\()?[\[(]{{0,2}}"
+    rf"\b(?P<key>{_KEY})['\"]?(?:[ \t]*(?:=|:=?)|[ \t]is[ \t:])"
+    r"[ \t]*['\"]?(?:[a-z][\w.]{0,20}\()?[\[(]{0,2}"
     rf"(?P<value>{{{{quantity}}}})(?P<of>{_OF})?"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
     r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
     rf"(?P<at>\d{{1,18}})(?:{_OF})?"
-    r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
-    r"(?:loss|acc|accuracy|lr|ppl)|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
+    r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|average|mean|total"
+    r"|batch|running|current|epoch)[ _-])*(?:loss|cost|acc|accuracy|lr|ppl)"
+    r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
     r"|\b(?:\d{1,18}-)?(?P<glued>\d{1,18})(?P<unit>epoch|batch|num_updates|iter|step)s?\b"
     rf"|(?P<bare>\d{{1,18}})(?:{_OF}|\])"
     r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"
@@ -69,10 +62,14 @@ _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b"
     r"(?:\|[^\]\n]{0,80}\]:|:[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
-_SETTINGS = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{|\s*[\w.]+\(\w+=")
-"""An object with a name, `config = {` or `Config(`: settings, no metrics."""
+_SETTINGS = compile_pattern(r"[^{}\n]*?(?P<name>\w+) ?[=:] ?\{|\s*[\w.]+\(\w+=")
+"""An object with a name, `config = {` or `Config(`: settings, no metrics; but `loss: {` is none."""
+_PAIR = compile_pattern(r"\s*\[(?P<epoch>\d{1,9}),[ \t]*(?P<batch>\d{1,18})\]:?[ \t]")
+"""Epoch and batch at the beginning of a line: `[1,  2000] loss: 2.2`."""
+_TIME = compile_pattern(r"[ \t]*(?i:m?s|secs?|seconds?|min|minutes?|h|hours?)\b")
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
+_RESULTS = (b"loss", b"losses", b"metrics")  # names of objects with metrics
 _DELIMITERS = b" \t|,;:=-()[]{}'\"/*"  # what most texts between fields consist of
 _REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
 """A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
@@ -92,67 +89,6 @@ _COMMON_WORDS = _EVALUATION.union(
     b"at of with for and per avg mean min max time na info".split(),
     b"days day hours minutes seconds sec ms tok it gib gb mb".split(),
 )
-_STEP_ORDER = ("global", "num_updates", "step", "iter", "it", "update", "batch", "")
-"""Parts of names of counters, the preferred step first: a batch is counted anew in each epoch."""
-_IN_EVALUATION = {"loss": "eval_loss", "accuracy": "eval_accuracy", "ppl": "eval_ppl"}
-
-
-@dataclass(slots=True)
-class Fields:
-    """The fields of one line, in order.
-
-    `values`: the number by key and by whether a word before the key names an evaluation.
-    `counts`: steps and epochs by name. `bare`: counters without a name. `evaluation`: a word names
-    an evaluation. `others`: the number of words beside the fields.
-    """
-
-    values: dict[tuple[str, bool], float] = field(default_factory=dict)
-    counts: dict[str, float] = field(default_factory=dict)
-    bare: list[int] = field(default_factory=list)
-    evaluation: bool = False
-    others: int = 0
-
-    @property
-    def sentence(self) -> bool:
-        """Whether there are too many words beside the fields."""
-        return self.others > _MAX_OTHER_WORDS + len(self.values) // _FIELDS_A_WORD
-
-    def numbers(self, reset: frozenset[str] = frozenset()) -> Numbers:
-        """The numbers by canonical name; counters in `reset` count a part of what others count."""
-        found = Numbers()
-        self.add_to(found, reset)
-        return found
-
-    def add_to(self, found: Numbers, reset: frozenset[str] = frozenset()) -> None:
-        """Add the numbers to those that a line gave already, which stay."""
-        bare = [] if self.evaluation else self.bare
-        steps = [name for name in self.counts if name not in EPOCH_KEYS]
-        epochs = [self.counts[name] for name in self.counts if name in EPOCH_KEYS]
-        if not steps and not epochs and len(bare) > 1:
-            epochs = [float(bare[0])]
-        if found.step is None and steps:
-            named = min(steps, key=lambda name: (name in reset, _preference(name)))
-            found.step = as_count(self.counts[named])
-        elif found.step is None and bare:
-            found.step = bare[-1]
-        if found.epoch is None and epochs:
-            found.epoch = epochs[0]
-        for (key, evaluated), value in self.values.items():
-            found.add(self._named(key, evaluated=evaluated), value)
-
-    def _named(self, key: str, *, evaluated: bool) -> str:
-        """The name of a value: beside `loss`, another name of a loss is a part of it."""
-        name = measure(key).name
-        if evaluated:
-            return _IN_EVALUATION.get(name, key)
-        part = plain(key).removesuffix("_loss")
-        if name == "loss" and part not in ("loss", "train") and ("loss", False) in self.values:
-            return f"loss_{part}"
-        return key
-
-
-def _preference(name: str) -> int:
-    return next(at for at, part in enumerate(_STEP_ORDER) if part in name)
 
 
 class _Reader:
@@ -169,6 +105,10 @@ class _Reader:
     def read(self, start: int) -> Fields:
         text, found = self.text, self.found
         fields = 0
+        if pair := _PAIR.match(text, start):
+            start = pair.span()[1]
+            for name, count in zip(("epoch", "batch"), pair.groups(), strict=True):
+                self._count(name, float(count or 0))
         while fields < _MAX_FIELDS and (match := FIELD.search(text, start)):
             begin, end = match.span()
             self._other(text[start:begin])
@@ -203,7 +143,7 @@ class _Reader:
             return end
         self._other(words.encode("latin-1"))
         counter = name.partition("/")[0] if of else name
-        if is_count(counter) or (of and plain(counter) == "batch"):
+        if is_count(counter) or (of and plain(counter).endswith("batch")):
             amount = quantity(value.decode("latin-1"))
             if amount is not None and not text.startswith(b" day", end):
                 self._count(counter, amount)
@@ -215,6 +155,8 @@ class _Reader:
         after = mean.span()[1] if mean else end
         before = _BEFORE_COLUMN.search(self.text[max(begin - 8, 0) : begin])
         if before is None or not _AFTER_COLUMN.match(self.text, after):
+            if _ABBREVIATED.match(self.text, begin):
+                return end
             self._other(column)
             return begin + len(column)
         name = column.decode("latin-1")
@@ -243,8 +185,9 @@ class _Reader:
         elif name in _EVALUATED_TOO and measure(self._last).name == "loss":
             name = "eval_loss"  # `loss train: 2.5, val: 2.75`
         self._last = name
-        # `train.py:232` and `ETA: 12 days, 1:02:03` are no fields.
-        if not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
+        # `train.py:232`, `cost 12.5 s` and `ETA: 12 days, 1:02:03` are no fields.
+        timed = plain(name) in COSTS and (amount[-1:].isalpha() or _TIME.match(text, end))
+        if not (timed or read is None or name.endswith(".py") or text.startswith(b" day", end)):
             self.found.values[name[:MAX_KEY], self._evaluation] = read
         return end
 
@@ -287,7 +230,10 @@ def read_fields(text: bytes) -> Fields:
     if b"value" in text:
         text = _NAMED.sub(rb"\2\1:", text)
     written = b"\\n" in text  # `print("loss: 2.5\\n")`: code, or a text in quotes
-    return Fields() if written or _SETTINGS.match(text[start:]) else _Reader(text).read(start)
+    settings = _SETTINGS.match(text[start:])
+    if written or (settings and (settings.groups()[0] or b"").lower() not in _RESULTS):
+        return Fields()
+    return _Reader(text).read(start)
 
 
 def names(text: bytes) -> set[str]:

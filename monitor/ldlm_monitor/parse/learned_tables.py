@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse.blocks import MAX_ROWS, Block, BlockOpening
 from ldlm_monitor.parse.event_rules import RecordPlace
-from ldlm_monitor.parse.free_fields import Fields
+from ldlm_monitor.parse.fields import Fields
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, quantity
 from ldlm_monitor.parse.vocabulary import is_count, plain

@@ -2,7 +2,8 @@
 
 A line is read if its form alone is clear: a named counter beside a loss, or nothing but a loss.
 Other lines are grouped by their text without its numbers (the template). A template is accepted
-at its third line if a counter grows from line to line beside a value of the vocabulary.
+at its third line if a counter grows from line to line beside a value of the vocabulary, or if it
+has a loss that changes and no line with a counter has given one.
 """
 
 import math
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field
 
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse.event_rules import RecordPlace
-from ldlm_monitor.parse.free_fields import Fields, read_fields
+from ldlm_monitor.parse.fields import Fields
+from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
 from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.parse.numbers import Numbers
@@ -18,6 +20,7 @@ from ldlm_monitor.parse.vocabulary import is_known
 
 TRIGGERS = (
     "{{loss}}",
+    r"\b[Cc]ost['\": =]{1,3}[-+.\dNn]",
     r"[Pp]pl['\": =]{1,3}[-+.\dNnIi]",
     r"(?:[Aa]ccuracy|grad_norm|gnorm)['\": =]{1,4}[-+.\dNnIi]",
     r"(?:samples|images|img|tokens|tok)/s",
@@ -34,6 +37,10 @@ _MAX_TEMPLATES = 1000
 """Templates kept of a file, a choice: trainers have dozens, random text would fill memory."""
 _MAX_SHAPE = 400
 """Bytes of a line that make its template. A choice: later text is rarely another form."""
+_MARGIN = 40
+"""Blanks that begin a second column, half a terminal's row: what it reports, its header says."""
+_MAX_BESIDE = 1
+"""Words beside a loss without a counter, a choice: more are a remark, as on a saved checkpoint."""
 _POSITIONS = frozenset(("progress", "total_steps"))
 
 
@@ -66,6 +73,7 @@ class Learner:
         self._holding: list[_Template] = []
         self.table: ColumnTable | None = None  # whose rows may follow
         self.unread = 0
+        self._counted = False  # a line with a counter gave a loss
 
     def row(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The sample of a table's row; empty for another line."""
@@ -81,6 +89,8 @@ class Learner:
         if (table := ColumnTable.of(text)) is not None:
             self.table = table
             return []
+        if text[:_MARGIN].isspace():
+            return []
         shape = shape_of(text[:_MAX_SHAPE])
         template = self._templates.get(shape)
         if template is None:
@@ -93,8 +103,9 @@ class Learner:
         fields = read_fields(text)
         numbers = fields.numbers(template.reset)
         clear = _is_clear(text, fields, numbers)
-        counted = clear or fields.bare or (numbers.step, numbers.epoch) != (None, None)
-        uncounted = not counted and template.lines >= _MIN_LINES
+        counted = bool(fields.counts or fields.bare) or numbers.step is not None
+        beside = clear or _repeats(text, fields, numbers)
+        uncounted = not counted and not beside and template.lines >= _MIN_LINES
         if fields.sentence or uncounted or not _has_metric(numbers):
             template.useless = True
             template.like = looks_like_metrics(text)
@@ -103,10 +114,11 @@ class Learner:
         self._observe(template, fields, numbers)
         sample = numbers.at(place, "inferred")
         if template.accepted or clear:
+            self._counted |= counted and "loss" in numbers.values
             return [sample]
-        moves = template.grew or (
-            bool(fields.bare) and not fields.others and len(template.losses) > 1
-        )
+        changes = len(template.losses) > 1
+        moves = template.grew or (bool(fields.bare) and not fields.others and changes)
+        moves = moves or (not counted and beside and changes and not self._counted)
         return self._hold(template, sample, certain=moves and bool(template.losses))
 
     def interrupt(self) -> None:
@@ -142,7 +154,7 @@ class Learner:
             template.reset |= fell
         template.last = now
         template.lines += 1
-        loss = numbers.values.get("loss", 0.0)
+        loss = next((number for name, number in numbers.values.items() if _is_loss(name)), 0.0)
         if math.isfinite(loss) and len(template.losses) < 2:
             template.losses |= {loss}
 
@@ -151,12 +163,21 @@ def _has_metric(numbers: Numbers) -> bool:
     return any(is_known(name) and name not in _POSITIONS for name in numbers.values)
 
 
+def _is_loss(name: str) -> bool:
+    return name == "loss" or (name.startswith("loss_") and name != "loss_scale")
+
+
+def _repeats(text: bytes, fields: Fields, numbers: Numbers) -> bool:
+    """Whether a line without a counter may be one of many: a loss and few words besides."""
+    begins = text[:4].lower() == b"loss"
+    return any(map(_is_loss, numbers.values)) and (begins or fields.others <= _MAX_BESIDE)
+
+
 def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
     """Whether one line is enough: a named counter and a loss, or a loss and no word besides."""
     losses = "loss" in numbers.values or "eval_loss" in numbers.values
-    parts = any(name.startswith("loss_") and name != "loss_scale" for name in numbers.values)
     if fields.counts:
-        return losses or parts
+        return losses or any(map(_is_loss, numbers.values))
     if not losses or fields.others:
         return False
     if "loss" not in numbers.values:

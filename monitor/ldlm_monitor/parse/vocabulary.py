@@ -44,6 +44,9 @@ _TRAINING_ONLY = frozenset(("loss", "eval_loss", "grad_norm", "accuracy", "step_
 _OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAdamW/group0`
 MAX_KEY = 128
 """Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
+_QUALIFIERS = frozenset(_DATA["loss_qualifiers"])
+_EVALUATIONS = frozenset(_DATA["loss_evaluations"])
+_NEUTRAL = _QUALIFIERS.union(_DATA["loss_neutral"])
 _MAX_CACHED = 4096
 """Keys per cache, a choice: a trainer has some hundreds; keys of JSON are unbounded input."""
 
@@ -64,6 +67,8 @@ def measure(key: str) -> Measure:
         return known
     if spelled in CANONICAL_VALUES:
         return Measure(spelled)
+    if not name.startswith(CANONICAL_PREFIXES) and (loss := _qualified_loss(spelled)):
+        return Measure(loss)
     if _OPTIMIZER_LR.fullmatch(spelled):
         return Measure("learning_rate")
     component = name.removesuffix("_loss")
@@ -96,7 +101,15 @@ def is_count(key: str) -> bool:
 def is_metric(key: str) -> bool:
     """Whether a trainer's key has a canonical name, or is one."""
     spelled = plain(key)
-    return spelled in _KNOWN or spelled in CANONICAL_VALUES
+    return spelled in _KNOWN or spelled in CANONICAL_VALUES or _qualified_loss(spelled) is not None
+
+
+def _qualified_loss(spelled: str) -> str | None:
+    """The name of a loss with qualifiers, `mean_batch_loss` or `test_avg_loss`; None for others."""
+    words = set(spelled.split("_")) - _QUALIFIERS
+    if "loss" not in words or words - _EVALUATIONS != {"loss"}:
+        return None
+    return "loss" if len(words) == 1 else "eval_loss"
 
 
 def is_training(values: Mapping[str, float]) -> bool:
@@ -115,11 +128,13 @@ def known_part(key: str) -> tuple[str, str]:
     words = key.split(" ")
     last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
     begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
-    # A word with a capital before `loss` names a component: `D loss`, `KL Loss`.
-    if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
-        begin -= 1
-    named = _is_known(" ".join(words[begin:])) or begin < last
-    return " ".join(words[begin:]) if named else key, " ".join(words[:begin])
+    # A word before `loss` names a component, `D loss` or `policy loss`; `rank0` does not.
+    if begin and plain(words[begin]) == "loss":
+        before = words[begin - 1]
+        named = before.isalpha() and before not in _NEUTRAL
+        begin -= named or before[0].isupper()
+    known = _is_known(" ".join(words[begin:])) or begin < last
+    return " ".join(words[begin:]) if known else key, " ".join(words[:begin])
 
 
 def _is_known(key: str) -> bool:

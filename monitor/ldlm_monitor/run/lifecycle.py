@@ -120,7 +120,9 @@ class Lifecycle:
 
     def observe_sample(self, sample: Sample, at: float) -> None:
         """Process a sample that was logged at `at` (Unix seconds)."""
-        self._training = True
+        # Whether more must follow an inferred number without a position is not known.
+        placed = (sample.step, sample.epoch) != (None, None)
+        self._training |= placed or sample.source != "inferred"
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
             self._alive_at = at
