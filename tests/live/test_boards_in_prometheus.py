@@ -184,8 +184,11 @@ def test_every_panel_annotation_and_variable_finds_its_data(prometheus: Promethe
     once = {"run": "crashed", "rank": "1", "kind": "python_exception", "severity": "error"}
     assert [each["value"][1] for each in found if each["metric"] == once] == ["1"], found
     # Two monitors tell of the same run, as those of two nodes do: it is one.
-    going = prometheus.get("query", query=dict(queries())["ldlm-fleet: Runs that go on A"])
-    assert going["result"][0]["value"][1] == "1"
+    # The other one ended, which takes its ten seconds of silence to be sure.
+    going = dict(queries())["ldlm-fleet: Runs that go on A"]
+    while (count := prometheus.get("query", query=going)["result"][0]["value"][1]) != "1":
+        assert time.monotonic() < deadline, count
+        threading.Event().wait(1.0)
     groups = prometheus.get("rules")["groups"]
     sick = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] != "ok"]
     assert not sick

@@ -78,7 +78,7 @@ def test_each_run_raises_what_it_should_while_it_is_written(start, tmp_path) -> 
         if alert["labels"]["severity"] in ("none", "info"):
             continue
         raised[names[alert["labels"]["run"]]].add(alert["name"])
-        ranks[names[alert["labels"]["run"]]] = alert["labels"].get("rank")
+        ranks[names[alert["labels"]["run"]]] = alert["annotations"].get("rank")
     assert dict(raised) == {run: alerts for run, alerts in EXPECTED.items() if alerts}
     assert (ranks["E_crash_index_error_rank"], ranks["F1_sigkill_rank1"]) == ("1", "1")
 

@@ -131,6 +131,19 @@ def test_a_second_name_of_a_file_that_was_emptied_just_now_is_that_file(reading,
     assert KnownContents(reader.follower.contents(), DIRECT).find(second).name == str(log)
 
 
+def test_a_file_that_comes_back_with_other_content_is_read_from_its_start(reading, log):
+    append(log, b"old %d\n" % 10**1500)
+    reader = reading(log)
+    reader.look()
+    away = log.rename(log.with_name("away"))
+    reader.look()
+    reader.look(after=RETIRED_SECONDS + 1)
+    away.rename(log)
+    log.write_bytes(b"new %d\nlast\n" % 10**3000)
+    assert reader.look()[-1:] + reader.look() == [b"last"]
+    assert "rewritten" in reader.notices()
+
+
 def test_two_files_that_exchange_names_go_on_where_they_were(reading, tmp_path):
     a, b, c = (tmp_path / name for name in "abc")
     append(a, b"a1\n")

@@ -226,9 +226,12 @@ class Tail:
 
     def go_on(self, now: float) -> None:
         """Read on after the last chunk, as a new generation; `retired_at` becomes `now`."""
-        before = self.position()
-        self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self.continue_at(before)
+        before = self.splitter
+        self.splitter = Splitter(
+            self.name, (*self.key, self.generation + 1),
+            offset=before.offset, line=before.line, framed=before.framed,
+        )  # fmt: skip
+        self.splitter.shown = before.shown
         self.finished, self.retired_at = False, now
 
     def reopen(self, path: Path) -> bool:
