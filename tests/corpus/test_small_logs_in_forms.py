@@ -1,4 +1,4 @@
-"""A log gives the same records whoever wrote it down: a shell, PowerShell, Docker, Kubernetes."""
+"""A log gives the same records by any writer: a shell, PowerShell, Docker, Kubernetes."""
 
 import json
 from collections.abc import Callable

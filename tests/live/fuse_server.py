@@ -1,9 +1,9 @@
 """A file server that can be stopped like a real one: a folder, read-only, over /dev/fuse.
 
 `python fuse_server.py FOLDER MOUNT_POINT` mounts and serves until it is killed, which also
-frees whoever waits for it; SIGSTOP makes it a server that is away. While FOLDER holds a file named
-.eio, reading fails. It speaks the protocol of
-linux/fuse.h itself, version 7.31, so that no library is needed, and nothing is cached.
+frees all that wait for it; SIGSTOP makes it a server that is away. While FOLDER holds a file named
+.eio, reading fails. The protocol is that of linux/fuse.h, version 7.31: no library is needed, and
+nothing is cached.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Lines that a console cut at its width, also amid words, as PowerShell does with stderr."""
+"""Lines that a console cut at its width, in the middle of words, as PowerShell does with stderr."""
 
 from pathlib import Path
 
