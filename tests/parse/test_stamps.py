@@ -26,6 +26,7 @@ def times(*lines: str, written: float = WRITTEN, zone: float = 0.0) -> list[floa
         "[2026-08-22 10:00:33.500] [INFO] a",
         "2026-08-22T10:00:33.500Z stdout F a",
         "2026-08-22T12:00:33.500+02:00 a",
+        "2026-08-22T05:30:33.500-0430 a",
         "08/22/2026 10:00:33.500 - INFO - __main__ - a",
         "[08/22 10:00:33.500 d2.utils.events]: a",
         "I0822 10:00:33.500000 140 trainer.py:12] a",
