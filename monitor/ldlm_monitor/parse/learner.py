@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields
-from ldlm_monitor.parse.free_fields import read_fields
+from ldlm_monitor.parse.free_fields import EPOCH_TRIGGER, epoch_header, read_fields
 from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
 from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.parse.numbers import Numbers
@@ -27,6 +27,7 @@ TRIGGERS = (
     r"[Pp]er_?[Ss]ec(?:ond)?['\"]?[=:]",
     r"[,;|\s'\"](?:lr|LR)['\"]?(?:=|: ?)[(\[]?\d",
     r"['\"]value['\"]: ?[-+.\dNnI]",
+    EPOCH_TRIGGER,
     HEADER_TRIGGER,
     *LISTING_TRIGGERS,
 )
@@ -86,10 +87,11 @@ class Learner:
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
+        if (header := epoch_header(text)) is not None:
+            return [header.at(place, "inferred")]
         if (table := ColumnTable.of(text)) is not None:
             self.table = table
-            return []
-        if text[:_MARGIN].isspace():
+        if table is not None or text[:_MARGIN].isspace():
             return []
         shape = shape_of(text[:_MAX_SHAPE])
         template = self._templates.get(shape)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
 from ldlm_monitor.run.attempts import Attempts, is_new_failure
-from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker, StepGoal
+from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
+from ldlm_monitor.run.goals import StepGoal
 from ldlm_monitor.run.pace import LATE, Pace, StallSettings
 
 _PHASES = {
@@ -124,6 +125,7 @@ class Lifecycle:
         placed = (sample.step, sample.epoch) != (None, None)
         self._training |= placed or sample.source != "inferred"
         self._announces_phases = self._announces_phases or "progress" in sample.values
+        self._goal.note(sample)
         if _is_sign(sample.values):
             self._alive_at = at
             self._stalled = self._late = False
