@@ -165,6 +165,26 @@ def test_other_lines_about_epochs_give_nothing(parse: Parse, line: str) -> None:
     assert inferred(parse, line + "\n") == []
 
 
+@pytest.mark.parametrize(
+    ("line", "share"),
+    [
+        ("2019-08-27 11:11:39,567 [t.py:303] INFO Test: [10/40]\t Time 32.7\t EPE 6.9", 0.25),
+        ("Validation: 5/20", 0.25),
+        ("eval step 5/20 done", 0.25),
+    ],
+)
+def test_a_counter_of_an_evaluation_is_a_sign_of_life(
+    parse: Parse, line: str, share: float
+) -> None:
+    (sample,) = inferred(parse, line + "\n")
+    assert (sample.step, sample.values) == (None, {"eval_progress": share})
+
+
+@pytest.mark.parametrize("line", ["latest: 5/20", "tests 5/20 passed", "Test: 30/20", "best 5/20"])
+def test_other_shares_are_none(parse: Parse, line: str) -> None:
+    assert inferred(parse, line + "\n") == []
+
+
 def test_parts_of_a_loss_are_its_components(parse: Parse) -> None:
     (sample,) = inferred(parse, "step 3 loss=3.0 (text=1.0, image=2.0), lm_loss=1.5\n")
     assert sample.values == {"loss": 3, "loss_text": 1, "loss_image": 2, "loss_lm": 1.5}

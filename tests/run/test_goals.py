@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
+
 from ldlm_monitor.model.records import Position, Sample
 from ldlm_monitor.run.goals import StepGoal
 
@@ -57,6 +58,14 @@ def test_a_run_with_as_many_records_in_its_last_epoch_as_before_is_complete(
 )
 def test_a_run_with_fewer_is_not(epochs: tuple[float, ...], total: int, why: str) -> None:
     assert not after(epochs, total).is_reached, why
+
+
+def test_a_training_begins_anew_where_its_epochs_do() -> None:
+    goal = after((1, 2, 3), 3)
+    assert not goal.note(sample(2.0)), "a rank that is behind"
+    assert goal.note(sample(1.0))
+    goal = after((1, 2, 3, 4, 5, 6), 9)
+    assert not goal.note(sample(4.0)), "a resume"
 
 
 def test_bars_do_not_count_as_records() -> None:

@@ -41,11 +41,19 @@ FIELD = compile_pattern(
     r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"
 )
 EPOCH_TRIGGER = r"(?i)epochs?[ :#]{0,3}[\[(]? ?\d{1,9}(?: ?[/|] ?| of )\d"
+EVALUATION_TRIGGER = (
+    r"(?i)\b(?:test|val|eval)(?:id|uat|id?at)?(?:ion|ing)?[ :\-]{1,3}\w{0,5}[ :\[(]{0,3}\d+ ?/ ?\d"
+)
 _HEADER = compile_pattern(
     r"[^\w\n]{0,40}(?i:epochs?)[ :#]{0,3}[\[(]? ?(?P<epoch>\d{1,9})(?: ?[/|] ?| of )"
     r"(?P<total>\d{1,9})[^\w\n]*(?:\n|$)"
 )
 """A line that begins an epoch and says nothing else: `Epoch 3/40`, `Epoch: [600 | 600]`."""
+_EVALUATING = compile_pattern(
+    r"(?:[^\n]{0,120}?[^\w.])?(?i:test|testing|val|valid|validation|validating|eval|evaluation"
+    r"|evaluating)(?:[ :\-]{1,3}(?i:epoch|batch|step|iter)?[ :]?)?(?:\[\d+\])?[\[( ]{0,2}"
+    r"(?P<done>\d{1,9}) ?/ ?(?P<all>\d{1,9})\b"
+)
 _MEAN = compile_pattern(r"[ \t]*\([ \t]*(?P<mean>{{number}})[ \t]*\)")
 """The running mean that follows a value: `loss 2.5 (2.75)`."""
 _PARTS = compile_pattern(r" ?\([A-Za-z_]\w*[=:][^()\n]*\)")
@@ -203,9 +211,9 @@ class _Reader:
         return end
 
     def _is_bare(self, begin: int, end: int) -> bool:
-        """Whether a counter without name is at `begin`: `[10]` only where a text begins with it."""
+        """Whether a counter without name is at `begin`: `[ 10]` only at the text's beginning."""
         if self.text[end - 1 : end] == b"]":
-            return begin == 1 and self.text[:1] == b"["
+            return self.text[:begin].rstrip(b" ") == b"["
         before = self.text[begin - 1 : begin] if begin else b" "
         return before in _BEFORE_BARE and _AFTER_BARE.match(self.text, end) is not None
 
@@ -258,6 +266,15 @@ def epoch_header(text: bytes) -> Numbers | None:
         return None
     epoch, total = match.groups()
     return Numbers(epoch=float(epoch or 0), values={"total_epochs": float(total or 0)})
+
+
+def evaluation_progress(text: bytes) -> Numbers | None:
+    """The share of an evaluation that a line reports, `Test: [10/547]`; None for another line."""
+    match = _EVALUATING.match(text[:_MAX_HEADER])
+    if match is None:
+        return None
+    done, total = (float(each or 0) for each in match.groups())
+    return Numbers(values={"eval_progress": done / total}) if 0 < total >= done else None
 
 
 def names(text: bytes) -> set[str]:

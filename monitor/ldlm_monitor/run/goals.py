@@ -34,10 +34,12 @@ class EpochGoal:
         self._before: deque[int] = deque(maxlen=EPOCHS_COMPARED)
 
     def observe(self, sample: Sample) -> bool:
-        """Process a sample; True if an epoch falls back: another training begins."""
+        """Process a sample; True if its epoch falls back by two: another training, or a resume."""
         if sample.source == "bar":  # drawn as often as time passes
             return False
         epoch = sample.epoch
+        if epoch is not None and epoch == self._epoch - 1:  # of a rank that is behind
+            return False
         fell = epoch is not None and epoch < self._epoch
         if fell:
             self.__init__()  # type: ignore[misc]
@@ -93,10 +95,15 @@ class StepGoal:
             self._refuted[self._words] += 1
             self._words = ""
 
-    def note(self, sample: Sample) -> None:
-        """Process any sample: where epochs begin anew, words before it were a whole training's."""
-        if self._epochs.observe(sample):
+    def note(self, sample: Sample) -> bool:
+        """Process any sample; True if another training begins with it, from its first epoch.
+
+        Words before it were then a whole training's.
+        """
+        fell = self._epochs.observe(sample)
+        if fell:
             self._words = ""
+        return fell and sample.epoch is not None and sample.epoch <= 1
 
     def observe(self, step: int, values: Mapping[str, float], stride: int) -> None:
         """Process the furthest step so far; `stride`: steps between the last two logged ones."""
