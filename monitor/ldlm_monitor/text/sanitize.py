@@ -42,7 +42,7 @@ REDACTED = "[redacted]"  # stands where a secret was
 
 # Names of secrets. `token` and `pass` alone are not: `pad_token=<pad>`, `tokens: 1024`, `pass=2`.
 _NAME = (
-    r"[A-Za-z0-9_.-]*(?:pass(?:word|wd|phrase)|contrase(?:n|\x{f1})a|[_-]pwd|secret|credentials?"
+    r"[A-Za-z0-9_.-]*(?:pass(?:word|phrase)|[A-Za-z0-9_.-]passwd|contrase(?:n|\x{f1})a|[_-]pwd|secret|credentials?"
     r"|sentry_dsn|(?:api|db|database|key|sl|cloudant)[_-]?(?:pass|pwd|pw)"
     r"|(?:api|access|secret|private|priv|signing|encryption|account|licen[cs]e|auth|service|db"
     r"|database|client)[_-]?key(?:[_-]?id)?"
@@ -51,7 +51,9 @@ _NAME = (
 )
 # A name and its sign of assignment (`=`, `:`, `=>`, `--flag value`), or a variable such as X_KEY=.
 _ASSIGNED = (
-    r"(?:(?i:" + _NAME + r"\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*|--?" + _NAME + r"\s+)"
+    # `passwd` alone is no name within a path: `/etc/passwd: Permission denied`.
+    r"(?:(?i:(?:" + _NAME + r"|(?:^|[^/A-Za-z0-9_.-])passwd)\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*"
+    r"|--?(?:" + _NAME + r"|passwd)\s+)"
     r"|\b[A-Z][A-Z0-9_]*_(?:TOKEN|KEY|SECRET|PASS)=)"
 )
 # Keys and tokens that a prefix or form of their issuer identifies.
