@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -23,6 +24,30 @@ def log(tmp_path: Path) -> Path:
         b"WARNING: slow\nlast"
     )
     return path
+
+
+@pytest.fixture
+def search(site) -> Callable[..., dict[str, Any]]:
+    def find(text: str, **more: object) -> dict[str, Any]:
+        (run,) = site.snapshot.runs
+        query = urlencode({"path": run.files[0], "at": 0, "after": 1, "find": text, **more})
+        return ask(site, f"/api/v1/logs?{query}")
+
+    return find
+
+
+@pytest.mark.parametrize("guess", ["hunter2", "h", "=hunter", "token=h"])
+@pytest.mark.parametrize("where", [{}, {"backwards": "true", "at": 10_000}])
+def test_a_search_finds_nothing_of_what_is_redacted(search, guess: str, where) -> None:
+    """Else a secret could be guessed letter by letter."""
+    answer = search(guess, **where)
+    assert (answer["found"], answer["lines"]) == (None, [])
+
+
+@pytest.mark.parametrize("where", [{}, {"backwards": "true", "at": 10_000}])
+def test_a_search_finds_what_is_shown_beside_it(search, where) -> None:
+    (line,) = search("error: TOKEN=", **where)["lines"]
+    assert line["text"] == "ERROR: token=[redacted]"
 
 
 @pytest.fixture
