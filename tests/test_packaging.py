@@ -1,9 +1,11 @@
 """The wheel holds everything that an installed monitor needs."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -33,7 +35,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
         str(Path("ldlm_monitor") / path.relative_to(checkout))
         for folder in ("alerts/packaged", "serve/dashboards", "parse/data")
         for path in sorted((checkout / folder).rglob("*"))
-        if path.is_file() and path.name != ".gitkeep" and path.suffix != ".pyc"
+        if path.is_file() and "generate" not in path.parts and path.suffix != ".pyc"
     ]
     assert "ldlm_monitor/alerts/packaged/default.yml" in wanted
     others = {
@@ -46,6 +48,45 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     assert {*wanted, *others} <= set(held)
     links = [name for name in wanted if held[name] & 0o170000 == 0o120000]
     assert links == []
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
+    subprocess.run([*command, "--directory", str(folder)], cwd=ROOT, check=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    (inside,) = (path for path in folder.iterdir() if path.is_dir())
+    return inside
+
+
+def test_a_wheel_of_the_source_distribution_is_the_same(
+    wheel: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    subprocess.run([*command, "--directory", str(tmp_path)], cwd=unpacked, check=True)
+    (again,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert sorted(first.namelist()) == sorted(second.namelist())
+
+
+@pytest.mark.parametrize("name", ["rules/default.yml", "dashboards/ldlm-fleet.json", "setup.sh"])
+def test_the_source_distribution_holds_what_a_checkout_needs(unpacked: Path, name: str) -> None:
+    assert (unpacked / name).is_file()
+    assert (unpacked / "monitor/ldlm_monitor/alerts/packaged/default.yml").is_file()
+
+
+def test_the_package_page_leads_into_the_repository(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(metadata).decode()
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(targets) > 10
+    assert all(target.startswith(("https://", "http://", "#")) for target in targets)
+    assert "Project-URL: Source, https://" in text
 
 
 def test_the_trainer_is_in_the_wheel_and_needs_torch_by_its_extra_only(wheel: Path) -> None:
