@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -148,6 +149,27 @@ def test_the_lock_holds_what_the_project_asks_for(name: str) -> None:
     for need in map(Requirement, wanted[name]):
         found = versions[canonicalize_name(need.name)]
         assert all(need.specifier.contains(each.removeprefix("==")) for each in found), need
+
+
+@pytest.mark.parametrize(("folder", "how"), [("a b", "--editable"), ("ü b", "--force-reinstall")])
+def test_setup_copies_the_package_where_a_path_could_keep_python_from_starting(
+    tmp_path: Path, folder: str, how: str
+) -> None:
+    """`pip` and the command are scripts that print their arguments: nothing is installed."""
+    checkout = tmp_path / folder
+    (checkout / "requirements").mkdir(parents=True)
+    (checkout / ".venv/bin").mkdir(parents=True)
+    shutil.copy(ROOT / "setup.sh", checkout)
+    for place in ("requirements", ".venv"):
+        shutil.copy(ROOT / "requirements/run.txt", checkout / place)
+    for name in ("pip", "ldlm-monitor"):
+        (checkout / ".venv/bin" / name).write_text('#!/bin/sh\necho "$@"\n')
+        (checkout / ".venv/bin" / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "setup.sh"], cwd=checkout, capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "LC_ALL": "C"},
+    )  # fmt: skip
+    assert f"--no-build-isolation {how} ." in done.stdout
 
 
 def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None:
