@@ -25,6 +25,7 @@ from ldlm_monitor.cli import (
     replay,
     report,
     rules,
+    run,
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
@@ -55,6 +56,8 @@ app.command(doctor.doctor)
 app.command(parse.parse)
 app.command(replay.replay)
 app.command(report.report)
+app.command(run.run)
+app.command(run.stop)
 app.command(rules.app)
 app.command(formats.app)
 app.command(notify.app)

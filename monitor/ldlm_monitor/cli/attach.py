@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.cli.flags import ScreenFlags, settings
-from ldlm_monitor.cli.follow import require_terminal, show_screen
+from ldlm_monitor.cli.flags import FollowFlags, ScreenFlags, settings
+from ldlm_monitor.cli.follow import follow, require_terminal, show_screen
 from ldlm_monitor.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def attach(
     """Shows the screen of a monitor that runs elsewhere; the monitor runs on when it is closed.
 
     Args:
-        url: Address of the monitor, such as http://127.0.0.1:9847; it is logged at its start.
+        url: Address of the monitor, such as http://127.0.0.1:9847, which is logged at its start;
+            or the name of a run of `ldlm-monitor run`.
         token_file: A file with a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
         username: A user of that monitor, with --password-file.
         password_file: A file with the user's password.
@@ -40,6 +42,15 @@ def attach(
     is_served = "TEXTUAL_DRIVER" in os.environ
     if not is_served:
         require_terminal("attach", f"try {url.rpartition('@')[2]}/api/v1/runs in scripts")
+    if "://" not in url:
+        from ldlm_monitor.cli.run import watched
+
+        record, address, state = watched(url)
+        if address is None:  # its monitor was killed, or the run is over
+            shared = asdict(flags or ScreenFlags())
+            more = FollowFlags(run=record.name, state_dir=state, **shared)
+            return follow(*record.files, flags=more)
+        url = address
     names = {"token_file": token_file, "password_file": password_file, "ca_file": ca_file}
     found = settings(flags, attach={**names, "username": username})
     from ldlm_monitor.tui.remote import RemoteSource

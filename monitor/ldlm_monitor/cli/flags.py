@@ -147,8 +147,18 @@ def settings(flags: SharedFlags | None, files: Sequence[str] = (), **more: Any) 
     given = _without_none((asdict(flags) if flags else {}) | more)
     path = given.pop("config", None)
     if files:
-        given["files"] = shown_dash(files)
+        given["files"] = tuple(log for word in shown_dash(files) for log in logs_of(word))
     return config.load(given, path=path)
+
+
+def logs_of(word: str) -> tuple[str, ...]:
+    """The logs of the run that `ldlm-monitor run` gave this name; otherwise the word itself."""
+    if set(word) & set("/*?[") or word == "-" or Path(word).exists():
+        return (word,)
+    from ldlm_monitor.supervise.run_folder import find_run
+
+    found = find_run(word)
+    return (word,) if found is None else found.files
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:

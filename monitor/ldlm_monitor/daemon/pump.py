@@ -283,8 +283,12 @@ class Pump:
         self.store.commit(state, self._backfill.take_contents())
 
     def _picture(self, now: float) -> None:
-        """Take a new snapshot if anything changed; uses at most a twentieth of the time."""
-        if self.monitor.version == self.snapshot.version or now < self._picture_at:
+        """Take a new snapshot if anything changed; uses at most a twentieth of the time.
+
+        The last one is taken in any case: a report is made of it.
+        """
+        is_due = now >= self._picture_at or self.stopping()
+        if self.monitor.version == self.snapshot.version or not is_due:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()

@@ -29,6 +29,19 @@ def default_state_dir(files: Sequence[str], base: Path) -> Path:
     return Path(home) / "ldlm-monitor" / digest[:12]  # 48 bits: short, and far from a collision
 
 
+def announced(folder: Path) -> str | None:
+    """The URL of the daemon that holds a state folder; None if none does."""
+    try:
+        with (folder / LOCK).open(encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return str(json.load(lock)["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
 class StateDir:
     """The state folder, locked against a second daemon; only its owner may enter.
 

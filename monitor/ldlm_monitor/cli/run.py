@@ -1,0 +1,243 @@
+"""`ldlm-monitor run -- COMMAND...` and `stop NAME`: a training, watched from its start."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, cast
+
+from cyclopts import Parameter
+
+from ldlm_monitor.cli.flags import FollowFlags, settings, shown_dash
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.names import ENDED_STATES
+
+if TYPE_CHECKING:
+    from ldlm_monitor.cli.opening import Opening
+    from ldlm_monitor.config import Settings
+    from ldlm_monitor.model.queries import Source
+    from ldlm_monitor.supervise.run_folder import RunRecord
+    from ldlm_monitor.supervise.session import RunSession
+
+SETTLE_SECONDS = 60.0
+"""Most seconds after the command's end until its monitor ends: twice what confirms a crash."""
+
+
+def run(
+    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    on: tuple[str, ...] = (),
+    budget: str = "5/24h",
+    resume_command: str | None = None,
+    log_dir: Path = Path("train_logs"),
+    screen: bool = False,
+    detach: bool = False,
+    flags: FollowFlags | None = None,
+) -> int:
+    """Runs a training command as if typed alone, keeps its output, and watches it.
+
+    Bytes, terminal, signals and exit code are the command's own. It goes on if the monitor is
+    killed; `attach NAME` shows it, `stop NAME` ends it, `report NAME` says how it was.
+
+    Args:
+        command: The command and its arguments, after --.
+        on: What to do about a failure, such as hang=stacks,kill, nan=stop or crash=restart:3;
+            repeatable (default: watch alone).
+        budget: Most restarts in a time, such as 5/24h.
+        resume_command: What a restart runs instead of the command, as a shell would split it.
+        log_dir: Folder of the log NAME_TIME.log.
+        screen: Show the monitor's screen instead of the command's output.
+        detach: Return at once; the run goes on in the background.
+    """
+    from ldlm_monitor.supervise import launch, run_folder
+    from ldlm_monitor.supervise.reactions import Budget, Reactions, Supervisor
+    from ldlm_monitor.supervise.session import RunSession
+
+    words = shown_dash(command)
+    if not words:
+        raise UsageError("no command is given", where="run", remedy="write it after --")
+    reactions = Reactions.read(on, Budget.read(budget))
+    chosen = (flags.run if flags else None) or run_folder.name_of(words)
+    run_folder.check_name(chosen)
+    settings(flags)  # a mistake in the settings ends this before the command starts
+    now = time.time()
+    folder = run_folder.new_folder(chosen, now)
+    log = _log(log_dir, folder.name)
+    if detach and _left(folder.name):
+        return 0
+    started = launch.RunLaunch(
+        name=folder.name,
+        folder=folder,
+        command=words,
+        log=log,
+        echo=not (screen or detach),
+        resume_command=tuple(shlex.split(resume_command or "")),
+    )
+    record, link, watching = launch.start(started, now)
+    files = (str(log),)
+    found = settings(flags, files, run=started.name, state_dir=folder / "state")
+    session = RunSession(started, watching, Supervisor(reactions, started.name, now))
+    if screen:
+        launch.Front(link)
+        return _on_screen(session, record, found)
+    if os.fork() == 0:
+        return _watch_apart(session, record, found)
+    watching.close()
+    code, problem = launch.Front(link).wait()
+    if problem:
+        print(f"ldlm-monitor: {words[0]}: cannot be started ({problem})", file=sys.stderr)
+    return code
+
+
+def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
+    from ldlm_monitor.cli.follow import show_screen
+    from ldlm_monitor.cli.opening import Opening
+
+    opening = Opening(found, lambda: found, has_screen=True)
+    opening.start()
+    following = Thread(target=_follow, args=(session, opening), name="session", daemon=True)
+    following.start()
+    over = lambda: session.exit_code is not None  # noqa: E731
+    show_screen(cast("Source", opening), ascii_only=found.ascii or None, ended=over)
+    following.join()  # a closed screen does not end the command
+    _note_end(record, session.exit_code)
+    _finish(opening, record)
+    return session.exit_code or 0
+
+
+def _watch_apart(session: RunSession, record: RunRecord, found: Settings) -> int:
+    """Watch the run in this process, which nobody waits for; its own exit code."""
+    os.setsid()
+    _print_into(found.state_dir.parent / "monitor.log" if found.state_dir else Path(os.devnull))
+    from ldlm_monitor.cli import logs
+    from ldlm_monitor.cli.opening import Opening
+
+    logs.configure(found)
+    opening = Opening(found, lambda: found)
+    opening.start()
+    asking = Thread(target=_describe, args=(record,), name="surroundings")
+    asking.start()
+    _follow(session, opening)
+    asking.join()
+    _note_end(record, session.exit_code)
+    _settle(opening, found.evaluation_interval)
+    _finish(opening, record)
+    return 0
+
+
+def _follow(session: RunSession, opening: Opening) -> None:
+    """Act until the command is over, or this monitor is ended."""
+    while session.exit_code is None and not opening.ended():
+        session.wait()
+        session.turn(opening.snapshot(), time.time())
+
+
+def _note_end(record: RunRecord, code: int | None) -> None:
+    from ldlm_monitor.supervise import run_folder
+
+    kept = run_folder.find_run(record.name) or record
+    if code is not None:
+        run_folder.keep(kept.model_copy(update={"exit_code": code, "ended_at": time.time()}))
+
+
+def _settle(opening: Opening, evaluation_interval: float) -> None:
+    """Wait until the end is judged: a crash counts when no step follows, and then a rule fires."""
+    until = time.monotonic() + SETTLE_SECONDS
+    while not opening.ended() and time.monotonic() < until:
+        runs = opening.snapshot().runs
+        if opening.reading() is None and all(run.state in ENDED_STATES for run in runs):
+            until = min(until, time.monotonic() + evaluation_interval + 1)
+        time.sleep(0.2)
+
+
+def _finish(opening: Opening, record: RunRecord) -> None:
+    """End the daemon, which sends what is due, and keep its report."""
+    from ldlm_monitor.report.text import health_report
+    from ldlm_monitor.supervise import run_folder
+
+    _, snapshot = opening.close(0)
+    if snapshot is not None:
+        report = run_folder.runs_dir() / record.name / "report.txt"
+        report.write_text(health_report(snapshot), encoding="utf-8")
+
+
+def _describe(record: RunRecord) -> None:
+    """Add to the run's record what it was started in."""
+    from ldlm_monitor.supervise import run_folder, surroundings
+
+    found = surroundings.look(record.command, Path(record.directory), os.environ)
+    run_folder.keep(record.model_copy(update={"surroundings": found}))
+
+
+def _log(folder: Path, name: str) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder.absolute() / f"{name}.log"
+        log.touch(exist_ok=False)
+    except OSError as error:
+        raise UsageError(
+            f"cannot be made ({error.strerror})",
+            where=str(folder / f"{name}.log"),
+            remedy="name a folder that you may write to with --log-dir",
+        ) from error
+    return log
+
+
+def _left(name: str) -> bool:
+    """Go on in the background, apart from the terminal; True in the process that returns."""
+    if os.fork():
+        print(f"{name}: runs; see it with `ldlm-monitor attach {name}`")
+        return True
+    os.setsid()
+    _print_into(Path(os.devnull))
+    return False
+
+
+def _print_into(path: Path) -> None:
+    """Write what this process prints into a file; it has no input any more."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    os.close(nowhere)
+
+
+def stop(name: str, /) -> int:
+    """Ends a run's command with SIGTERM.
+
+    Args:
+        name: The run, as `ldlm-monitor run` called it; without the time, the newest of that name.
+    """
+    from ldlm_monitor.supervise.launch import stop as end
+
+    end(_named(name), name)
+    return 0
+
+
+def watched(name: str) -> tuple[RunRecord, str | None, Path]:
+    """A run, the URL of the daemon that watches it (None without one), and its state folder.
+
+    Raises `UsageError` if no run has this name.
+    """
+    from ldlm_monitor.state.state_dir import announced
+    from ldlm_monitor.supervise.run_folder import runs_dir
+
+    record = _named(name)
+    state = runs_dir() / record.name / "state"
+    return record, announced(state), state
+
+
+def _named(name: str) -> RunRecord:
+    from ldlm_monitor.supervise.run_folder import find_run
+
+    record = find_run(name)
+    if record is None:
+        raise UsageError(
+            "no run has this name", where=name, remedy="`ls train_logs` has the names of runs"
+        )
+    return record

@@ -1,0 +1,228 @@
+"""What `run` does about a failure where a person said so: `--on FAILURE=ACTION[,ACTION...]`.
+
+The default is to watch alone. Everything here is a function of alerts, ends and time; `session.py`
+carries the orders out.
+"""
+
+import re
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.view import AlertView, RunView, Snapshot
+
+FAILURES: Final[Mapping[str, frozenset[str]]] = {
+    "hang": frozenset({"TrainingStalled", "NcclTimeout"}),
+    "nan": frozenset({"NonFiniteLoss"}),
+    "crash": frozenset(),
+}
+"""Failures that `--on` may name, with the critical alerts that show them; a crash is the command's
+end with a code other than 0, unless a person caused it."""
+_ACTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "hang": frozenset({"stacks", "kill", "stop"}),
+    "nan": frozenset({"kill", "stop"}),
+    "crash": frozenset({"restart"}),
+}
+GRACE_SECONDS = 10.0
+"""Seconds from SIGTERM to SIGKILL: `docker stop` waits as long. A rank that hangs in a collective
+answers no SIGTERM, and the new steps of a hung training are to come within a minute."""
+BACKOFF_SECONDS = 1.0
+"""Seconds before the first restart, doubled for each further one in a row of failures. A choice:
+ports and GPU memory of the old processes are free by then."""
+LONGEST_BACKOFF_SECONDS = 300.0  # a choice: a node's reboot takes some minutes
+_BUDGET = re.compile(r"(\d{1,4})/(\d{1,6})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_REACTION = re.compile(r"([a-z]+)=([a-z]+(?::\d{1,3})?(?:,[a-z]+(?::\d{1,3})?)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """At most `restarts` within any `seconds`."""
+
+    restarts: int = 5
+    seconds: float = 86400.0
+
+    @classmethod
+    def read(cls, text: str) -> "Budget":
+        """From `5/24h`: a number and a duration. Raises UsageError."""
+        found = _BUDGET.fullmatch(text)
+        if found is None:
+            raise UsageError(
+                "is no budget of restarts", where=f"--budget {text}", remedy="write it as 5/24h"
+            )
+        return cls(int(found[1]), int(found[2]) * _UNITS[found[3]])
+
+
+@dataclass(frozen=True, slots=True)
+class Reactions:
+    """The actions for each failure, and how many restarts follow a crash."""
+
+    actions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    restarts: int = 0
+    budget: Budget = Budget()
+
+    @classmethod
+    def read(cls, texts: Iterable[str], budget: Budget) -> "Reactions":
+        """From the values of `--on`, such as `hang=stacks,kill` and `crash=restart:3`.
+
+        Raises UsageError for an unknown failure or action, or one that does not fit the failure.
+        """
+        actions: dict[str, frozenset[str]] = {}
+        restarts = 0
+        for text in texts:
+            found = _REACTION.fullmatch(text)
+            if found is None or found[1] not in _ACTIONS:
+                _refuse(text)
+            failure = found[1]
+            words = dict(_word(each) for each in found[2].split(","))
+            if not words.keys() <= _ACTIONS[failure]:
+                _refuse(text)
+            restarts = words.get("restart", restarts)
+            actions[failure] = actions.get(failure, frozenset()) | words.keys()
+        return cls(actions, restarts, budget)
+
+
+def _word(text: str) -> tuple[str, int]:
+    name, _, count = text.partition(":")
+    return name, int(count or 1)
+
+
+def _refuse(text: str) -> NoReturn:
+    known = "; ".join(f"{failure}={','.join(sorted(of))}" for failure, of in _ACTIONS.items())
+    raise UsageError("is not known", where=f"--on {text}", remedy=f"there are {known}, restart:N")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One thing to do, of which the log gets `note`.
+
+    `number`: a signal for the command. `evidence`: keep the incident and the stacks first.
+    `start_at`: start the command again at this time (Unix seconds) with `environment`.
+    `release`: the run is over.
+    """
+
+    note: str = ""
+    number: int | None = None
+    evidence: bool = False
+    start_at: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    release: bool = False
+
+
+class Supervisor:
+    """Decides what to do about one run, which has `name` in snapshots.
+
+    `attempt` counts the command's starts. `now`: the time of the first, in Unix seconds.
+    """
+
+    def __init__(self, reactions: Reactions, name: str, now: float) -> None:
+        self._reactions = reactions
+        self._name = name
+        self._started_at = now
+        self._restarts: deque[float] = deque()
+        self._in_a_row = 0
+        self._furthest = -1  # the last step of all attempts
+        self._kill_at: float | None = None
+        self._acted = self._over = False
+        self._environment: dict[str, str] = {}
+        self.attempt = 1
+
+    def interrupted(self) -> None:
+        """Note that a person sent a signal: the end that follows is wanted."""
+        self._over = True
+
+    def observe(self, snapshot: Snapshot, now: float) -> Iterator[Order]:
+        """What to do about the alerts that fire at `now` (Unix seconds)."""
+        run = next((each for each in snapshot.runs if each.name == self._name), None)
+        if run is None:
+            return
+        if run.step is not None and run.step > self._furthest:
+            self._furthest, self._in_a_row = run.step, 0
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            yield Order("the command did not end: SIGKILL", signal.SIGKILL)
+        for failure, actions in self._reactions.actions.items():
+            alert = next(self._firing(snapshot, run, failure, now), None)
+            if self._acted or alert is None:
+                continue
+            self._acted = True
+            self._over = self._over or "stop" in actions
+            ends = bool(actions & {"kill", "stop"})
+            self._kill_at = now + GRACE_SECONDS if ends else None
+            self._environment = rollback(snapshot, self._name) if failure == "nan" else {}
+            said = f"{alert.name}, --on {failure}={','.join(sorted(actions))}"
+            yield Order(
+                f"{said}: SIGTERM" if ends else said,
+                signal.SIGTERM if ends else None,
+                evidence=True,
+            )
+
+    def ended(self, code: int, now: float) -> Order:
+        """What to do after the command ended with `code` (below 0: a signal) at `now`."""
+        acted, self._acted, self._kill_at = self._acted, False, None
+        crash = self._reactions.actions.get("crash", frozenset())
+        if self._over or (code == 0 and not acted) or "restart" not in crash:
+            return Order(release=True)
+        budget = self._reactions.budget
+        while self._restarts and self._restarts[0] <= now - budget.seconds:
+            self._restarts.popleft()
+        if self._in_a_row >= self._reactions.restarts:
+            return Order(f"no restart: {self._in_a_row} made no new step", release=True)
+        if len(self._restarts) >= budget.restarts:
+            return Order(f"no restart: the budget of {budget.restarts} is used up", release=True)
+        pause = min(BACKOFF_SECONDS * 2**self._in_a_row, LONGEST_BACKOFF_SECONDS)
+        self._in_a_row += 1
+        self._restarts.append(now)
+        self.attempt += 1
+        self._started_at = now + pause
+        environment = {"LDLM_ATTEMPT": str(self.attempt), **self._environment}
+        note = f"restart {len(self._restarts)} of {budget.restarts} after {pause:g} s"
+        return Order(note, start_at=self._started_at, environment=environment)
+
+    def _firing(
+        self, snapshot: Snapshot, run: RunView, failure: str, now: float
+    ) -> Iterator[AlertView]:
+        """The critical alerts of this attempt that show the failure.
+
+        An alert of the attempt before goes on until a step comes; it counts again when this one
+        has waited as long as a pause may last.
+        """
+        limit = run.stall_limit_seconds
+        since = max(self._started_at, run.last_progress_at or 0.0)
+        waited = limit is not None and now - since > limit
+        for alert in snapshot.alerts:
+            is_new = alert.fired_at is not None and alert.fired_at >= self._started_at
+            if (
+                alert.name in FAILURES[failure]
+                and alert.labels.get("run") == self._name
+                and alert.labels.get("severity") == "critical"
+                and (is_new or (waited and failure == "hang" and alert.state == "firing"))
+            ):
+                yield alert
+
+
+def rollback(snapshot: Snapshot, run: str) -> dict[str, str]:
+    """Variables for a start before the first loss that is not finite; empty if its step is unknown.
+
+    `LDLM_RESUME_STEP` is the last checkpoint before it, `LDLM_SKIP_STEPS` (`43-44`) the steps from
+    the last finite loss to it, whose batches made it.
+    """
+    curve = snapshot.curves.get(run, {}).get("loss")
+    if curve is None:
+        return {}
+    bad = next((index for index, count in enumerate(curve.nonfinite) if count), None)
+    if bad is None:
+        return {}
+    last = curve.steps[bad]
+    first = curve.steps[bad - 1] + 1 if bad else last
+    saved = [
+        step
+        for event in snapshot.events
+        if event.run == run and event.kind == "checkpoint_saved"
+        if isinstance(step := event.fields.get("step"), int) and step < last
+    ]
+    found = {"LDLM_SKIP_STEPS": f"{min(first, last)}-{last}"}
+    return found | ({"LDLM_RESUME_STEP": str(max(saved))} if saved else {})

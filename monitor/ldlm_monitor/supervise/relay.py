@@ -1,0 +1,271 @@
+"""Holds a command, its streams and its log, so that the command outlives its monitor.
+
+A program of its own, `main FOLDER FRONT MONITOR`: it imports the standard library alone and starts
+in a few hundredths of a second. FOLDER contains `relay.json`, made by `launch.py`.
+FRONT is a socket to the process that the user started, MONITOR one to the process that watches;
+each carries JSON objects, one a line. The relay sends to both `{"started": pid}`, `{"ended": code}`
+(negative: a signal), `{"stopped": number}` (of job control), `{"interrupted": number}` (a signal
+that did not come from MONITOR, or Ctrl-C was typed) and `{"over": code}`: no start is to come. It
+takes `{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, and after
+an end either `{"start": {"command", "environment"}}` or `{"release": true}`. If MONITOR is closed,
+an end is the last.
+
+Where a stream of ours is a terminal, the command gets a pseudo-terminal in its place, and what is
+typed goes there unchanged, so that bars, colours, Ctrl-C and Ctrl-Z are as without the relay.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ldlm_monitor.supervise.streams import READ_BYTES, Link, OutputStream, RunLog, Terminal
+
+KEY_BYTES = 256  # of typed text passed on at once: a terminal's line holds 4,096 (termios(3))
+DRAIN_SECONDS = 0.2
+"""Seconds after the command's end until it is reported although its streams are still open, as by
+processes that it left behind. A choice: what it wrote itself is in the streams before it ends."""
+_INTERRUPT = b"\x03"  # Ctrl-C, unless the user has bound another key with stty
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Relay:
+    """The command's process, its streams, and the links to the front and the monitor."""
+
+    def __init__(self, plan: Mapping[str, Any], front: Link, monitor: Link) -> None:
+        self._plan = plan
+        self._front, self._monitor = front, monitor
+        self._log = RunLog(Path(plan["log"]), plan["rotate_bytes"])
+        self._shows = plan["echo"]
+        self._typed = b""
+        self._reads_keys = False
+        self._streams: list[OutputStream] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._report_at: float | None = None  # monotonic: when the command's end is reported
+        self._ended: int | None = None  # the code of an end after which nothing was ordered yet
+        self._over = False
+        self._attempt = 0
+        on = frozenset(number for number in (0, 1, 2) if self._shows and os.isatty(number))
+        self._terminal = Terminal(on) if on else None
+        self._woken, waker = os.pipe()
+        for descriptor in (self._woken, waker):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
+                signal.signal(number, lambda number, _: self._signal(number))
+
+    def run(self) -> None:
+        """Relay until the command has ended, its output too, and no other start is to come."""
+        self._start(self._plan["command"], {})
+        self._set_foreground(here=self._plan["foreground"])
+        try:
+            while not self._over or self._open_streams():
+                self._turn()
+        finally:
+            self._set_foreground(here=False)
+
+    def _open_streams(self) -> list[OutputStream]:
+        return [each for each in self._streams if each.source is not None or each.pending]
+
+    def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._attempt += 1
+        self._log.note(f"attempt {self._attempt} starts: {json.dumps(command)[:2000]}")
+        terminal = self._terminal
+        slave = terminal.open() if terminal is not None else None
+        on = terminal.streams if terminal is not None else frozenset()
+        ends = {number: slave if number in on else self._pipe(number) for number in (1, 2)}
+        if terminal is not None and terminal.master is not None:
+            shown = min(on & {1, 2}, default=0)  # without output on it, it echoes what is typed
+            self._streams.append(OutputStream(shown, terminal.master, shown))
+        stdin = slave if 0 in on else None if self._shows else subprocess.DEVNULL
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._plan["directory"],
+                env=os.environ | self._plan["environment"] | environment,
+                stdin=stdin,
+                stdout=ends[1],
+                stderr=ends[2],
+                start_new_session=True,
+                # Safe: the relay has one thread.
+                preexec_fn=None if slave is None else partial(_control, slave),  # noqa: PLW1509
+            )
+        except OSError as problem:
+            code = 126 if isinstance(problem, PermissionError) else 127  # as shells exit
+            self._log.note(f"the command cannot be started: {problem.strerror}")
+            self._send({"failed": problem.strerror or str(problem)})
+            self._end(code)
+            return
+        finally:
+            for end in {*ends.values(), slave}:
+                if end is not None:
+                    os.close(end)
+        self._report_at = self._ended = None
+        self._send({"started": self._process.pid})
+
+    def _pipe(self, number: int) -> int:
+        """The command's end of a pipe for its stream `number`; ours is read from now on."""
+        ours, end = os.pipe()
+        self._streams.append(OutputStream(number, ours, number if self._shows else None))
+        return end
+
+    def _turn(self) -> None:
+        """Wait until there is something to do, and do it."""
+        self._streams = self._open_streams()
+        ready = self._wait()
+        for each in self._streams:
+            if each.pending and ready.get(each.target):
+                each.write()
+            elif not each.pending and ready.get(each.source, 0) & ~select.POLLOUT:
+                data = each.read()
+                if data and each.number:
+                    self._log.write(each.number, data)
+        self._pass_keys(ready)
+        for link in self._links():
+            if ready.get(link.fileno()):
+                for order in link.receive():
+                    self._obey(order, link)
+        self._reap()
+        if not self._front.is_open:
+            self._set_foreground(here=False)
+        if self._ended is not None and not self._monitor.is_open:
+            self._finish()
+
+    def _wait(self) -> dict[int | None, int]:
+        """Events by descriptor; also returns when a signal came, or at `_report_at`."""
+        waits = {link.fileno(): select.POLLIN for link in self._links()}
+        waits[self._woken] = select.POLLIN
+        for each in self._streams:
+            if each.pending and each.target is not None:
+                waits[each.target] = select.POLLOUT
+            elif each.source is not None:
+                waits[each.source] = select.POLLIN
+        keys = self._keys()
+        if self._typed and keys is not None:
+            waits[keys] = waits.get(keys, 0) | select.POLLOUT
+        elif self._reads_keys:
+            waits[0] = waits.get(0, 0) | select.POLLIN
+        poll = select.poll()
+        for descriptor, mask in waits.items():
+            poll.register(descriptor, mask)
+        left = None
+        if self._report_at is not None:
+            left = max(0.0, self._report_at - time.monotonic()) * 1000
+        ready: dict[int | None, int] = dict(poll.poll(left))
+        if ready.get(self._woken):
+            os.read(self._woken, READ_BYTES)
+        return ready
+
+    def _keys(self) -> int | None:
+        """Where the command reads what is typed; None once it has closed its terminal."""
+        master = self._terminal.master if self._terminal is not None else None
+        return master if any(each.source == master for each in self._streams) else None
+
+    def _pass_keys(self, ready: Mapping[int | None, int]) -> None:
+        """Give the command's terminal what was typed on ours."""
+        keys = self._keys()
+        if self._typed and keys is not None and ready.get(keys, 0) & select.POLLOUT:
+            with contextlib.suppress(OSError):  # EIO: the command has closed it
+                os.write(keys, self._typed)
+            self._typed = b""
+        elif self._reads_keys and ready.get(0, 0) & ~select.POLLOUT:
+            with contextlib.suppress(OSError):
+                self._typed = os.read(0, KEY_BYTES)
+            self._reads_keys = bool(self._typed)
+            if _INTERRUPT in self._typed:
+                self._send({"interrupted": signal.SIGINT})
+
+    def _links(self) -> list[Link]:
+        return [link for link in (self._front, self._monitor) if link.is_open]
+
+    def _obey(self, order: Mapping[str, Any], by: Link) -> None:
+        if "signal" in order:
+            if by is not self._monitor and order["signal"] in _ENDING:
+                self._send({"interrupted": order["signal"]})
+            self._signal(order["signal"])
+        if order.get("resize") and self._terminal is not None:
+            self._terminal.resize()
+        if "foreground" in order:
+            self._set_foreground(here=order["foreground"])
+        if "note" in order:
+            self._log.note(order["note"])
+        if "start" in order and self._process is None:
+            self._start(order["start"]["command"], order["start"]["environment"])
+        if "release" in order:
+            self._finish()
+
+    def _end(self, code: int) -> None:
+        self._process = self._report_at = None
+        self._ended = code
+        self._set_foreground(here=False)
+        self._send({"ended": code})
+
+    def _finish(self) -> None:
+        if self._ended is not None and not self._over:
+            self._over = True
+            self._send({"over": self._ended})
+
+    def _set_foreground(self, *, here: bool) -> None:
+        if self._terminal is not None:
+            self._reads_keys = here and 0 in self._terminal.streams
+            (self._terminal.grab if self._reads_keys else self._terminal.release)()
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    def _reap(self) -> None:
+        """Report that the command was stopped, or its end once its output was passed on."""
+        process = self._process
+        if process is None:
+            return
+        if self._report_at is None:
+            pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)
+            if pid and os.WIFSTOPPED(status):
+                self._set_foreground(here=False)
+                self._send({"stopped": os.WSTOPSIG(status)})
+            elif pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                self._report_at = time.monotonic() + DRAIN_SECONDS
+        if self._report_at is None:
+            return
+        if self._open_streams() and time.monotonic() < self._report_at:
+            return
+        self._log.note(_ending(process.returncode, self._log.lost))
+        self._end(process.returncode)
+
+    def _send(self, what: Mapping[str, Any]) -> None:
+        for link in self._links():
+            link.send(what)
+
+
+def _control(slave: int) -> None:
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+
+def _ending(code: int, lost: int) -> str:
+    more = f"; {lost} bytes of its output are not in this file" if lost else ""
+    if code >= 0:
+        return f"the command ended with exit code {code}{more}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else "of real time"
+    return f"the command was ended by signal {-code} ({name}){more}"
+
+
+def main() -> None:
+    """Run the relay of the folder and the two sockets that the arguments name."""
+    folder, front, monitor = Path(sys.argv[1]), Link(int(sys.argv[2])), Link(int(sys.argv[3]))
+    plan = json.loads((folder / "relay.json").read_text(encoding="utf-8"))
+    Relay(plan, front, monitor).run()

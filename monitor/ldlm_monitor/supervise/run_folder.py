@@ -1,0 +1,157 @@
+"""The folders of supervised runs: `$XDG_STATE_HOME/ldlm-monitor/runs/NAME_TIME/`, one a run.
+
+`run.json` is what a run was started with, `monitor.log` what its monitor printed, `report.html`
+and `report.txt` how it ended, `state/` what its monitor keeps. The command's output is a log
+beside the others of the user's, in the working folder.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import Field, ValidationError
+
+from ldlm_monitor.model.errors import InputError, UsageError
+from ldlm_monitor.model.view import View
+from ldlm_monitor.probe import process
+from ldlm_monitor.state.state_dir import default_state_dir
+
+SCHEMA: Final = "ldlm.run/1"  # the number rises with an incompatible change
+RECORD, REPORT = "run.json", "report"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+"""A run's name, part of file names: up to 80 characters that no shell must quote."""
+_LAUNCHERS = frozenset(
+    "accelerate bash deepspeed env mpirun nice nohup python python3 sbatch sh srun torchrun".split()  # noqa: SIM905
+)
+"""Commands that start another: a run is called after the script that they are given."""
+
+
+class RunSurroundings(View):
+    """What a run was started in; secrets are redacted. None or empty: unknown.
+
+    `git_diff` is the working tree's difference from `git_commit`, bounded.
+    """
+
+    host: str
+    environment: dict[str, str] = Field(default={})
+    git_commit: str | None = None
+    git_diff: str | None = None
+    python: str | None = None
+    packages: dict[str, str] = Field(default={}, description="version by name")
+    gpus: tuple[str, ...] = ()
+
+
+class RunRecord(View):
+    """A supervised run. `relay` and `relay_started` (ticks after boot) are its relay's process."""
+
+    schema_: Literal["ldlm.run/1"] = Field(default=SCHEMA, alias="schema")
+    name: str = Field(description="NAME_TIME: the folder's name, and the log's")
+    command: tuple[str, ...]
+    directory: str
+    log: str
+    started_at: float = Field(description="Unix seconds")
+    relay: int
+    relay_started: int
+    exit_code: int | None = None
+    ended_at: float | None = None
+    surroundings: RunSurroundings | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its relay is alive on this host."""
+        found = process.look(self.relay)
+        return found is not None and found.started == self.relay_started and found.state not in "ZX"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its log's files, the oldest first."""
+        return (*map(str, rotated(Path(self.log))), self.log)
+
+
+def runs_dir() -> Path:
+    """Where the folders of all runs are."""
+    return default_state_dir((), Path()).parent / "runs"
+
+
+def name_of(command: tuple[str, ...]) -> str:
+    """A name for a command: its script's, without folder and ending; otherwise its program's."""
+    scripts = (word for word in command if Path(word).suffix in (".py", ".sh", ".sbatch", ".slurm"))
+    programs = (word for word in command if Path(word).name not in _LAUNCHERS)
+    word = next(scripts, None) or next(programs, command[0])
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", Path(word).stem).strip("_.-+")[:60] or "run"
+
+
+def check_name(name: str) -> None:
+    """Raise `UsageError` if a run cannot have this name."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "is no name for a run",
+            where=f"--name {name}",
+            remedy="use letters, digits and . _ + -, beginning with a letter or digit",
+        )
+
+
+def new_folder(name: str, now: float) -> Path:
+    """Make the folder of a run that starts at `now` (Unix seconds); it may not exist yet."""
+    stamp = time.strftime("%Y%m%d_%H%M%S", time.localtime(now))
+    for more in ("", *(f"_{number}" for number in range(2, 100))):
+        folder = runs_dir() / f"{name}_{stamp}{more}"
+        try:
+            folder.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(
+                f"cannot be made ({error.strerror})",
+                where=str(folder),
+                remedy="set XDG_STATE_HOME to a folder that you may write to",
+            ) from error
+        return folder
+    raise UsageError("100 runs of this name start at once", where=name, remedy="wait a second")
+
+
+def keep(record: RunRecord) -> None:
+    """Write a run's record, atomically."""
+    path = runs_dir() / record.name / RECORD
+    fresh = path.with_name(f".{RECORD}.{os.getpid()}")
+    fresh.touch(mode=0o600)
+    fresh.write_text(record.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
+    fresh.replace(path)
+
+
+def all_runs() -> Iterator[RunRecord]:
+    """The runs that are kept, the newest first."""
+    found = (_read(path) for path in runs_dir().glob(f"*/{RECORD}"))
+    yield from sorted(found, key=lambda record: -record.started_at)
+
+
+def find_run(name: str) -> RunRecord | None:
+    """The run of this name, or the newest of it (`train` for `train_20260129_101500`)."""
+    if not _NAME.fullmatch(name):
+        return None
+    exact = runs_dir() / name / RECORD
+    if exact.is_file():
+        return _read(exact)
+    begun = re.compile(re.escape(name) + r"_\d{8}_\d{6}(_\d+)?")
+    return next((each for each in all_runs() if begun.fullmatch(each.name)), None)
+
+
+def rotated(log: Path) -> list[Path]:
+    """The full files of a run's log, the oldest first."""
+    found = log.parent.glob(f"{log.name}.*")
+    numbered = [path for path in found if path.suffix[1:].isdigit()]
+    return sorted(numbered, key=lambda path: int(path.suffix[1:]))
+
+
+def _read(path: Path) -> RunRecord:
+    try:
+        return RunRecord.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise InputError(
+            "is no record of a run",
+            where=str(path),
+            remedy=f"remove the folder {path.parent}, which is damaged",
+        ) from error

@@ -1,0 +1,79 @@
+"""What a run was started in: environment, git, the interpreter's packages, GPUs."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ldlm_monitor.supervise.run_folder import RunSurroundings
+from ldlm_monitor.text.sanitize import plain, redact
+
+ASK_SECONDS = 10.0
+"""Seconds for each program: a diff on a network disk takes some, a driver may never answer."""
+DIFF_CHARACTERS = 1_000_000
+"""Characters kept of a diff: a choice, more than any change that a person made by hand."""
+_VALUE = 4000  # characters of one variable: LS_COLORS has 1,500
+_PACKAGES = (
+    "import importlib.metadata as m, json, sys;"
+    "print(json.dumps([sys.version.split()[0],"
+    " {d.metadata['Name']: d.version for d in m.distributions() if d.metadata['Name']}]))"
+)
+
+
+def look(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str]
+) -> RunSurroundings:
+    """Ask git, the command's Python and nvidia-smi; what does not answer in time is unknown."""
+    python, packages = _packages(command, directory)
+    commit = _asked(["git", "rev-parse", "HEAD"], directory)
+    diff = _asked(["git", "diff", "HEAD"], directory) if commit else None
+    return RunSurroundings(
+        host=socket.gethostname(),
+        environment={name: _shown(name, text) for name, text in sorted(environment.items())},
+        git_commit=commit.strip() if commit else None,
+        git_diff=redact(diff[:DIFF_CHARACTERS]) if diff else None,
+        python=python,
+        packages=packages,
+        gpus=tuple(
+            plain(line) for line in (_asked(["nvidia-smi", "-L"], directory) or "").splitlines()
+        ),
+    )
+
+
+def _shown(name: str, text: str) -> str:
+    """A variable's value; redacted as in a log line `NAME=value`, which shows what is a secret."""
+    line = plain(f"{name}={text}", _VALUE)
+    return line.removeprefix(f"{name}=")
+
+
+def _packages(command: Sequence[str], directory: Path) -> tuple[str | None, dict[str, str]]:
+    """Python's version and packages, by the command's interpreter, or the first one on the path."""
+    first = Path(shutil.which(command[0]) or command[0])
+    beside = first.parent / "python"  # of torchrun, accelerate and others in an environment
+    is_python = first.name.startswith("python")
+    python = str(first) if is_python else str(beside) if beside.exists() else "python3"
+    answer = _asked([python, "-c", _PACKAGES], directory)
+    try:
+        version, packages = json.loads(answer or "")
+        return str(version), {str(name): str(text) for name, text in packages.items()}
+    except (ValueError, TypeError, AttributeError):
+        return None, {}
+
+
+def _asked(command: list[str], directory: Path) -> str | None:
+    try:
+        answer = subprocess.run(
+            command,
+            cwd=directory,
+            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},  # git writes no index while others work
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=ASK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.decode("utf-8", "replace") if answer.returncode == 0 else None

@@ -1,0 +1,119 @@
+"""Real commands that hang, fail or log NaN under `ldlm-monitor run --on ...`."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.supervise.conftest import RUN, Ran, until
+
+from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
+
+TRAINING = """
+import os, sys, time
+attempt, fault = int(os.environ["LDLM_ATTEMPT"]), sys.argv[1]
+first = int(os.environ.get("LDLM_RESUME_STEP", 0)) + 1 if attempt > 1 else 1
+print("environment", {k: v for k, v in os.environ.items() if k.startswith("LDLM_S")}, flush=True)
+for step in range(first, 41):
+    at_fault = step == 25 and attempt == 1
+    loss = "nan" if at_fault and fault == "nan" else 5 - step / 100
+    print(f"step {step}/40 loss {loss}", flush=True)
+    if step % 10 == 0:
+        print(f"Saving checkpoint at iteration {step}", flush=True)
+        print(f"successfully saved checkpoint at iteration {step}", flush=True)
+    if at_fault and fault == "hang":
+        time.sleep(600)
+    if at_fault and fault == "crash":
+        raise SystemExit(1)
+    if at_fault and fault == "nan":
+        time.sleep(20)
+    time.sleep(0.1)
+"""
+
+
+SETTINGS = "evaluation_interval = 1\n[stall]\nlimit_seconds = {running = 3}\n"
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    (folder / "train.py").write_text(TRAINING)
+    (folder / "ldlm-monitor.toml").write_text(SETTINGS)
+    flags, fault = words[:-1], words[-1]
+    return subprocess.Popen([*RUN, *flags, "--", sys.executable, "train.py", fault])
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, RunRecord, str]:
+    code = process.wait(120)
+    until(lambda: all(each.exit_code is not None for each in all_runs()))
+    record = next(all_runs())
+    return code, record, Path(record.log).read_text()
+
+
+def test_a_hang_is_killed_and_trains_on_in_another_attempt(folder: Path) -> None:
+    code, record, log = ended(
+        started(folder, "--on", "hang=stacks,kill", "--on", "crash=restart:1", "hang")
+    )
+    assert code == 0
+    assert "TrainingStalled, --on hang=kill,stacks: SIGTERM" in log
+    assert "attempt 2 starts" in log
+    assert "step 40/40 loss 4.6" in log.split("attempt 2 starts")[1]
+    assert "attempt 3" not in log
+    assert (folder / "state/ldlm-monitor/runs" / record.name / "evidence_1.json").exists()
+
+
+def test_a_nan_is_followed_by_a_start_before_it(folder: Path) -> None:
+    code, _, log = ended(started(folder, "--on", "nan=kill", "--on", "crash=restart:1", "nan"))
+    assert code == 0
+    assert "environment {'LDLM_SKIP_STEPS': '25-25'}" in log
+    assert "step 21/40" in log.split("attempt 2 starts")[1].splitlines()[2]
+
+
+def test_a_crash_without_a_reaction_is_only_watched(folder: Path) -> None:
+    code, record, log = ended(started(folder, "crash"))
+    assert (code, record.exit_code) == (1, 1)
+    assert "attempt 2" not in log
+    report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
+    until(report.exists, seconds=90)
+    assert "TrainingCrashed" in report.read_text()
+
+
+def test_a_run_in_the_background_is_stopped_by_name(folder: Path) -> None:
+    (folder / "train.sh").write_text("echo step 1/9 loss 3\nsleep 600\n")
+    left = subprocess.run(
+        [*RUN, "--detach", "--", "bash", "train.sh"], capture_output=True, check=False, text=True
+    )
+    assert left.stdout.startswith("train_")
+    until(lambda: any(each.is_running for each in all_runs()))
+    subprocess.run([*RUN[:3], "stop", "train"], check=True)
+    until(lambda: all(each.exit_code is not None for each in all_runs()))
+    assert next(all_runs()).exit_code == 143
+
+
+def test_reports_find_a_run_by_its_name(run: Callable[..., Ran], folder: Path) -> None:
+    text = "\n".join(f"step {step}/20 loss {3 - step / 50}" for step in range(1, 21))
+    run("sh", "-c", f"printf '{text}\\n'", flags=["--run", "exp"])
+    shown = subprocess.run([*RUN[:3], "report", "exp"], capture_output=True, check=False, text=True)
+    assert "exp_" in shown.stdout
+    assert "20" in shown.stdout
+
+
+def test_secrets_of_the_environment_are_not_kept(
+    run: Callable[..., Ran], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnopqrstuvwxyz012345")
+    ran = run("true")
+    assert ran.record is not None
+    until(lambda: next(all_runs()).surroundings is not None)
+    kept = (folder / "state/ldlm-monitor/runs" / ran.record.name / "run.json").read_text()
+    assert "hf_abcdefgh" not in kept
+    assert json.loads(kept)["surroundings"]["environment"]["HF_TOKEN"] == "[redacted]"
+
+
+def test_a_full_disk_costs_the_log_and_not_the_command(folder: Path) -> None:
+    script = "for i in 1 2 3; do head -c 100000 /dev/zero; done; echo end"
+    limited = f"ulimit -f 100; exec {' '.join(RUN)} -- sh -c '{script}'"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, check=False)
+    assert (len(done.stdout), done.returncode) == (300_004, 0)
+    (log,) = (folder / "logs").iterdir()
+    assert log.stat().st_size <= 102_400

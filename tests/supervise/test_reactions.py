@@ -1,0 +1,194 @@
+"""What is decided about alerts and ends, as functions of both and of time."""
+
+import pytest
+
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot
+from ldlm_monitor.supervise.reactions import Budget, Order, Reactions, Supervisor
+
+START = 1_000_000.0
+
+
+def snapshot(
+    *alerts: AlertView,
+    step: int = 10,
+    limit: float = 30.0,
+    last_progress_at: float | None = None,
+) -> Snapshot:
+    run = RunView(
+        name="train",
+        framework="",
+        world_size=None,
+        state="running",
+        health="HEALTHY",
+        step=step,
+        total_steps=None,
+        epoch=None,
+        progress=None,
+        eta_seconds=None,
+        started_at=None,
+        last_progress_at=last_progress_at,
+        stall_limit_seconds=limit,
+        ended_at=None,
+        files=(),
+        statistics={},
+        event_counts={},
+        skipped_steps=0,
+        settings={},
+    )
+    return Snapshot(
+        version=1,
+        at=START,
+        runs=(run,),
+        alerts=alerts,
+        events=(),
+        monitor=MonitorView.fresh(),
+        points=(),
+    )
+
+
+def firing(name: str, at: float, *, run: str = "train", severity: str = "critical") -> AlertView:
+    return AlertView(
+        name=name,
+        state="firing",
+        labels={"run": run, "severity": severity},
+        annotations={},
+        value=1.0,
+        active_at=at,
+        fired_at=at,
+        position=None,
+    )
+
+
+def supervisor(*on: str, budget: str = "5/24h") -> Supervisor:
+    return Supervisor(Reactions.read(on, Budget.read(budget)), "train", START)
+
+
+def orders(of: Supervisor, seen: Snapshot, now: float) -> list[Order]:
+    return list(of.observe(seen, now))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hang",
+        "hang=",
+        "hang=restart",
+        "crash=kill",
+        "nan=stacks",
+        "fire=stop",
+        "crash=restart:",
+        "hang=kill,,stop",
+    ],
+)
+def test_an_unknown_reaction_is_refused_with_what_there_is(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--on .*: is not known; there are hang="):
+        Reactions.read([text], Budget())
+
+
+@pytest.mark.parametrize("text", ["5", "5/24", "x/24h", "5/24w", "5/h"])
+def test_a_budget_is_a_number_and_a_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="write it as 5/24h"):
+        Budget.read(text)
+
+
+def test_without_a_reaction_nothing_is_done() -> None:
+    watching = supervisor()
+    assert not orders(watching, snapshot(firing("TrainingStalled", START + 50)), START + 50)
+    assert watching.ended(1, START + 60) == Order(release=True)
+
+
+def test_a_hang_is_terminated_then_killed() -> None:
+    acting = supervisor("hang=stacks,kill")
+    seen = snapshot(firing("TrainingStalled", START + 50))
+    (order,) = orders(acting, seen, START + 50)
+    assert (order.number, order.evidence) == (15, True)
+    assert not orders(acting, seen, START + 59)
+    (order,) = orders(acting, seen, START + 60)
+    assert order.number == 9
+    assert not orders(acting, seen, START + 70)
+
+
+@pytest.mark.parametrize(
+    "alert",
+    [
+        firing("TrainingStalled", START + 50, severity="warning"),
+        firing("TrainingStalled", START + 50, run="another"),
+        firing("LossSpike", START + 50),
+        firing("TrainingStalled", START - 50),
+    ],
+    ids=["warning", "other run", "other alert", "of the attempt before"],
+)
+def test_other_alerts_are_no_hang(alert: AlertView) -> None:
+    assert not orders(supervisor("hang=kill"), snapshot(alert), START + 20)
+
+
+def test_an_alert_that_goes_on_after_a_restart_counts_when_the_new_attempt_waited_too() -> None:
+    acting = supervisor("hang=kill")
+    seen = snapshot(firing("TrainingStalled", START - 50), limit=30.0)
+    assert not orders(acting, seen, START + 30)
+    assert orders(acting, seen, START + 31)
+
+
+def test_an_alert_that_is_not_resolved_yet_is_no_hang_of_an_attempt_with_steps() -> None:
+    acting = supervisor("hang=kill")
+    alert = firing("TrainingStalled", START - 50)
+    stepping = snapshot(alert, limit=30.0, last_progress_at=START + 25)
+    assert not orders(acting, stepping, START + 31)
+
+
+def test_a_crash_starts_again_with_rising_pauses_until_the_restarts_made_no_step() -> None:
+    acting = supervisor("crash=restart:2")
+    first = acting.ended(1, START)
+    assert (first.start_at, first.environment) == (START + 1, {"LDLM_ATTEMPT": "2"})
+    second = acting.ended(1, START + 5)
+    assert (second.start_at, second.environment) == (START + 7, {"LDLM_ATTEMPT": "3"})
+    assert acting.ended(1, START + 9) == Order("no restart: 2 made no new step", release=True)
+
+
+def test_new_steps_give_the_restarts_back() -> None:
+    acting = supervisor("crash=restart:1")
+    orders(acting, snapshot(step=10), START)
+    assert acting.ended(1, START).start_at
+    orders(acting, snapshot(step=11), START + 5)
+    assert acting.ended(1, START + 6).start_at
+    orders(acting, snapshot(step=11), START + 8)
+    assert acting.ended(1, START + 9).release
+
+
+def test_a_budget_ends_restarts_that_make_steps() -> None:
+    acting = supervisor("crash=restart:1", budget="2/10m")
+    for attempt in range(2):
+        orders(acting, snapshot(step=10 + attempt), START)
+        assert acting.ended(1, START + attempt).start_at
+    orders(acting, snapshot(step=20), START)
+    assert acting.ended(1, START + 3).note == "no restart: the budget of 2 is used up"
+
+
+def test_a_budget_is_of_the_last_hours() -> None:
+    acting = supervisor("crash=restart:1", budget="1/10m")
+    assert acting.ended(1, START).start_at
+    orders(acting, snapshot(step=20), START)
+    assert acting.ended(1, START + 600).start_at
+
+
+@pytest.mark.parametrize(("code", "why"), [(0, "it succeeded"), (-15, "a person ended it")])
+def test_a_wanted_end_starts_nothing(code: int, why: str) -> None:
+    acting = supervisor("crash=restart:3")
+    if code:
+        acting.interrupted()
+    assert acting.ended(code, START) == Order(release=True), why
+
+
+def test_a_nan_that_stops_is_no_crash() -> None:
+    acting = supervisor("nan=stop", "crash=restart:3")
+    (order,) = orders(acting, snapshot(firing("NonFiniteLoss", START + 5)), START + 5)
+    assert order.number == 15
+    assert acting.ended(-15, START + 6) == Order(release=True)
+
+
+def test_a_command_that_we_kill_and_that_exits_with_0_is_started_again() -> None:
+    acting = supervisor("hang=kill", "crash=restart:1")
+    assert orders(acting, snapshot(firing("TrainingStalled", START + 50)), START + 50)
+    assert acting.ended(0, START + 51).start_at
