@@ -112,7 +112,7 @@ def log(redact: Redact, source: Source, parameters: Mapping[str, str]) -> dict[s
 def _visible(redact: Redact, source: Source, query: LogQuery) -> LogSlice:
     """The answer to a query; a search passes over texts that `redact` hides.
 
-    Otherwise whoever may search could find out a secret letter by letter.
+    Otherwise a client could find out a secret by searches, letter by letter.
     """
     for _ in range(_HIDDEN):
         found = source.log(query)
