@@ -41,13 +41,13 @@ python3 -m venv "$work/sbom"
 "$work/sbom/bin/cyclonedx-py" environment --output-reproducible --output-file "dist/sbom.cdx.json" "$work/venv"
 grep -q '"name": "hyperscan"' dist/sbom.cdx.json || fail "the SBOM lacks the dependencies"
 
-if docker=$(command -v docker || command -v podman); then
+if docker=$(command -v docker || command -v podman) && "$docker" info >"$work/info.txt" 2>&1; then
     "$docker" build --quiet --file deploy/Dockerfile --tag "ldlm-monitor:$version" .
     [ "$("$docker" run --rm "ldlm-monitor:$version" --version)" = "ldlm-monitor $version" ] ||
         fail "the image is of another version"
     "$docker" save "ldlm-monitor:$version" | gzip >"dist/ldlm-monitor-$version.image.tar.gz"
 else
-    echo "release.sh: neither docker nor podman is here: no image" >&2
+    echo "release.sh: neither docker nor podman runs here: no image" >&2
 fi
 (cd dist && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 cat dist/SHA256SUMS
