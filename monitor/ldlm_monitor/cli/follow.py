@@ -65,8 +65,8 @@ def _refuse_mistyped_command(word: str) -> None:
     from ldlm_monitor.cli import app
 
     commands = [name for name in app if not name.startswith("-")]
-    is_plural = word.removesuffix("s") in commands  # such as TensorBoard's folder `runs`
-    if not word.isalpha() or is_plural or Path(word).exists():
+    # A plural is a usual name of a folder, such as TensorBoard's `runs`.
+    if not word.isalpha() or word.removesuffix("s") in commands or Path(word).exists():
         return
     if close := difflib.get_close_matches(word.lower(), commands, n=1, cutoff=_NEAR):
         raise UsageError(

@@ -6,8 +6,8 @@ import glob
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ldlm_monitor.cli.flags import write_file
 from ldlm_monitor.cli.parse import chunks
@@ -39,12 +39,11 @@ files = [
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _LogKind:
+class _LogKind(NamedTuple):
     """Logs of one kind in one folder: a pattern for them, their number, what the newest is."""
 
     pattern: str
-    count: int
+    files: int
     form: str
 
 
@@ -59,33 +58,29 @@ def init(folder: Path = Path()) -> int:
         remedy = "edit it, or move it away first"
         raise UsageError("is there already", where=str(target), remedy=remedy)
     found = list(_kinds(folder))
-    for logs in found:
-        print(f"{logs.pattern}: {counted(logs.count, 'file')}, the newest is {logs.form}")
+    for kind in found:
+        print(f"{kind.pattern}: {counted(kind.files, 'file')}, the newest is {kind.form}")
     if not found:
         print("no log found here: the file names train_logs/*.log, which is waited for")
-    write_file(target, _text(folder, found), "init")
+    # JSON's strings are TOML's.
+    files = [f"    {json.dumps(kind.pattern, ensure_ascii=False)}, # {kind.form}" for kind in found]
+    lines = "\n".join(files or ['    "train_logs/*.log",'])
+    write_file(target, _TEXT.format(files=lines, slack=_slack(folder)), "init")
     print(f"{target} written; now: ldlm-monitor")
     return 0
 
 
-def _text(folder: Path, found: list[_LogKind]) -> str:
-    lines = [f"    {_quoted(logs.pattern)}, # {logs.form}" for logs in found]
-    has_secret = (folder / _SECRET).is_file()
-    print(
-        f"Slack: {_SECRET} is used"
-        if has_secret
-        else "Slack: LDLM_SLACK_WEBHOOK_URL is used"
-        if os.environ.get("LDLM_SLACK_WEBHOOK_URL")
-        else f"Slack: no webhook; put its URL into {_SECRET}, and remove the # before [slack]"
-    )
-    mark = "" if has_secret else "# "
-    slack = f'{mark}[slack]\n{mark}webhook_url_file = "{_SECRET}"'
-    return _TEXT.format(files="\n".join(lines or ['    "train_logs/*.log",']), slack=slack)
-
-
-def _quoted(text: str) -> str:
-    """A TOML string; of what JSON allows beside, no name that UTF-8 can encode has anything."""
-    return json.dumps(text, ensure_ascii=False)
+def _slack(folder: Path) -> str:
+    """The table of Slack, as a comment where there is no webhook; prints which."""
+    table = ["[slack]", f'webhook_url_file = "{_SECRET}"']
+    if (folder / _SECRET).is_file():
+        print(f"Slack: {_SECRET} is used")
+        return "\n".join(table)
+    if os.environ.get("LDLM_SLACK_WEBHOOK_URL"):
+        print("Slack: LDLM_SLACK_WEBHOOK_URL is used")
+    else:
+        print(f"Slack: no webhook; put its URL into {_SECRET}, and use the table [slack]")
+    return "\n".join(f"# {line}" for line in table)
 
 
 def _kinds(folder: Path) -> Iterator[_LogKind]:

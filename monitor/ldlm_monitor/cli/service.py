@@ -1,7 +1,6 @@
 """`ldlm-monitor service install|uninstall`: a systemd unit of the user who runs it."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,10 +53,8 @@ def install(*files: str, show: Annotated[bool, Parameter(name="--print")] = Fals
     if show:
         print(unit, end="")
         return 0
-    _require_systemd()
     path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, unit, "service install")
+    write_file(path, unit, "service install", parents=True)
     try:
         _systemctl("daemon-reload")
         _systemctl("enable", "--now", _NAME)
@@ -74,7 +71,6 @@ def uninstall() -> int:
     path = _path()
     if not path.exists():
         raise UsageError("is not installed", where=str(path))
-    _require_systemd()
     _systemctl("disable", "--now", _NAME)
     path.unlink()
     _systemctl("daemon-reload")
@@ -94,21 +90,14 @@ def _quoted(word: str) -> str:
     return f'"{word}"'
 
 
-def _require_systemd() -> None:
-    if shutil.which("systemctl") is None:
-        raise UsageError(
-            "systemctl is not here",
-            where="service",
-            remedy="use what starts services on this system; --print shows the command",
-        )
-
-
 def _systemctl(*words: str) -> None:
     command = ["systemctl", "--user", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
+    try:
+        subprocess.run(command, capture_output=True, text=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or "systemctl is not here"
         raise UsageError(
-            f"failed: {done.stderr.strip()[:300]}",
+            f"failed: {said.strip()[:300]}",
             where=" ".join(command),
-            remedy="log in as this user without su or sudo, so that systemd serves you",
-        )
+            remedy="log in without su or sudo, or see --print for what else can start it",
+        ) from error

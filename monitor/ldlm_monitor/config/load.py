@@ -203,17 +203,12 @@ def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
 
 def _line(text: str, keys: list[str]) -> str:
     """`:NUMBER` of the line with a key, or with a table above it; "" if it is not spelled so."""
-    table = ""
-    wanted = ".".join(keys) + "."
+    table, wanted = "", ".".join(keys) + "."
     for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[+\s*([^\]]*?)\s*\]", line):
-            table = header[1] + "."
-            path = table
-        elif assigned := re.match(r"\s*[\"']?([\w.-]+)[\"']?\s*=", line):
-            path = f"{table}{assigned[1]}."
-        else:
-            continue
-        if path == wanted or (not header and wanted.startswith(path)):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line):
+            table = f"{header[1]}."
+        assigned = re.match(r"\s*[\"']?([\w.-]+)[\"']?\s*=", line)
+        if table == wanted or (assigned and wanted.startswith(f"{table}{assigned[1]}.")):
             return f":{number}"
     return ""
 

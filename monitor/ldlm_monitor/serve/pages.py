@@ -122,8 +122,7 @@ def _visible(redact: Redact, source: Source, query: LogQuery) -> LogSlice:
         if any(query.find.lower() in redact(line.text).lower() for line in hit.lines):
             return found
         query = replace(query, at=hit.start if query.backwards else hit.end)
-    at = query.at or 0
-    return LogSlice(path=query.path, size=found.size, start=at, end=at, lines=())
+    return replace(found, start=query.at or 0, end=query.at or 0, lines=(), found=None)
 
 
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:

@@ -215,11 +215,8 @@ def escaped_json(document: bytes) -> bytes:
     """
     if document.isascii():  # as most records are; JSON escapes the controls of ASCII itself
         return document
-    return str(_UNSEEN.sub(_json_escape, document.decode())).encode()
-
-
-def _json_escape(found: Any) -> str:
-    return json.dumps(found.group(0))[1:-1]
+    shown = _UNSEEN.sub(lambda found: json.dumps(found.group(0))[1:-1], document.decode())
+    return str(shown).encode()
 
 
 def without_run(summary: str, run: str) -> str:
