@@ -190,3 +190,8 @@ def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "all fine" in done.stdout
+    for words in (["dashboards", "export", "boards"], ["init"], ["formats", "list"]):
+        command = [venv / "bin/ldlm-monitor", *words]
+        subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
+    assert (tmp_path / "boards/ldlm-fleet.json").is_file()
+    assert (tmp_path / "ldlm-monitor.toml").is_file()

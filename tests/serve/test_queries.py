@@ -44,6 +44,17 @@ def test_a_search_finds_nothing_of_what_is_redacted(search, guess: str, where) -
     assert (answer["found"], answer["lines"]) == (None, [])
 
 
+def test_a_search_passes_over_much_that_is_redacted(search, log: Path) -> None:
+    log.write_bytes(b"token=hunter2hunter2hunter2\n" * 300 + b"a hunter2\n")
+    first = search("hunter2")
+    assert (first["found"], first["lines"]) == (None, [])
+    (line,) = search("hunter2", at=first["end"])["lines"]  # a client goes on from there
+    assert line["text"] == "a hunter2"
+    log.write_bytes(b"token=hunter2hunter2hunter2\n" * 100 + b"a hunter2\n")
+    (line,) = search("hunter2")["lines"]
+    assert (line["text"], line["line"]) == ("a hunter2", 101)
+
+
 @pytest.mark.parametrize("where", [{}, {"backwards": "true", "at": 10_000}])
 def test_a_search_finds_what_is_shown_beside_it(search, where) -> None:
     (line,) = search("error: TOKEN=", **where)["lines"]
