@@ -30,6 +30,7 @@ from kept_positions import positions_from_json, positions_to_json
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.named_files import RECALL_SECONDS, RETIRED_SECONDS
+from ldlm_monitor.source.open_files import RETIRED_FILES
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")
 BANNER = b"#" * 1500 + b"\n"
@@ -69,6 +70,7 @@ class Writers(RuleBasedStateMachine):
         self.now = 1000.0
         self.count = 0
         self.rotated = 0
+        self.replaced = 0
         self.halves: list[bytes] = []
         self.written: set[int] = set()
         self.lost: list[set[int]] = []
@@ -145,7 +147,8 @@ class Writers(RuleBasedStateMachine):
             self.life.half = number, text[cut:]
             self.halves.append(text[:cut])
 
-    @precondition(lambda self: self.old)
+    # With few descriptors, only so many files without a name are kept for late writes.
+    @precondition(lambda self: self.old and not (self.scarce and self.replaced > RETIRED_FILES))
     @rule(which=st.integers(0, 10), size=st.sampled_from([0, 500]))
     def write_to_a_file_that_lost_its_name(self, which: int, size: int) -> None:
         self.write(self.old[which % len(self.old)], size, b"\n")
@@ -192,6 +195,7 @@ class Writers(RuleBasedStateMachine):
 
     def set_aside(self, *, known: bool, deleted: bool) -> None:
         """The file loses its name: who has it open, or knows where it is, still reads it."""
+        self.replaced += 1
         self.life.deleted = deleted
         if deleted:
             self.deleted.append(self.life)
@@ -232,6 +236,7 @@ class Writers(RuleBasedStateMachine):
             self.kill_and_restart()
         if rest:
             self.write(self.life, 100, b"\n")
+        self.replaced += 1
         swap = self.folder / "swap"
         shutil.copy(self.log, swap)
         swap.replace(self.log)

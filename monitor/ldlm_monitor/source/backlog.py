@@ -93,10 +93,9 @@ class Recall:
                 return self._begin(path, file, position.generation, position)
         if position.nameless:  # any other file may have got the freed inode
             return None
-        name = Path(position.place).name
         for file in opened:
-            # An unrelated file that reuses the inode of a deleted one has another name.
-            if file.key == position.key and (file.path == path or file.path.name.startswith(name)):
+            named = file.path == path or _is_named_after(file.path, Path(position.place))
+            if file.key == position.key and named:
                 shrunk = self.disk.fstat(file.descriptor).st_size < position.read
                 self.journal.rewritten(str(path), position.read, shrunk=shrunk)
                 return self._begin(path, file, position.generation + 1, None)
@@ -119,13 +118,24 @@ class Recall:
 
 
 def find_again(tail: Tail) -> bool:
-    """Open the file of `tail` again, at `place` or renamed in that folder; whether it was found."""
+    """Open the file of `tail` again, at `place` or renamed in that folder; whether it was found.
+
+    It may have other content since the last look.
+    """
     for place in likely_places(tail.place, tail.key[1], read=tail.splitter.position):
         with contextlib.suppress(OSError):
-            if tail.reopen(place) and tail.same_content():
+            if tail.reopen(place) and (_is_named_after(place, tail.place) or tail.same_content()):
                 return True
             tail.close()  # another file has reused the inode
     return False
+
+
+def _is_named_after(place: Path, original: Path) -> bool:
+    """Whether a file with the same inode may be the original, perhaps renamed by a rotation.
+
+    An unrelated file that reuses the inode of a deleted one has another name.
+    """
+    return place.name.startswith(original.name)
 
 
 class Backlog:

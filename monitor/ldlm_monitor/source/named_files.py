@@ -102,8 +102,16 @@ class NamedFiles:
             tail.close()
 
     def positions(self) -> list[FilePosition]:
-        """The position of every file; for a file not resumed yet, its position from before."""
-        tails = [tail for _, tail in self.live.values()]
+        """The position of every file; for a file not resumed yet, its position from before.
+
+        A deleted file that was read to its end has none: another file may get its inode number,
+        and a copy of the log even begins with the same content.
+        """
+        tails = [
+            tail
+            for _, tail in self.live.values()
+            if not tail.is_deleted or tail.unread or tail.splitter.unfinished
+        ]
         waiting = [position for entry in self.entries.values() for position in entry.kept]
         return [*waiting, *(tail.position() for tail in tails)]
 
@@ -268,6 +276,7 @@ class NamedFiles:
             with contextlib.suppress(OSError):  # a stale NFS handle counts as no growth
                 status = os.fstat(tail.descriptor)
                 names = status.st_nlink
+                tail.is_deleted = not names
                 tail.see(status)
             if tail.unread and tail.finished:
                 tail.go_on(now)
