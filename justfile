@@ -26,6 +26,10 @@ docs:
     sh setup.sh dev
     .venv/bin/mkdocs build --strict
 
+# Make a release in dist/: version, changelog, sdist, wheel, SBOM and image, each tried
+release version:
+    sh deploy/release.sh {{ version }}
+
 # Write the lock anew with the newest versions, by uv (tried: 0.13)
 lock *arguments="--upgrade":
     sh requirements/lock.sh {{ arguments }}

@@ -60,5 +60,9 @@ if ! cmp -s "$locked" "$venv/${locked##*/}"; then
     install --no-deps --require-hashes --requirement "$locked"
     cp "$locked" "$venv/"
 fi
-install --no-deps --no-build-isolation --editable .
+# Python reads the path of an editable install as the locale says: with LC_ALL=C it would not start
+# at all where the path is not ASCII. There the package is copied; run this script after a change.
+editable=--editable
+[ -z "$(pwd | LC_ALL=C tr -d '\n\040-\176')" ] || editable=--force-reinstall
+install --no-deps --no-build-isolation "$editable" .
 "$venv/bin/ldlm-monitor" --version

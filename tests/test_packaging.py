@@ -1,9 +1,12 @@
 """The wheel holds everything that an installed monitor needs."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -33,7 +36,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
         str(Path("ldlm_monitor") / path.relative_to(checkout))
         for folder in ("alerts/packaged", "serve/dashboards", "parse/data")
         for path in sorted((checkout / folder).rglob("*"))
-        if path.is_file() and path.name != ".gitkeep" and path.suffix != ".pyc"
+        if path.is_file() and "generate" not in path.parts and path.suffix != ".pyc"
     ]
     assert "ldlm_monitor/alerts/packaged/default.yml" in wanted
     others = {
@@ -46,6 +49,45 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     assert {*wanted, *others} <= set(held)
     links = [name for name in wanted if held[name] & 0o170000 == 0o120000]
     assert links == []
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
+    subprocess.run([*command, "--directory", str(folder)], cwd=ROOT, check=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    (inside,) = (path for path in folder.iterdir() if path.is_dir())
+    return inside
+
+
+def test_a_wheel_of_the_source_distribution_is_the_same(
+    wheel: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    subprocess.run([*command, "--directory", str(tmp_path)], cwd=unpacked, check=True)
+    (again,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert sorted(first.namelist()) == sorted(second.namelist())
+
+
+@pytest.mark.parametrize("name", ["rules/default.yml", "dashboards/ldlm-fleet.json", "setup.sh"])
+def test_the_source_distribution_holds_what_a_checkout_needs(unpacked: Path, name: str) -> None:
+    assert (unpacked / name).is_file()
+    assert (unpacked / "monitor/ldlm_monitor/alerts/packaged/default.yml").is_file()
+
+
+def test_the_package_page_leads_into_the_repository(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(metadata).decode()
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(targets) > 10
+    assert all(target.startswith(("https://", "http://", "#")) for target in targets)
+    assert "Project-URL: Source, https://" in text
 
 
 def test_the_trainer_is_in_the_wheel_and_needs_torch_by_its_extra_only(wheel: Path) -> None:
@@ -109,6 +151,27 @@ def test_the_lock_holds_what_the_project_asks_for(name: str) -> None:
         assert all(need.specifier.contains(each.removeprefix("==")) for each in found), need
 
 
+@pytest.mark.parametrize(("folder", "how"), [("a b", "--editable"), ("ü b", "--force-reinstall")])
+def test_setup_copies_the_package_where_a_path_could_keep_python_from_starting(
+    tmp_path: Path, folder: str, how: str
+) -> None:
+    """`pip` and the command are scripts that print their arguments: nothing is installed."""
+    checkout = tmp_path / folder
+    (checkout / "requirements").mkdir(parents=True)
+    (checkout / ".venv/bin").mkdir(parents=True)
+    shutil.copy(ROOT / "setup.sh", checkout)
+    for place in ("requirements", ".venv"):
+        shutil.copy(ROOT / "requirements/run.txt", checkout / place)
+    for name in ("pip", "ldlm-monitor"):
+        (checkout / ".venv/bin" / name).write_text('#!/bin/sh\necho "$@"\n')
+        (checkout / ".venv/bin" / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "setup.sh"], cwd=checkout, capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "LC_ALL": "C"},
+    )  # fmt: skip
+    assert f"--no-build-isolation {how} ." in done.stdout
+
+
 def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None:
     """In a fresh environment that borrows only the dependencies."""
     venv = tmp_path / "venv"
@@ -127,3 +190,8 @@ def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "all fine" in done.stdout
+    for words in (["dashboards", "export", "boards"], ["init"], ["formats", "list"]):
+        command = [venv / "bin/ldlm-monitor", *words]
+        subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
+    assert (tmp_path / "boards/ldlm-fleet.json").is_file()
+    assert (tmp_path / "ldlm-monitor.toml").is_file()

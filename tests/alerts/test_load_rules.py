@@ -76,7 +76,7 @@ def rules(*lines: str) -> str:
         ("groups: [{name: g}, {name: g}]", "group 'g' is defined twice"),
         ("groups: [{name: g, name: h}]", "written twice"),
         ("groups: [", "YAML"),
-        ("- a", "dictionary"),
+        ("- a", "should be an object (a mapping"),
         ("groups: [{name: g, rules: [5]}]", "rule 1"),
     ],
 )

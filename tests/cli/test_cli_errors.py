@@ -22,6 +22,11 @@ Ask = Callable[..., Any]
         (("--onc", "a.log"), "Unknown option: --onc. Did you mean --once?; see ldlm-monitor"),
         (("--interval", "x", "a.log"), '--interval: "x" should be a number; for example --int'),
         (("--fail-on", "all", "a.log"), 'Invalid value "all" for --fail-on. Choose from: "crit'),
+        (
+            ("docter", "."),
+            "docter: neither a file nor a command; did you mean ldlm-monitor doctor?",
+        ),
+        (("--once", "repport", "a.log"), "repport: neither a file nor a command; did you mean"),
         (("rules", "chek"), 'Unknown command "chek'),
         (("report", "a.log", "-o", "a.pdf"), '--output a.pdf: cannot write a report as ".pdf"'),
         (("--config", "no.toml", "a.log"), "no.toml: cannot be read (No such file or directory)"),
@@ -63,6 +68,16 @@ def test_a_file_named_like_a_command_is_written_with_its_folder(ask: Ask, folder
     answer = ask("--once", "./report")
     assert answer.code == 0
     assert "No training run was found" in answer.out
+
+
+@pytest.mark.parametrize("word", ["reports", "docter.log", "./docter", "logs", "doc*"])
+def test_a_word_that_may_be_a_coming_file_is_no_mistyped_command(ask: Ask, word: str) -> None:
+    assert "did you mean" not in ask("--once", word).err
+
+
+def test_a_file_whose_name_is_near_a_commands_is_read(ask: Ask, folder: Path) -> None:
+    (folder / "docter").write_text("nothing of ours\n", encoding="utf-8")
+    assert ask("--once", "docter").code == 0
 
 
 def test_files_may_come_from_the_configuration(ask: Ask, folder: Path) -> None:

@@ -110,6 +110,11 @@ def test_a_file_whose_examples_hold_is_fine(ask: Ask, mine: Callable[..., Path])
             "line: 'ourtrainer: all fine'",
             "events.0 (gpu_xid), example 1: expected gpu_xid, got nothing",
         ),
+        (
+            "pattern: 'ourtrainer step (?P<step>",
+            "pattern: 'theirs step (?P<step>",
+            "lines.0 (step line), example 1: its trigger and pattern do not match; another format",
+        ),
     ],
 )
 def test_an_example_that_does_not_hold_is_one_line(
@@ -118,7 +123,8 @@ def test_an_example_that_does_not_hold_is_one_line(
     mine(old, new)
     answer = ask("formats", "test", "mine.yml")
     assert answer.code == 2
-    assert answer.err == f"ldlm-monitor: mine.yml: {said}\n"
+    assert answer.err.startswith(f"ldlm-monitor: mine.yml: {said}")
+    assert answer.err.count("\n") == 1
     assert answer.out.endswith("1 failed\n")
 
 
@@ -129,6 +135,7 @@ def test_an_example_that_does_not_hold_is_one_line(
         ("trigger: 'ourtrainer step'", "trigger: 'ourtrainer (step'", "lines.0 (step line)"),
         ("trigger: 'ourtrainer step'", "triger: 'ourtrainer step'", "lines.0.trigger"),
         ("format: ourtrainer", "format: [", "is not YAML"),
+        ("learning_rate: lr", "learning_rate: rate", "the pattern has no group rate, from which"),
     ],
 )
 def test_a_bad_definition_is_one_line_that_says_where(

@@ -169,7 +169,7 @@ def test_a_rule_test_that_fails_shows_what_was_expected_and_what_came(
         "Unit Testing:  good.test.yml\n  SUCCESS\n\n"
     )
     assert answer.err.splitlines() == [
-        "ldlm-monitor: bad.test.yml: 1 of 2 expectations not met; compare exp and got above",
+        "ldlm-monitor: bad.test.yml: 1 failure with 2 expectations; compare exp and got above",
         (
             "ldlm-monitor: typo.test.yml: tests.0.input_series.0.values: Field required; "
             "see Prometheus' documentation, Unit Testing for Rules"

@@ -122,6 +122,7 @@ def test_the_services_find_each_other() -> None:
     prometheus = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
     (targets,) = prometheus["scrape_configs"][0]["static_configs"]
     assert targets["targets"] == ["monitor:9847"]
+    assert services["monitor"]["environment"]["LDLM_ALLOWED_HOSTS"] == "monitor"
     sources = yaml.safe_load((DEPLOY / "compose/grafana/datasources.yml").read_text())
     assert sources["datasources"][0]["url"] == "http://prometheus:9090"
     assert {"monitor", "prometheus", "alertmanager"} <= set(services)
@@ -131,6 +132,15 @@ def test_the_image_runs_as_nobody_and_is_looked_after() -> None:
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     assert "USER 10001:10001" in lines
     assert any(line.startswith("HEALTHCHECK") for line in lines)
+
+
+def test_what_listens_for_others_answers_to_few_names() -> None:
+    """A page in a browser near the container could read it by a name of its own otherwise."""
+    image = (DEPLOY / "Dockerfile").read_text()
+    assert "LDLM_LISTEN=0.0.0.0:9847" in image
+    assert "LDLM_ALLOWED_HOSTS=localhost" in image
+    settings = (DEPLOY / "kubernetes/daemonset/config.yaml").read_text()
+    assert 'allowed_hosts = ["localhost"]' in settings
 
 
 def test_no_metric_is_named_that_does_not_exist() -> None:

@@ -103,3 +103,26 @@ def test_the_tests_that_the_page_about_reading_names_exist() -> None:
     assert len(cells) > 20
     for path, name in cells:
         assert f"def {name}(" in (ROOT / "tests" / path).read_text() or not name, (path, name)
+
+
+def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
+    """One command installs and runs the main job, one installs and passes the tests."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert len(readme.split()) <= 900
+    first, *_ = re.findall(r"^```sh\n(.*?)\n```$", readme, re.MULTILINE | re.DOTALL)
+    assert first == "sh setup.sh && .venv/bin/ldlm-monitor --once examples/train_logs/*.log"
+    assert "```sh\nsh tests/run.sh\n```" in readme
+
+
+def test_what_the_readme_says_is_found_are_alerts() -> None:
+    table = section((ROOT / "README.md").read_text("utf-8"), "What it finds")
+    named = set(re.findall(r"`([A-Z][A-Za-z]+)`", table))
+    assert len(named) > 20
+    assert named <= set(ALERTS)
+
+
+def test_every_page_is_in_the_sites_navigation_once() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    named = re.findall(r"([\w/]+\.md)$", navigation, re.MULTILINE)
+    pages = {path.name for path in DOCS.glob("*.md")} | {"runbook/index.md"}
+    assert sorted(named) == sorted(pages)

@@ -323,8 +323,8 @@ def follow(monitor: Monitor, lines: list[Line], path: str) -> None:
         offset += len(data)
 
 
-def test_the_readme_shows_what_is_printed() -> None:
-    page = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+def test_the_page_shows_what_is_printed() -> None:
+    page = (Path(__file__).parents[2] / "docs/decisions.md").read_text("utf-8")
     shown = page.partition("```\n  probable")[2].partition("```")[0]
     path = Path(__file__).parent / "injected/hang.log"
     played = Replay(Settings(files=(str(path),), companions=False))

@@ -413,3 +413,17 @@ def test_how_often_time_is_said_to_pass_changes_nothing(ticks: list[float]) -> N
         feeder.wait(700.0)
         reported.append([(each.alert, each.state, each.time) for each in feeder.transitions])
     assert reported[0] == reported[1]
+
+
+def test_another_training_in_the_same_log_is_compared_with_its_own_past() -> None:
+    """A second data set with higher losses begins at its first epoch: no loss diverges."""
+    feeder = Feeder(Monitor())
+    for second, base in enumerate((0.1, 0.9)):
+        rows = [
+            f"Epoch {epoch}/6, batch {batch}/60, loss: {base + (batch % 7) / 1000:.4f}\n"
+            for epoch in range(1, 7)
+            for batch in range(1, 61)
+        ]
+        feeder.append("".join(rows), 60.0 * second)
+        feeder.wait(60.0 * second + 30)
+    assert "LossDiverging" not in {each.alert for each in feeder.transitions}

@@ -259,52 +259,6 @@ def test_of_a_rank_only_the_last_heartbeat_is_kept(folder: Path) -> None:
     store.close()
 
 
-def test_the_state_is_for_its_owner_alone(folder: Path) -> None:
-    before = os.umask(0)
-    try:
-        state = StateDir(folder)
-        store = opened(state.path)
-        store.commit(State())
-    finally:
-        os.umask(before)
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    store.close()
-    state.close()
-
-
-def test_a_state_folder_that_others_may_enter_is_closed_to_them(folder: Path) -> None:
-    folder.mkdir(mode=0o777)
-    folder.chmod(0o777)
-    (folder / "ledger.sqlite").touch(mode=0o644)
-    state = StateDir(folder)
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert "0700" in (state.notice or "")
-    opened(folder).close()
-    assert (folder / "ledger.sqlite").stat().st_mode & 0o777 == 0o600
-    state.close()
-
-
-def test_a_folder_with_files_of_others_is_left_as_it_is_and_said(folder: Path) -> None:
-    folder.mkdir()
-    folder.chmod(0o755)
-    (folder / "train.log").touch()
-    state = StateDir(folder)
-    assert folder.stat().st_mode & 0o777 == 0o755
-    assert "a folder of its own" in (state.notice or "")
-    state.close()
-
-
-def test_a_state_folder_of_another_user_is_refused(folder: Path, monkeypatch) -> None:
-    folder.mkdir()
-    owner = folder.stat().st_uid
-    monkeypatch.setattr(os, "geteuid", lambda: owner + 1 if owner else 1000)
-    if owner == 0:
-        os.chown(folder, 1001, -1)
-    with pytest.raises(UsageError, match="another user"):
-        StateDir(folder)
-
-
 def test_an_input_whose_name_is_no_utf_8_has_a_state_folder_too(tmp_path: Path) -> None:
     names = [os.fsdecode(b"bad\xff.log"), os.fsdecode(b"bad\xfe.log")]
     first, second = (default_state_dir([name], tmp_path) for name in names)

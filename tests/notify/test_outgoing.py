@@ -3,13 +3,16 @@
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.request import Request
 
 import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError, RemoteError
 from ldlm_monitor.notify.apprise import apprise_services
+from ldlm_monitor.notify.http_client import post
 from ldlm_monitor.notify.message import message_of
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.slack_webhook import SlackWebhook
@@ -127,6 +130,42 @@ def test_nor_is_one_to_another_path_or_scheme(
     with pytest.raises((DeliveryError, RemoteError)):
         senders.send(name, receiver.url)
     assert len(receiver.asked) == 1
+
+
+@pytest.fixture
+def proxied(serve, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A proxy for every scheme, by the environment; it answers as a receiver does."""
+    proxy = serve()
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, proxy.url)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    return proxy
+
+
+@pytest.mark.parametrize("name", [name for name in Senders.names if name != "apprise"])
+def test_what_is_for_this_machine_goes_through_no_proxy(
+    senders: Senders, serve, proxied: Server, name: str
+) -> None:
+    receiver = serve()
+    with suppress(DeliveryError, RemoteError):  # not every answer is what its sender wants
+        senders.send(name, receiver.url)
+    assert (len(receiver.asked), proxied.asked) == (1, [])
+
+
+def test_a_proxy_that_fails_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://me:sesame@127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(DeliveryError, match=r"through the proxy 127\.0\.0\.1:9: ") as raised:
+        post(Request("https://hooks.example.com/services/x", data=b"{}"))
+    assert "sesame" not in str(raised.value)
+
+
+def test_a_redirect_says_what_to_do(senders: Senders, serve) -> None:
+    receiver = serve()
+    receiver.status, receiver.elsewhere = 307, "/there"
+    with pytest.raises(DeliveryError, match=r"answered 307: a redirect, which is not followed"):
+        senders.send("webhook", receiver.url)
 
 
 @pytest.fixture

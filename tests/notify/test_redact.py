@@ -51,10 +51,16 @@ SECRETS = [
         "a -----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY----- b",
         "a [redacted] b",
     ),
+    ("passwd: hunter2", "passwd: [redacted]"),
+    ("-passwd hunter2 --passwd=hunter2", "-passwd [redacted] --passwd=[redacted]"),
+    ('{"passwd": "a b"}', '{"passwd": "[redacted]"}'),
+    ("/run/secrets/db_passwd: hunter2", "/run/secrets/db_passwd: [redacted]"),
     ("torn -----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl", "torn [redacted]"),
 ]  # fmt: skip
 
 HARMLESS = [
+    "cat: /etc/passwd: Permission denied",
+    "root:x:0:0 is line 1 of /etc/passwd:1: root",
     f"commit {HEX40}",
     f"sha256:{HEX40}{HEX40[:24]}",
     "550e8400-e29b-41d4-a716-446655440000",

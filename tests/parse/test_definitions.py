@@ -12,6 +12,6 @@ from ldlm_monitor.parse.coverage import try_examples
 
 @pytest.mark.parametrize("path", definitions.packaged_files(), ids=lambda path: path.stem)
 def test_the_examples_of_a_definition_file_give_exactly_what_is_beside_them(path: Path) -> None:
-    trial = try_examples(definitions.load(path), Parser())
+    trial = try_examples(path, definitions.load(path), Parser())
     assert trial.failures == []
     assert trial.examples > 0

@@ -133,6 +133,58 @@ def test_of_several_counters_the_one_that_no_other_resets_is_the_step(parse: Par
     assert [each.step for each in inferred(parse, "\n".join([*lines, ""]))][-3:] == [6, 7, 8]
 
 
+@pytest.mark.parametrize(
+    ("line", "totals"),
+    [
+        ("Iter 790001/800000 Loss: 2.5", {"total_steps": 800000}),
+        ("step 5 of 90, loss=2.5", {"total_steps": 90}),
+        ("global step 30/63, epoch: 2, loss: 2.5", {"total_steps": 63}),
+        ("Epoch [3/9], step [5/90], loss: 2.5", {"total_epochs": 9}),
+        ("epoch: 3/9, loss: 2.5", {"total_epochs": 9}),
+        ("step 5, loss=2.5", {}),
+        ("step 95/90, loss=2.5", {}),
+    ],
+)
+def test_what_stands_behind_a_counter_is_its_total(
+    parse: Parse, line: str, totals: dict[str, float]
+) -> None:
+    (sample,) = inferred(parse, line + "\n")
+    assert {name: each for name, each in sample.values.items() if "total" in name} == totals
+
+
+@pytest.mark.parametrize(
+    "line", ["Epoch 3/40", "Epoch: [3 | 40]", "--- EPOCH 3 of 40 ---", "\x1b[1mepoch 3/40\x1b[0m:"]
+)
+def test_a_line_that_begins_an_epoch_has_its_number_and_the_total(parse: Parse, line: str) -> None:
+    (sample,) = inferred(parse, line + "\n")
+    assert (sample.epoch, sample.step, sample.values) == (3, None, {"total_epochs": 40})
+
+
+@pytest.mark.parametrize("line", ["Epoch 3/40 starts at 12:00", "saved in epoch 3/40", "epoch 3"])
+def test_other_lines_about_epochs_give_nothing(parse: Parse, line: str) -> None:
+    assert inferred(parse, line + "\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "share"),
+    [
+        ("2019-08-27 11:11:39,567 [t.py:303] INFO Test: [10/40]\t Time 32.7\t EPE 6.9", 0.25),
+        ("Validation: 5/20", 0.25),
+        ("eval step 5/20 done", 0.25),
+    ],
+)
+def test_a_counter_of_an_evaluation_is_a_sign_of_life(
+    parse: Parse, line: str, share: float
+) -> None:
+    (sample,) = inferred(parse, line + "\n")
+    assert (sample.step, sample.values) == (None, {"eval_progress": share})
+
+
+@pytest.mark.parametrize("line", ["latest: 5/20", "tests 5/20 passed", "Test: 30/20", "best 5/20"])
+def test_other_shares_are_none(parse: Parse, line: str) -> None:
+    assert inferred(parse, line + "\n") == []
+
+
 def test_parts_of_a_loss_are_its_components(parse: Parse) -> None:
     (sample,) = inferred(parse, "step 3 loss=3.0 (text=1.0, image=2.0), lm_loss=1.5\n")
     assert sample.values == {"loss": 3, "loss_text": 1, "loss_image": 2, "loss_lm": 1.5}

@@ -66,6 +66,15 @@ def test_a_log_over_the_turn_of_the_year_has_no_year_in_its_lines() -> None:
     assert [written - when for when in found] == [20.0, 5.0]
 
 
+def test_a_time_without_a_year_is_of_the_year_of_the_file_s_other_times() -> None:
+    found = times(
+        "2022-04-12 17:05:16 a", "W0412 17:05:20.5 247 d.cc:4] b", "2022-04-12 17:05:24 c"
+    )
+    assert [when - found[0] for when in found] == [0.0, 4.5, 8.0]
+    found = times("I1231 23:59:50.0 1 a.py:1] a", "2022-01-01 00:00:05 b")
+    assert found[1] - found[0] == 15.0
+
+
 def test_a_clock_that_is_set_back_does_not_turn_the_order() -> None:
     found = times("2026-08-22 10:00:10 a", "2026-08-22 10:00:05 b", "2026-08-22 10:00:20 c")
     assert found == sorted(found)

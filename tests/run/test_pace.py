@@ -119,3 +119,12 @@ def test_a_first_pause_is_expected_after_a_round_number_of_steps(step: int, stri
 @pytest.mark.parametrize("step", [0, 99, 100, 500])
 def test_a_run_that_has_begun_lately_counts_no_round_number(step: int) -> None:
     assert Pace(Stall()).expected_pause(step, 1, announced=False) == 0
+
+
+def test_a_long_pause_that_ended_twice_by_itself_is_usual() -> None:
+    pace = learned(1.0)
+    usual = pace.limit("running")
+    pace.survive(600.0)
+    assert pace.limit("running") == usual
+    pace.survive(900.0)
+    assert pace.limit("running") == 2 * 600.0

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -23,6 +24,41 @@ def log(tmp_path: Path) -> Path:
         b"WARNING: slow\nlast"
     )
     return path
+
+
+@pytest.fixture
+def search(site) -> Callable[..., dict[str, Any]]:
+    def find(text: str, **more: object) -> dict[str, Any]:
+        (run,) = site.snapshot.runs
+        query = urlencode({"path": run.files[0], "at": 0, "after": 1, "find": text, **more})
+        return ask(site, f"/api/v1/logs?{query}")
+
+    return find
+
+
+@pytest.mark.parametrize("guess", ["hunter2", "h", "=hunter", "token=h"])
+@pytest.mark.parametrize("where", [{}, {"backwards": "true", "at": 10_000}])
+def test_a_search_finds_nothing_of_what_is_redacted(search, guess: str, where) -> None:
+    """Else a secret could be guessed letter by letter."""
+    answer = search(guess, **where)
+    assert (answer["found"], answer["lines"]) == (None, [])
+
+
+def test_a_search_passes_over_much_that_is_redacted(search, log: Path) -> None:
+    log.write_bytes(b"token=hunter2hunter2hunter2\n" * 300 + b"a hunter2\n")
+    first = search("hunter2")
+    assert (first["found"], first["lines"]) == (None, [])
+    (line,) = search("hunter2", at=first["end"])["lines"]  # a client goes on from there
+    assert line["text"] == "a hunter2"
+    log.write_bytes(b"token=hunter2hunter2hunter2\n" * 100 + b"a hunter2\n")
+    (line,) = search("hunter2")["lines"]
+    assert (line["text"], line["line"]) == ("a hunter2", 101)
+
+
+@pytest.mark.parametrize("where", [{}, {"backwards": "true", "at": 10_000}])
+def test_a_search_finds_what_is_shown_beside_it(search, where) -> None:
+    (line,) = search("error: TOKEN=", **where)["lines"]
+    assert line["text"] == "ERROR: token=[redacted]"
 
 
 @pytest.fixture

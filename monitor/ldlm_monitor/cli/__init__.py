@@ -17,15 +17,18 @@ from ldlm_monitor.cli import (
     attach,
     bench,
     compare,
+    dashboards,
     doctor,
     follow,
     formats,
+    init,
     notify,
     parse,
     replay,
     report,
     rules,
     run,
+    service,
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
@@ -61,6 +64,10 @@ app.command(run.stop)
 app.command(rules.app)
 app.command(formats.app)
 app.command(notify.app)
+app.command(init.init)
+app.command(dashboards.app)
+app.command(service.app)
+app.register_install_completion_command()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

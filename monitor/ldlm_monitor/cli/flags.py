@@ -174,9 +174,14 @@ def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     return UNHEALTHY if worst > _FAIL_ON.index(fail_on) else 0
 
 
-def write_file(path: Path, text: str, flag: str) -> None:
-    """Write the file that `flag` names. Raises `UsageError` if it cannot be written."""
+def write_file(path: Path, text: str, flag: str, *, parents: bool = False) -> None:
+    """Write the file that `flag` names; with `parents` make its folders.
+
+    Raises `UsageError` if it cannot be written.
+    """
     try:
+        if parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(

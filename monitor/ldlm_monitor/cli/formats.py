@@ -50,7 +50,7 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     from ldlm_monitor.parse.coverage import try_examples
     from ldlm_monitor.text.sanitize import plain
 
-    trial = try_examples(definitions, parser)
+    trial = try_examples(file, definitions, parser)
     for failure in trial.failures:
         print(f"ldlm-monitor: {file}: {plain(failure)}", file=sys.stderr)
     good = counted(trial.examples, "example")

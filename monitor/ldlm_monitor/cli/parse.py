@@ -46,6 +46,7 @@ def parse(
     """
     from ldlm_monitor.model.records import to_json
     from ldlm_monitor.parse import Parser
+    from ldlm_monitor.text.sanitize import escaped_json
 
     if form == "text" and not stats:
         raise UsageError(
@@ -59,7 +60,7 @@ def parse(
             print(_as_json(found) if form == "json" else "\n".join(statistics(found)))
             continue
         for record in _records(parser, place, origin):
-            sys.stdout.buffer.write(to_json(record) + b"\n")
+            sys.stdout.buffer.write(escaped_json(to_json(record)) + b"\n")
     return 0
 
 
@@ -126,7 +127,7 @@ def chunks(place: str) -> Iterator[Chunk]:
 
 
 def _as_json(found: Coverage) -> str:
-    from ldlm_monitor.text.sanitize import encodable, plain
+    from ldlm_monitor.text.sanitize import plain
 
     shown: dict[str, Any] = {
         "path": found.path,
@@ -146,7 +147,7 @@ def _as_json(found: Coverage) -> str:
             ],
         },
     }
-    return encodable(json.dumps(shown, ensure_ascii=False))
+    return json.dumps(shown)
 
 
 def statistics(found: Coverage) -> Iterator[str]:

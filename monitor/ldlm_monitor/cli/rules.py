@@ -73,8 +73,9 @@ def _try_out(path: Path) -> str:
         print("  SUCCESS")
         return ""
     print("\n".join(["  FAILED:", *outcome.failures]))
-    failed = f"{len(outcome.failures)} of {outcome.checked} expectations"
-    return f"{path}: {failed} not met; compare exp and got above"
+    failed = counted(len(outcome.failures), "failure")
+    expected = counted(outcome.checked, "expectation")
+    return f"{path}: {failed} with {expected}; compare exp and got above"
 
 
 def _test_files(paths: Sequence[Path]) -> list[Path]:

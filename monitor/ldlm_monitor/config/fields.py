@@ -52,6 +52,11 @@ def parse_json(text: str) -> Any:
         raise ValueError("should be a table; in a variable, as JSON") from None
 
 
+def expanded(path: Path) -> Path:
+    """The path with the home folder for `~`; unchanged where that is unknown."""
+    return Path(os.path.expanduser(path))
+
+
 def _check(holds: Callable[[Any], object], should: str) -> Callable[[Any], Any]:
     """A validator: returns the value if `holds(value)` is true, else raises ValueError(should)."""
 
@@ -121,7 +126,7 @@ _SECRET_URL = _check(  # http is accepted too: some receivers stand in the same 
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False), _NUMBER]
 SecondsFromZero: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), _NUMBER]
 Name: TypeAlias = Annotated[str, AfterValidator(_check(str.strip, "should not be blank"))]
-UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
+UserPath: TypeAlias = Annotated[Path, AfterValidator(expanded)]
 Paths: TypeAlias = Annotated[tuple[UserPath, ...], _LIST]
 Hosts: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_HOST)], ...], _LIST]
 Patterns: TypeAlias = Annotated[tuple[str, ...], _LIST]

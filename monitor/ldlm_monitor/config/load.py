@@ -5,6 +5,7 @@ The error for an unusable value is one line: the source, the key as spelled ther
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,9 @@ Sources: TypeAlias = tuple[tuple[str, Values], ...]
 _FLAG, _ENVIRONMENT = "flag", "environment"
 _SHOWN = 60
 """Characters of a wrong value that an error shows: a choice; fewer hide it, more wrap the line."""
+_NEAR = 0.85
+"""difflib's ratio from which a variable is a mistyped one, with the prefix: one letter wrong or
+missing. Less would refuse variables of others, such as LDLM_RUN_DIR."""
 _WITH_PASSWORDS = frozenset({"alertmanager.urls", "slack.api_url"})
 """Settings whose wrong values an error leaves out, because a URL may contain a password."""
 _WORDS = {
@@ -69,13 +73,13 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
 
 def _file_to_read(path: Path | None) -> Path | None:
     asked = path or (Path(text) if (text := os.environ.get("LDLM_CONFIG")) else None)
-    return asked or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
+    return asked or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
 
 
 def _read_file(file: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(file.read_text("utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        values = tomllib.loads(file.read_text("utf-8-sig"))  # some editors write a BOM
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(
             f"is not TOML: {error}", where=str(file), remedy="see https://toml.io for the syntax"
         ) from error
@@ -149,7 +153,18 @@ def _read_environment() -> dict[str, Any]:
             values[name] = text
         elif section in SECTIONS and isinstance(table := values.setdefault(section, {}), dict):
             table[key] = text
+        else:
+            _check_not_mistyped(variable)
     return values
+
+
+def _check_not_mistyped(variable: str) -> None:
+    """Raises ConfigError for a variable near a setting's: others may be the training's own."""
+    tables = {f"{name}_{key}" for name, model in SECTIONS.items() for key in model.model_fields}
+    known = [f"{ENV_PREFIX}{name}".upper() for name in (*Settings.model_fields, *tables, "config")]
+    close = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=_NEAR)
+    if close and close[0] != variable.upper():
+        raise ConfigError("unknown variable", where=variable, remedy=f"did you mean {close[0]}?")
 
 
 def _merge(into: dict[str, Any], values: Values) -> None:
@@ -181,8 +196,21 @@ def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
         what = _what(error, repeat=not is_secret(field) and key not in _WITH_PASSWORDS)
         remedy = f"for example {_example(source, key, field)}"
     if source not in (_FLAG, _ENVIRONMENT):
-        where = f"{source}: {where}"
+        line = _line(Path(source).read_text("utf-8-sig"), keys)
+        where = f"{source}{line}: {where}"
     return ConfigError(what, where=where, remedy=remedy)
+
+
+def _line(text: str, keys: list[str]) -> str:
+    """`:NUMBER` of the line with a key, or with a table above it; "" if it is not spelled so."""
+    table, wanted = "", ".".join(keys) + "."
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line):
+            table = f"{header[1]}."
+        assigned = re.match(r"\s*[\"']?([\w.-]+)[\"']?\s*=", line)
+        if table == wanted or (assigned and wanted.startswith(f"{table}{assigned[1]}.")):
+            return f":{number}"
+    return ""
 
 
 def _contains(values: object, keys: list[str]) -> bool:

@@ -121,6 +121,8 @@ class Detectors:
 
     def update(self, measured: Measured) -> None:
         """Add what was measured since the last call; a resumed run's pace is learned anew."""
+        if measured.begins_anew:
+            self._by_quantity.clear()
         if measured.resumed:
             self._throughput = ThroughputDetector()
         for (quantity, rank), values in measured.values.items():

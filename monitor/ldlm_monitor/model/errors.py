@@ -28,6 +28,8 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         what = "unknown key"
+    elif first["type"] in ("model_type", "dict_type"):  # pydantic's texts name our classes
+        what = "should be an object (a mapping of keys to values)"
     return ".".join(str(part) for part in first["loc"]), what[:_LONGEST]
 
 

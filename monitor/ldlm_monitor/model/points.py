@@ -92,7 +92,8 @@ class Measured:
     `values`: by quantity and rank (None if the line has none), one value per logged step, in
     order, with NaN and infinities. `step`: the run's last step. `rank_steps`: each rank's last
     logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
-    checkpoints were saved, rising. `resumed`: the run went back to an earlier step.
+    checkpoints were saved, rising. `resumed`: the run went back to an earlier step. `begins_anew`:
+    all values are of another training than those before.
     """
 
     values: Mapping[tuple[str, int | None], array[float]]
@@ -101,3 +102,4 @@ class Measured:
     skipped: Sequence[int]
     checkpoints: Sequence[int]
     resumed: bool
+    begins_anew: bool = False

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import HTTPErrorProcessor, Request, build_opener
+from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
 
 from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
@@ -62,16 +62,22 @@ def post(
 
     Raises DeliveryError if no answer comes. The error's text begins with `begin` and never shows
     the URL; `unsure` is passed on to the error: whether the message may have arrived all the same.
+    Proxies are those of the environment (`https_proxy`, `no_proxy`), but none for this machine.
     """
+    host = request.host
+    direct = [ProxyHandler({})] if is_loopback(urlsplit(request.full_url).hostname) else []
+    opener = build_opener(_EveryAnswer(), *direct)
     try:
-        with build_opener(_EveryAnswer()).open(request, timeout=TIMEOUT_SECONDS) as answer:
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             body = b""
             with suppress(OSError, HTTPException):  # the status has arrived: it alone decides
                 body = answer.read(limit)
             return HttpAnswer(answer.status, body.decode("utf-8", "replace"), answer.headers)
     except (OSError, HTTPException, ValueError) as error:
         reason = plain(str(getattr(error, "reason", None) or error), SHOWN)
-        raise DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure) from None
+        proxy = f" through the proxy {plain(request.host, SHOWN)}" if request.host != host else ""
+        what = f"{begin}could not be reached{proxy}: {reason}"
+        raise DeliveryError(what, unsure=unsure) from None
 
 
 def deliver(request: Request, begin: str = "", *, show_body: bool = True) -> None:
@@ -85,9 +91,11 @@ def deliver(request: Request, begin: str = "", *, show_body: bool = True) -> Non
 def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:
     """Raises DeliveryError unless `answer` is a success; its text is as that of `deliver`."""
     if not 200 <= answer.status < 300:
-        body = f": {plain(answer.body, SHOWN)}" if show_body else ""
+        said = plain(answer.body, SHOWN) if show_body else ""
+        if 300 <= answer.status < 400:
+            said = said or "a redirect, which is not followed: give the URL that it leads to"
         raise DeliveryError(
-            f"{begin}answered {answer.status}{body}",
+            f"{begin}answered {answer.status}{': ' if said else ''}{said}",
             retry_after=answer.retry_after,
             permanent=answer.status in PERMANENT,
         )

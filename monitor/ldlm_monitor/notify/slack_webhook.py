@@ -12,7 +12,7 @@ from ldlm_monitor.notify.slack_api import REFUSED_FORMS
 from ldlm_monitor.notify.slack_message import as_code, drawn
 
 HOW_TO_CONFIGURE: Final = (  # the log line for a user who has configured no receiver
-    "no receiver is configured: to have alerts in Slack, set LDLM_SLACK_WEBHOOK_URL"
+    "nobody will be notified, as no receiver is configured: for Slack, set LDLM_SLACK_WEBHOOK_URL"
     " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
 )
 # Slack recommends a charset for JSON (its warning `missing_charset`).

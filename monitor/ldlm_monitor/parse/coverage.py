@@ -10,14 +10,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample
+from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.definitions import Definitions, EventDefinition, EventExample, SampleExample
 from ldlm_monitor.parse.metric_like import MetricLike
 from ldlm_monitor.parse.parser import Parser
+from ldlm_monitor.parse.text import FileState, TextReader
 from ldlm_monitor.parse.text_lines import Lines
+from ldlm_monitor.parse.triggers import Rules
 
 KEPT_SAMPLES = 3
 """First samples of each format that are displayed. A choice: one can be odd, more fill a screen."""
@@ -136,33 +140,52 @@ class Trial:
     failures: list[str] = field(default_factory=list)
 
 
-def try_examples(definitions: Definitions, parser: Parser) -> Trial:
-    """Run the examples of `definitions`, which `parser` must have loaded."""
+def try_examples(path: Path, definitions: Definitions, parser: Parser) -> Trial:
+    """Run the examples of `definitions`, the file `path`, which `parser` must have loaded.
+
+    Each must hold among all definitions, and its own file must match it: another format, or the
+    learner, may read the same line.
+    """
     trial = Trial()
-    number = 0
-
-    def records(text: str) -> list[Record]:
-        nonlocal number
-        number += 1
-        chunk = Chunk("example", (0, 0, number), 0, 1, text.encode() + b"\n", final=True)
-        return parser.feed(chunk, Origin("example"), 0.0) + parser.finish("example")
-
+    alone = TextReader(Rules([(path, definitions)], (path,), {}), parser.note_fault)
     for title, entry in _entries(definitions):
         for index, example in enumerate(entry.examples, start=1):
             trial.examples += 1
-            found = records(example.line)
+            found = _records(parser, example.line)
             wrong = (
                 _wrong_sample(example, found)
                 if isinstance(example, SampleExample)
                 else _wrong_event(entry, example, found)
             )
+            if not wrong and not _is_matched(alone, entry, example.line):
+                wrong = "its trigger and pattern do not match; another format reads this line"
             if wrong:
                 trial.failures.append(f"{title}, example {index}: {wrong}")
         for index, line in enumerate(entry.counter_examples, start=1):
             trial.counter_examples += 1
-            if wrong := _unwanted(entry, records(line)):
+            if wrong := _unwanted(entry, _records(parser, line)):
                 trial.failures.append(f"{title}, counter-example {index}: {wrong}")
     return trial
+
+
+def _records(parser: Parser, text: str) -> list[Record]:
+    """The records of a file that has only this text."""
+    return parser.feed(_chunk(text), Origin("example"), 0.0) + parser.finish("example")
+
+
+def _chunk(text: str) -> Chunk:
+    return Chunk("example", (0, 0, 0), 0, 1, text.encode() + b"\n", final=True)
+
+
+def _is_matched(alone: TextReader, entry: Any, text: str) -> bool:
+    """Whether the entry's file alone, `alone`, gives a record of this text."""
+    if isinstance(entry, EventDefinition) and entry.exception:
+        return True  # a packaged definition finds the traceback whose exception this one names
+    file = FileState((0, 0, 0), Blocks(alone.on_fault))
+    found = alone.feed(file, _chunk(text), Origin("example"), 0.0) + file.blocks.finish()
+    if isinstance(entry, EventDefinition):
+        return any(isinstance(each, Event) for each in found)
+    return any(isinstance(each, Sample) and each.source in ("text", "bar") for each in found)
 
 
 def _entries(definitions: Definitions) -> Iterator[tuple[str, Any]]:

@@ -93,6 +93,7 @@ class SampleLine(DefinitionPart):
 
     @model_validator(mode="after")
     def _complete(self) -> SampleLine:
+        _check_groups(self.pattern, self.values)
         pairs = self.pairs
         if pairs is None:
             return self
@@ -122,6 +123,18 @@ class Bar(DefinitionPart):
     skip: tuple[str, ...] = ()
     examples: tuple[SampleExample, ...] = Field(min_length=1)
     counter_examples: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _complete(self) -> Bar:
+        _check_groups(self.pattern, self.values)
+        return self
+
+
+def _check_groups(pattern: str, values: dict[str, NumberSpec]) -> None:
+    """Raises ValueError for a value that is read from a group that the pattern does not have."""
+    for name, source in values.items():
+        if f"(?P<{source.name}>" not in pattern:
+            raise ValueError(f"the pattern has no group {source.name}, from which {name} is read")
 
 
 class EventExample(DefinitionPart):

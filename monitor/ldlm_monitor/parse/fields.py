@@ -22,12 +22,14 @@ class Fields:
     """The fields of one line, in order.
 
     `values`: the number by key and by whether a word before the key names an evaluation.
-    `counts`: steps and epochs by name. `bare`: counters without a name. `evaluation`: a word names
-    an evaluation. `others`: the number of words beside the fields.
+    `counts`: steps and epochs by name, `totals`: of how many, where the line says it. `bare`:
+    counters without a name. `evaluation`: a word names an evaluation. `others`: the number of
+    words beside the fields.
     """
 
     values: dict[tuple[str, bool], float] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
     bare: list[int] = field(default_factory=list)
     evaluation: bool = False
     others: int = 0
@@ -47,16 +49,22 @@ class Fields:
         """Add the numbers to those that a line gave already, which stay."""
         bare = [] if self.evaluation else self.bare
         steps = [name for name in self.counts if name not in EPOCH_KEYS]
-        epochs = [self.counts[name] for name in self.counts if name in EPOCH_KEYS]
+        named_epochs = [name for name in self.counts if name in EPOCH_KEYS]
+        epochs = [self.counts[name] for name in named_epochs]
         if not steps and not epochs and len(bare) > 1:
             epochs = [float(bare[0])]
         if found.step is None and steps:
             named = min(steps, key=lambda name: (name in reset, _preference(name)))
             found.step = as_count(self.counts[named])
+            # Beside an epoch, most counters count its steps.
+            if named in self.totals and (not named_epochs or "global" in named):
+                found.values["total_steps"] = self.totals[named]
         elif found.step is None and bare:
             found.step = bare[-1]
         if found.epoch is None and epochs:
             found.epoch = epochs[0]
+            if named_epochs and named_epochs[0] in self.totals:
+                found.values["total_epochs"] = self.totals[named_epochs[0]]
         for (key, evaluated), value in self.values.items():
             found.add(self._named(key, evaluated=evaluated), value)
 

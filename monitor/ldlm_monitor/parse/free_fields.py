@@ -6,6 +6,7 @@ counts the words beside the fields, as sentences contain numbers too.
 """
 
 from ldlm_monitor.parse.fields import COSTS, Fields
+from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
 from ldlm_monitor.parse.vocabulary import (
     MAX_KEY,
@@ -18,24 +19,40 @@ from ldlm_monitor.parse.vocabulary import (
 
 MAX_BYTES = 4096
 """First bytes of a line that are searched. A choice: 128 fields of 32 bytes fit, more is slow."""
+_MAX_HEADER = 200  # bytes of a line that may begin an epoch: rules of dashes are 80 long
 _MAX_FIELDS = 128
 """Fields read of a line. A choice: the widest known line has about 60, more costs time."""
 # Keys have up to 5 words (a choice: more are text). Fields: `a: 1`, `step 5/9`, `loss 2`.
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,16}\))?"
 _OF = r"[ \t]*/[ \t]*\d+(?:,\d{3})*(?:\.\d+)?"
+_TOTAL = r"(?:[ \t]*/[ \t]*|[ \t]+of[ \t]+)(?P<total>\d{1,18})\b"
 FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?(?:[ \t]*(?:=|:=?)|[ \t]is[ \t:])"
     r"[ \t]*['\"]?(?:[a-z][\w.]{0,20}\()?[\[(]{0,2}"
     rf"(?P<value>{{{{quantity}}}})(?P<of>{_OF})?"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
     r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
-    rf"(?P<at>\d{{1,18}})(?:{_OF})?"
+    rf"(?P<at>\d{{1,18}})(?:{_TOTAL})?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|average|mean|total"
     r"|batch|running|current|epoch)[ _-])*(?:loss|cost|acc|accuracy|lr|ppl)"
     r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
     r"|\b(?:\d{1,18}-)?(?P<glued>\d{1,18})(?P<unit>epoch|batch|num_updates|iter|step)s?\b"
     rf"|(?P<bare>\d{{1,18}})(?:{_OF}|\])"
     r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"
+)
+EPOCH_TRIGGER = r"(?i)epochs?[ :#]{0,3}[\[(]? ?\d{1,9}(?: ?[/|] ?| of )\d"
+EVALUATION_TRIGGER = (
+    r"(?i)\b(?:test|val|eval)(?:id|uat|id?at)?(?:ion|ing)?[ :\-]{1,3}\w{0,5}[ :\[(]{0,3}\d+ ?/ ?\d"
+)
+_HEADER = compile_pattern(
+    r"[^\w\n]{0,40}(?i:epochs?)[ :#]{0,3}[\[(]? ?(?P<epoch>\d{1,9})(?: ?[/|] ?| of )"
+    r"(?P<total>\d{1,9})[^\w\n]*(?:\n|$)"
+)
+"""A line that begins an epoch and says nothing else: `Epoch 3/40`, `Epoch: [600 | 600]`."""
+_EVALUATING = compile_pattern(
+    r"(?:[^\n]{0,120}?[^\w.])?(?i:test|testing|val|valid|validation|validating|eval|evaluation"
+    r"|evaluating)(?:[ :\-]{1,3}(?i:epoch|batch|step|iter)?[ :]?)?(?:\[\d+\])?[\[( ]{0,2}"
+    r"(?P<done>\d{1,9}) ?/ ?(?P<all>\d{1,9})\b"
 )
 _MEAN = compile_pattern(r"[ \t]*\([ \t]*(?P<mean>{{number}})[ \t]*\)")
 """The running mean that follows a value: `loss 2.5 (2.75)`."""
@@ -112,7 +129,7 @@ class _Reader:
         while fields < _MAX_FIELDS and (match := FIELD.search(text, start)):
             begin, end = match.span()
             self._other(text[start:begin])
-            key, value, of, counted, at, metric, number, glued, unit, bare, column, cell = (
+            key, value, of, counted, at, total, metric, number, glued, unit, bare, column, cell = (
                 match.groups()
             )
             fields += 1
@@ -121,7 +138,8 @@ class _Reader:
                 start = self._keyed(key, value or b"", of, begin, end)
             elif counted is not None or glued is not None:
                 if self._ended(end, _ENDS_COUNT):
-                    self._count((counted or unit or b"").decode(), float(at or glued or 0))
+                    name = (counted or unit or b"").decode()
+                    self._count(name, float(at or glued or 0), float(total or 0))
                 else:
                     self._other(text[begin:end])
             elif metric is not None:
@@ -146,7 +164,8 @@ class _Reader:
         if is_count(counter) or (of and plain(counter).endswith("batch")):
             amount = quantity(value.decode("latin-1"))
             if amount is not None and not text.startswith(b" day", end):
-                self._count(counter, amount)
+                total = quantity(of.decode("latin-1").lstrip(" \t/")) if of else None
+                self._count(counter, amount, total or 0.0)
             return end
         return self._value(name, value, end)
 
@@ -192,14 +211,18 @@ class _Reader:
         return end
 
     def _is_bare(self, begin: int, end: int) -> bool:
-        """Whether a counter without name is at `begin`: `[10]` only where a text begins with it."""
+        """Whether a counter without name is at `begin`: `[ 10]` only at the text's beginning."""
         if self.text[end - 1 : end] == b"]":
-            return begin == 1 and self.text[:1] == b"["
+            return self.text[:begin].rstrip(b" ") == b"["
         before = self.text[begin - 1 : begin] if begin else b" "
         return before in _BEFORE_BARE and _AFTER_BARE.match(self.text, end) is not None
 
-    def _count(self, name: str, amount: float) -> None:
-        self.found.counts.setdefault(plain(name), amount)
+    def _count(self, name: str, amount: float, total: float = 0.0) -> None:
+        spelled = plain(name)
+        if spelled not in self.found.counts:
+            self.found.counts[spelled] = amount
+            if 0 < amount <= total or (total and not amount):
+                self.found.totals[spelled] = total
 
     def _ended(self, end: int, ends: bytes) -> bool:
         return bool(_SENTENCE_END.match(self.text, end)) or self.text[end] in ends
@@ -234,6 +257,24 @@ def read_fields(text: bytes) -> Fields:
     if written or (settings and (settings.groups()[0] or b"").lower() not in _RESULTS):
         return Fields()
     return _Reader(text).read(start)
+
+
+def epoch_header(text: bytes) -> Numbers | None:
+    """The epoch and the number of epochs of a line with nothing else; None for another line."""
+    match = _HEADER.match(text[:_MAX_HEADER])
+    if match is None:
+        return None
+    epoch, total = match.groups()
+    return Numbers(epoch=float(epoch or 0), values={"total_epochs": float(total or 0)})
+
+
+def evaluation_progress(text: bytes) -> Numbers | None:
+    """The share of an evaluation that a line reports, `Test: [10/547]`; None for another line."""
+    match = _EVALUATING.match(text[:_MAX_HEADER])
+    if match is None:
+        return None
+    done, total = (float(each or 0) for each in match.groups())
+    return Numbers(values={"eval_progress": done / total}) if 0 < total >= done else None
 
 
 def names(text: bytes) -> set[str]:

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields
-from ldlm_monitor.parse.free_fields import read_fields
+from ldlm_monitor.parse.free_fields import (
+    EPOCH_TRIGGER,
+    EVALUATION_TRIGGER,
+    epoch_header,
+    evaluation_progress,
+    read_fields,
+)
 from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
 from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.parse.numbers import Numbers
@@ -27,6 +33,8 @@ TRIGGERS = (
     r"[Pp]er_?[Ss]ec(?:ond)?['\"]?[=:]",
     r"[,;|\s'\"](?:lr|LR)['\"]?(?:=|: ?)[(\[]?\d",
     r"['\"]value['\"]: ?[-+.\dNnI]",
+    EPOCH_TRIGGER,
+    EVALUATION_TRIGGER,
     HEADER_TRIGGER,
     *LISTING_TRIGGERS,
 )
@@ -86,10 +94,11 @@ class Learner:
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
+        if (header := epoch_header(text)) is not None:
+            return [header.at(place, "inferred")]
         if (table := ColumnTable.of(text)) is not None:
             self.table = table
-            return []
-        if text[:_MARGIN].isspace():
+        if table is not None or text[:_MARGIN].isspace():
             return []
         shape = shape_of(text[:_MAX_SHAPE])
         template = self._templates.get(shape)
@@ -98,8 +107,7 @@ class Learner:
             if len(self._templates) < _MAX_TEMPLATES:
                 self._templates[shape] = template
         if template.useless:
-            self.unread += template.like
-            return []
+            return self._passed_over(template, text, place)
         fields = read_fields(text)
         numbers = fields.numbers(template.reset)
         clear = _is_clear(text, fields, numbers)
@@ -109,8 +117,7 @@ class Learner:
         if fields.sentence or uncounted or not _has_metric(numbers):
             template.useless = True
             template.like = looks_like_metrics(text)
-            self.unread += template.like
-            return []
+            return self._passed_over(template, text, place)
         self._observe(template, fields, numbers)
         sample = numbers.at(place, "inferred")
         if template.accepted or clear:
@@ -120,6 +127,12 @@ class Learner:
         moves = template.grew or (bool(fields.bare) and not fields.others and changes)
         moves = moves or (not counted and beside and changes and not self._counted)
         return self._hold(template, sample, certain=moves and bool(template.losses))
+
+    def _passed_over(self, template: _Template, text: bytes, place: RecordPlace) -> list[Sample]:
+        """What a line without a metric gives: the progress of an evaluation, a sign of life."""
+        sign = evaluation_progress(text)
+        self.unread += template.like and sign is None
+        return [] if sign is None else [sign.at(place, "inferred")]
 
     def interrupt(self) -> None:
         """Drop held samples: another record follows them, and records are in order of position."""

@@ -97,9 +97,10 @@ def placed(found: Iterable[Stamp], last_write: float, zone: float) -> list[tuple
 
     Times without a zone are of the file's other times if these have one, else `zone` seconds ahead
     of UTC; if the last one were after `last_write` (Unix seconds), it was at `last_write`. Stamps
-    without a year are of the last year in which they are not after it.
+    without a year are of the year in which they are nearest to those with one, else of the last
+    year in which they are not after the last write.
     """
-    stamped = [each if each.has_year else _with_year(each, last_write + zone) for each in found]
+    stamped = _with_years(list(found), last_write + zone)
     stamped = [each for each in stamped if each.when <= last_write + 2 * _DAY]
     local = [each for each in stamped if not each.zoned]
     if local:
@@ -119,6 +120,19 @@ def _offset(stamped: list[Stamp]) -> float:
     one, two = min(near, key=lambda pair: abs(pair[0].when - pair[1].when) % 900.0)
     local, zoned = (two, one) if one.zoned else (one, two)
     return round((local.when - zoned.when) / 900.0) * 900.0
+
+
+def _with_years(found: list[Stamp], latest: float) -> list[Stamp]:
+    """The stamps with years: those of the dated stamps before them, or of the first one."""
+    near = next((each.when for each in found if each.has_year), None)
+    dated = []
+    for each in found:
+        if each.has_year:
+            near = each.when
+        # Half a year: a log of December may go on in January.
+        reach = latest if near is None else near + 183 * _DAY
+        dated.append(each if each.has_year else _with_year(each, reach))
+    return dated
 
 
 def _with_year(stamp: Stamp, latest: float) -> Stamp:

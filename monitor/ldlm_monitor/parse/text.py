@@ -63,7 +63,7 @@ class TextReader:
 
     def __init__(self, rules: Rules, on_fault: OnFault) -> None:
         self.rules = rules
-        self._on_fault = on_fault
+        self.on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
         self.on_match: OnMatch | None = None
@@ -104,7 +104,7 @@ class TextReader:
             except Exception as fault:  # noqa: BLE001 # a bug of ours costs this line alone
                 # An open block that raises would do so with every line that follows.
                 found += file.blocks.finish()
-                self._on_fault(Position(chunk.path, line.number, line.offset), fault)
+                self.on_fault(Position(chunk.path, line.number, line.offset), fault)
         return found
 
     def _lone_bar(

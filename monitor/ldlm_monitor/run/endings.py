@@ -1,6 +1,5 @@
-"""How a run may have ended: by which event or count of steps, and when that is certain."""
+"""How a run may have ended: by which event, and when that is certain."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -132,67 +131,6 @@ def state_of_gone(gone: Sequence[ProcessLook], *, out_of_memory: bool) -> str:
     if any(status >> 8 for status in statuses):
         return "crashed"
     return "finished" if statuses and len(statuses) == len(gone) else "ended"
-
-
-LAST_STRIDE = 0.05
-"""Largest share of the total between two logged steps for which a run counts as complete with less
-than that left. A choice: more takes runs that died late for complete, less misses sparse logs."""
-
-
-EPILOGUE = 2
-"""Most records of progress after the words of an end. A choice: a summary repeats the last values,
-a run that goes on logs more."""
-REFUTED = 2
-"""Times that a run goes on after the same words until they count as an epoch's. A choice: one is a
-second launch or stage."""
-
-
-class StepGoal:
-    """Whether a run took all its steps, by the totals and the words of its own log.
-
-    A count that begins again after its total, or words that are repeated, are of an epoch and do
-    not count.
-    """
-
-    def __init__(self) -> None:
-        self._words = ""
-        self._records_since = 0
-        self._refuted: Counter[str] = Counter()
-        self._total = 0.0
-        self._step = -1
-        self._slack = 0
-        self._begins_at_0 = self._repeats = False
-
-    def declare(self, message: str) -> None:
-        """Process a line that reports the end in words; numbers in it do not distinguish them."""
-        words = "".join(filter(str.isalpha, message))
-        if self._refuted[words] < REFUTED:
-            self._words, self._records_since = words, 0
-
-    def went_on(self) -> None:
-        """Process an advance of the run: words before it did not mean the end of all."""
-        self._records_since += 1
-        if self._words and self._records_since > EPILOGUE:
-            self._refuted[self._words] += 1
-            self._words = ""
-
-    def observe(self, step: int, values: Mapping[str, float], stride: int) -> None:
-        """Process the furthest step so far; `stride`: steps between the last two logged ones."""
-        if step < self._step:
-            self._repeats = self._repeats or self.is_reached
-        self._begins_at_0 = self._begins_at_0 if self._step >= 0 else step == 0
-        self._total = values.get("total_steps", self._total)
-        self._step = step
-        # A bar is drawn at its end, too; of lines, the last steps may have none.
-        slack = stride - 1 + self._begins_at_0
-        is_small = slack <= max(LAST_STRIDE * self._total, 1)
-        self._slack = slack if stride and is_small and "progress" not in values else 0
-
-    @property
-    def is_reached(self) -> bool:
-        """Whether the last logged step is the last one of the run, or its words say so."""
-        counted = 0 < self._total <= self._step + self._slack and not self._repeats
-        return bool(self._words) or counted
 
 
 TABLE_SECONDS = 3.0

@@ -7,7 +7,8 @@ from ldlm_monitor.config import Stall
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
 from ldlm_monitor.run.attempts import Attempts, is_new_failure
-from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker, StepGoal
+from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
+from ldlm_monitor.run.goals import StepGoal
 from ldlm_monitor.run.pace import LATE, Pace
 
 _PHASES = {
@@ -119,12 +120,15 @@ class Lifecycle:
         last = self._steps.get((sample.position.path, sample.rank))
         return last is not None and sample.step is not None and sample.step < last
 
-    def observe_sample(self, sample: Sample, at: float) -> None:
-        """Process a sample that was logged at `at` (Unix seconds)."""
+    def observe_sample(self, sample: Sample, at: float) -> bool:
+        """Process a sample that was logged at `at` (Unix seconds); True if a training begins anew:
+        its epochs count from the first again.
+        """
         # Whether more must follow an inferred number without a position is not known.
         placed = (sample.step, sample.epoch) != (None, None)
         self._training |= placed or sample.source != "inferred"
         self._announces_phases = self._announces_phases or "progress" in sample.values
+        begins = self._goal.note(sample)
         if _is_sign(sample.values):
             self._alive_at = at
             self._stalled = self._late = False
@@ -139,6 +143,7 @@ class Lifecycle:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
             if sample.step == self._highest_step:
                 self._goal.observe(sample.step, sample.values, self._stride)
+        return begins
 
     def only_advances(self, block: SampleBlock, until: float) -> bool:
         """Whether a block's rows, up to time `until` and with rising steps, only advance the run.
@@ -231,6 +236,7 @@ class Lifecycle:
         elif self._paused_by is not None:
             self.pace.learn_pause(self._paused_by, gap)
         elif self.phase == "running" and gap > self.pace.limit("running"):
+            self.pace.survive(gap)
             if self.progress_step is not None and self._stride:
                 self.pace.learn_unannounced(self.progress_step, self._stride, gap)
             elif self.progress_step is not None:

@@ -43,11 +43,13 @@ class Pace:
     between advances of the step, `pause` the longest gap that a checkpoint explained
     (many logs report a checkpoint only when it is over), and `second` the second longest gap:
 
-        limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause)
+        limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause, 2 * survived)
 
-    and before the first gap is known, `startup`: a log may have one step in hundreds. Before 20
-    are known, `max(4 * floor, 10 * longest gap, 2 * pause)`, at most the
-    greater of `startup` and `2 * longest gap`. An evaluation's limit is from the last step, too:
+    with `survived` the second longest of the pauses beyond a limit that ended by themselves: once
+    is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`:
+    a log may have one step in hundreds. Before 20 are known, it is the longest of `4 * floor`,
+    `10 * longest gap`, `2 * pause` and `2 * survived`, but at most the greater of `startup` and
+    `2 * longest gap`. An evaluation's limit is from the last step, too:
 
         limit = (begin of the evaluation - last step) + allowance
         allowance = max(limit between steps, 2 * longest evaluation), `startup` before the first
@@ -73,6 +75,7 @@ class Pace:
         self._sorted: list[float] = []
         self.longest_pause: dict[str, float] = {}
         self._rhythms: dict[tuple[int, int], float] = {}
+        self._survived = (0.0, 0.0)  # the longest and the second longest
 
     def learn_gap(self, seconds: float) -> None:
         """Add a gap between two advances of the step that no phase explains; ignored if not > 0."""
@@ -86,6 +89,11 @@ class Pace:
     def learn_pause(self, phase: str, seconds: float) -> None:
         """Add a pause that a phase explains: "evaluating" or "checkpointing"."""
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
+
+    def survive(self, seconds: float) -> None:
+        """Add a pause beyond the limit, after which the run went on."""
+        longest, second = self._survived
+        self._survived = max(longest, seconds), max(second, min(longest, seconds))
 
     def learn_unannounced(self, step: int, stride: int, seconds: float) -> None:
         """Add an unexplained pause after `step`; `stride` is the distance between logged steps.
@@ -138,7 +146,8 @@ class Pace:
 
     def _step_limit(self) -> float:
         floor = self.settings.floor_seconds
-        unannounced = 2 * self.longest_pause.get("checkpointing", 0.0)
+        known = max(self.longest_pause.get("checkpointing", 0.0), self._survived[1])
+        unannounced = 2 * known
         if not self._sorted:
             return self.settings.startup_seconds
         if len(self._sorted) < LEARNED_AFTER:

@@ -37,6 +37,7 @@ class TrainingRun:
         self.logged = LoggedSettings()
         self._remark: Position | None = None
         self.ranks: set[int] = set()
+        self._begins_anew = False
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
         """Process a record at `at`; returns why it needs an evaluation at once, otherwise None.
@@ -108,6 +109,7 @@ class TrainingRun:
         """The values, durations and steps measured since the last call, for the detectors."""
         values = self.values.take_fresh()
         durations, resumed = self.progress.take_durations()
+        begins_anew, self._begins_anew = self._begins_anew, False
         if durations:
             values[DERIVED_STEP_SECONDS, None] = durations
         return Measured(
@@ -117,6 +119,7 @@ class TrainingRun:
             skipped=list(self.progress.skipped),
             checkpoints=list(self.progress.checkpoints),
             resumed=resumed,
+            begins_anew=begins_anew,
         )
 
     @property
@@ -209,7 +212,9 @@ class TrainingRun:
             self.values.nonfinite.resume(sample.step or 0)
         self.progress.observe(sample, at, source, timed=self.life.timed)
         stalled = self.life.state == "stalled"
-        self.life.observe_sample(sample, at)
+        if self.life.observe_sample(sample, at):
+            self._begins_anew = True
+            self.values.take_fresh()  # of the training before
         return "recovered" if stalled and self.life.state != "stalled" else None
 
     def _observe_event(self, event: Event, at: float) -> str | None:

@@ -124,7 +124,8 @@ class Routes:
             *(Route(f"/api/v1/{name}", partial(self._resource, name)) for name in pages.RESOURCES),
         ]
         if (source := self._site.source) is not None:
-            for name, query in (("series", pages.series), ("logs", pages.log)):
+            log = partial(pages.log, self._redact)
+            for name, query in (("series", pages.series), ("logs", log)):
                 endpoint = self._blocking(partial(self._answer, query, source))
                 routes.append(Route(f"/api/v1/{name}", endpoint))
         if self._site.silencing is not None:

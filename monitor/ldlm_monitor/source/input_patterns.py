@@ -41,7 +41,7 @@ def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "In
             remedy = "name files, folders, globs, or `-`"
             raise InputError(f"{argument!r} is not a file name", remedy=remedy)
         if argument != STANDARD_INPUT:
-            sources.append(_Source(argument, base / Path(argument).expanduser(), disk))
+            sources.append(_Source(argument, base / os.path.expanduser(argument), disk))
     return InputPatterns(tuple(sources), disk, standard_input=STANDARD_INPUT in arguments)
 
 

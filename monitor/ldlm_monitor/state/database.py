@@ -98,7 +98,8 @@ class Database:
             return _prepare(_connection(), self._schema)
 
     def _connect(self) -> sqlite3.Connection:
-        if self._path.exists() and not self._path.is_file():
+        # A link is set aside like damage: another user may have planted it to reach its target.
+        if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
             raise damaged("not a file")
         self._path.touch(mode=0o600)  # it holds log lines; SQLite gives -wal and -shm its mode
         self._path.chmod(0o600)

@@ -20,7 +20,10 @@ OWN_FILES = frozenset({"daemon", "ledger", "outbox", "silences", "arrivals"})
 
 def default_state_dir(files: Sequence[str], base: Path) -> Path:
     """`$XDG_STATE_HOME/ldlm-monitor/HASH`; the hash is that of the paths of `files` in `base`."""
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    # In a container a user may have neither HOME nor a name. The folder is one below / then: it
+    # cannot be made, and `StateDir` says what that means and how to change it.
+    home = home.removeprefix("~")
     inputs = sorted(str(base / file) if file != "-" else file for file in files)
     digest = hashlib.sha256(os.fsencode("\0".join(inputs))).hexdigest()
     return Path(home) / "ldlm-monitor" / digest[:12]  # 48 bits: short, and far from a collision
@@ -44,8 +47,8 @@ class StateDir:
 
     `notice`: one line for the user about the folder, or None. If the folder cannot be written,
     `path` is a temporary one, nothing is locked, and nothing survives a restart. Raises
-    `UsageError` if a daemon uses the folder already, or if the folder belongs to another user
-    than root, who could change the messages that are sent. `free`: as `look` returned last.
+    `UsageError` if a daemon uses the folder already, or if another user than root owns it or may
+    write to it, who could change the messages that are sent. `free`: as `look` returned last.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -125,11 +128,16 @@ def _restrict(folder: Path) -> str | None:
     if is_ours and status.st_uid == os.geteuid():
         folder.chmod(0o700)
         return f"{folder}: was open to other users, and has mode 0700 now"
+    if status.st_mode & 0o002:
+        remedy = "name a folder of your own with --state-dir"
+        raise UsageError("every user may write to it", where=str(folder), remedy=remedy)
     return f"{folder}: other users may enter it; choose a folder of its own with --state-dir"
 
 
 def _for_the_owner(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    # O_NOFOLLOW: a link planted before the folder was closed would let us write to its target.
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
     os.fchmod(descriptor, 0o600)
     return descriptor
 

@@ -62,7 +62,7 @@ def transition_json(transition: Transition) -> str:
     """A transition as one JSON object; non-finite numbers are strings, secrets redacted."""
     shown: dict[str, Any] = {name: getattr(transition, name) for name in _PUBLIC}
     shown["position"] = transition.position and asdict(transition.position)
-    return json.dumps(jsonable(shown), ensure_ascii=False, allow_nan=False)
+    return json.dumps(jsonable(shown), allow_nan=False)
 
 
 def transition_line(transition: Transition) -> str:

@@ -8,6 +8,7 @@ The forms below are those of the services that issue the keys, and of detect-sec
 issued keys, so that most cut keys are hidden too, and longer than usual words.
 """
 
+import json
 import math
 import unicodedata
 from collections.abc import Callable
@@ -31,7 +32,7 @@ _LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")  # Unicode's 
 # Characters that show nothing or turn the direction of writing: with them, text can be hidden.
 _UNSEEN = re2.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x{9f}\x{ad}\x{61c}\x{180e}"  # controls, marks without width
-    r"\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}"  # zero width, direction
+    r"\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{feff}"  # zero width, direction
     r"\x{fff9}-\x{fffb}\x{e0000}-\x{e007f}]"
 )
 # Unicode's categories of controls, formats, characters without a meaning, and line separators.
@@ -41,7 +42,7 @@ REDACTED = "[redacted]"  # stands where a secret was
 
 # Names of secrets. `token` and `pass` alone are not: `pad_token=<pad>`, `tokens: 1024`, `pass=2`.
 _NAME = (
-    r"[A-Za-z0-9_.-]*(?:pass(?:word|wd|phrase)|contrase(?:n|\x{f1})a|[_-]pwd|secret|credentials?"
+    r"[A-Za-z0-9_.-]*(?:pass(?:word|phrase)|[A-Za-z0-9_.-]passwd|contrase(?:n|\x{f1})a|[_-]pwd|secret|credentials?"
     r"|sentry_dsn|(?:api|db|database|key|sl|cloudant)[_-]?(?:pass|pwd|pw)"
     r"|(?:api|access|secret|private|priv|signing|encryption|account|licen[cs]e|auth|service|db"
     r"|database|client)[_-]?key(?:[_-]?id)?"
@@ -50,7 +51,9 @@ _NAME = (
 )
 # A name and its sign of assignment (`=`, `:`, `=>`, `--flag value`), or a variable such as X_KEY=.
 _ASSIGNED = (
-    r"(?:(?i:" + _NAME + r"\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*|--?" + _NAME + r"\s+)"
+    # `passwd` alone is no name within a path: `/etc/passwd: Permission denied`.
+    r"(?:(?i:(?:" + _NAME + r"|(?:^|[^/A-Za-z0-9_.-])passwd)\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*"
+    r"|--?(?:" + _NAME + r"|passwd)\s+)"
     r"|\b[A-Z][A-Z0-9_]*_(?:TOKEN|KEY|SECRET|PASS)=)"
 )
 # Keys and tokens that a prefix or form of their issuer identifies.
@@ -203,6 +206,17 @@ def plain(text: str, limit: int = 400) -> str:
 def encodable(text: str) -> str:
     """`text` with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def escaped_json(document: bytes) -> bytes:
+    r"""JSON in UTF-8 with controls and invisible characters as `\u` escapes: equal as JSON.
+
+    A terminal obeys C1 controls, and shows text with characters of direction in another order.
+    """
+    if document.isascii():  # as most records are; JSON escapes the controls of ASCII itself
+        return document
+    shown = _UNSEEN.sub(lambda found: json.dumps(found.group(0))[1:-1], document.decode())
+    return str(shown).encode()
 
 
 def without_run(summary: str, run: str) -> str:

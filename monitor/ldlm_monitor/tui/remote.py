@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -64,7 +64,8 @@ class RemoteSource:
                 remedy="use https, or an SSH tunnel to its loopback address",
             )
         self._headers = {"Authorization": authorization} if authorization else {}
-        self._opener = build_opener(HTTPSHandler(context=tls), _NoRedirect())
+        direct = [ProxyHandler({})] if is_loopback(parts.hostname) else []
+        self._opener = build_opener(HTTPSHandler(context=tls), _NoRedirect(), *direct)
         self._base = f"{parts.scheme}://{parts.netloc}"
         self.name = parts.netloc
         self.problem = ""

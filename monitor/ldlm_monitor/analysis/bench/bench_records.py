@@ -99,7 +99,7 @@ def find_record(named: str, state_dir: Path | None) -> BenchRecord | None:
 
     A file or folder at the path `named` takes precedence over a name. Raises `InputError`.
     """
-    path = Path(named).expanduser()
+    path = Path(os.path.expanduser(named))
     if path.is_dir() and (path / FILE).is_file():
         return _read(path / FILE)
     if path.is_file():

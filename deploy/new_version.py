@@ -1,0 +1,41 @@
+"""python3 deploy/new_version.py VERSION DATE: writes both into the package and CHANGELOG.md."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE, CHANGELOG = ROOT / "monitor/ldlm_monitor/__init__.py", ROOT / "CHANGELOG.md"
+
+
+def versioned(package: str, version: str) -> str:
+    """The package's text with another version."""
+    return re.sub(r'(__version__ = )"[^"]+"', rf'\1"{version}"', package)
+
+
+def released(changelog: str, version: str, date: str) -> str:
+    """The changelog with its news under the version. Raises SystemExit if there are none."""
+    head, heading, rest = changelog.partition("## [Unreleased]\n")
+    news, following, older = rest.partition("\n## [")
+    news = re.sub(r"^\s*To become \S+\n", "", news)
+    if not heading or "- " not in news:
+        raise SystemExit("CHANGELOG.md: nothing stands under [Unreleased]")
+    section = f"{heading}\n## [{version}] - {date}\n\n{news.strip()}\n"
+    return f"{head}{section}{following}{older}"
+
+
+def main() -> None:
+    """Reads both files and writes them; leaves both as they are if one cannot be used."""
+    _, version, date = sys.argv
+    if not re.fullmatch(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?", version):
+        raise SystemExit(f"{version} is no version such as 0.2.0 or 0.2.0rc1")
+    texts = [
+        (PACKAGE, versioned(PACKAGE.read_text("utf-8"), version)),
+        (CHANGELOG, released(CHANGELOG.read_text("utf-8"), version, date)),
+    ]
+    for path, text in texts:
+        path.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Whether a run has done all that it was to do: by its totals of steps and epochs, or its words."""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from ldlm_monitor.model.records import Sample
+
+LAST_STRIDE = 0.05
+"""Largest share of the total between two logged steps for which a run counts as complete with less
+than that left. A choice: more takes runs that died late for complete, less misses sparse logs."""
+EPILOGUE = 2
+"""Most records of progress after the words of an end. A choice: a summary repeats the last values,
+a run that goes on logs more."""
+REFUTED = 2
+"""Times that a run goes on after the same words until they count as an epoch's. A choice: one is a
+second launch or stage."""
+EPOCHS_COMPARED = 3
+"""Epochs before the last one whose records show how many an epoch has. A choice: the first may
+have more, and some report a new best."""
+
+
+class EpochGoal:
+    """Whether the last epoch is complete: it has as many records as one of those before it.
+
+    `is_last`: the present epoch is the last, or it is not known how many there are. Epochs count
+    from the first one seen: from 0 to the total less one, otherwise up to the total.
+    """
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._first: float | None = None
+        self._epoch = -1.0
+        self._records = 0
+        self._before: deque[int] = deque(maxlen=EPOCHS_COMPARED)
+
+    def observe(self, sample: Sample) -> bool:
+        """Process a sample; True if its epoch falls back by two: another training, or a resume."""
+        if sample.source == "bar":  # drawn as often as time passes
+            return False
+        epoch = sample.epoch
+        if epoch is not None and epoch == self._epoch - 1:  # of a rank that is behind
+            return False
+        fell = epoch is not None and epoch < self._epoch
+        if fell:
+            self.__init__()  # type: ignore[misc]
+        self._total = sample.values.get("total_epochs", self._total)
+        if epoch is not None and epoch.is_integer() and epoch != self._epoch:
+            if self._first is None:
+                self._first = epoch
+            else:
+                self._before.append(self._records)
+            self._epoch, self._records = epoch, 0
+        self._records += 1
+        return fell
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no further epoch is to come, as far as is known."""
+        return not self._total or self._epoch >= self._total - (self._first == 0)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the last epoch is complete."""
+        known = self._total > 0 and bool(self._before)
+        return known and self.is_last and self._records >= min(self._before)
+
+
+class StepGoal:
+    """Whether a run took all its steps, by the totals and the words of its own log.
+
+    A count that begins again after its total, or words that are repeated, are of an epoch and do
+    not count. Of a step's total, the last epoch must have begun, where the log counts epochs.
+    """
+
+    def __init__(self) -> None:
+        self._epochs = EpochGoal()
+        self._words = ""
+        self._records_since = 0
+        self._refuted: Counter[str] = Counter()
+        self._total = 0.0
+        self._step = -1
+        self._slack = 0
+        self._begins_at_0 = self._repeats = False
+
+    def declare(self, message: str) -> None:
+        """Process a line that reports the end in words; numbers in it do not distinguish them."""
+        words = "".join(filter(str.isalpha, message))
+        if self._refuted[words] < REFUTED:
+            self._words, self._records_since = words, 0
+
+    def went_on(self) -> None:
+        """Process an advance of the run: words before it did not mean the end of all."""
+        self._records_since += 1
+        if self._words and self._records_since > EPILOGUE:
+            self._refuted[self._words] += 1
+            self._words = ""
+
+    def note(self, sample: Sample) -> bool:
+        """Process any sample; True if another training begins with it, from its first epoch.
+
+        Words before it were then a whole training's.
+        """
+        fell = self._epochs.observe(sample)
+        if fell:
+            self._words = ""
+        return fell and sample.epoch is not None and sample.epoch <= 1
+
+    def observe(self, step: int, values: Mapping[str, float], stride: int) -> None:
+        """Process the furthest step so far; `stride`: steps between the last two logged ones."""
+        if step < self._step:
+            self._repeats = self._repeats or self.is_reached
+        self._begins_at_0 = self._begins_at_0 if self._step >= 0 else step == 0
+        self._total = values.get("total_steps", self._total)
+        self._step = step
+        # A bar is drawn at its end, too; of lines, the last steps may have none.
+        slack = stride - 1 + self._begins_at_0
+        is_small = slack <= max(LAST_STRIDE * self._total, 1)
+        self._slack = slack if stride and is_small and "progress" not in values else 0
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the last logged step is the last one of the run, or its words say so."""
+        counted = 0 < self._total <= self._step + self._slack and not self._repeats
+        return bool(self._words) or self._epochs.is_reached or (counted and self._epochs.is_last)
