@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.alerts import RuleSet, load_rules
+from ldlm_monitor.config import Stall
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.rule_engine import RuleEngine
@@ -13,7 +14,6 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.fleet import Fleet
-from ldlm_monitor.run.pace import StallSettings
 
 NOW = 1_769_681_700.0
 
@@ -121,7 +121,7 @@ def test_the_slot_after_an_evaluation_is_later_whatever_the_interval(
     tmp_path: Path, interval: float
 ) -> None:
     engine = RuleEngine(rules_of(tmp_path), interval)
-    schedule = EvaluationSchedule(interval, engine, Fleet(StallSettings(), 900.0))
+    schedule = EvaluationSchedule(interval, engine, Fleet(Stall(), 900.0))
     first = round(1_768_099_924.98 / interval)  # of 0.94 s: a slot whose quotient is rounded down
     for slot in range(first, first + 2000):
         schedule.next = slot * interval
@@ -155,7 +155,7 @@ def test_a_rule_loaded_later_looks_back_as_far_as_it_says(tmp_path: Path) -> Non
     day = "{alert: Day, expr: 'max_over_time(ldlm_train_loss[12h]) > 50'}"
     high = rules_of(tmp_path, "{alert: High, expr: 'ldlm_train_loss > 99'}")
     monitor = Monitor(rules=high, evaluation_interval=60.0)
-    monitor.reconfigure(rules_of(tmp_path, day), StallSettings())
+    monitor.reconfigure(rules_of(tmp_path, day), Stall())
     found = []
     for chunk, at in steps([60.0 if step == 5 else 2.5 for step in range(13 * 12)], 300.0):
         found += monitor.feed(chunk, at) + monitor.tick(at + 299)
@@ -179,7 +179,7 @@ def test_an_alert_goes_on_through_a_reload_if_another_rule_has_its_name(
         monitor.tick(at + 9)
     before = monitor.active()
     assert len(before) == 1
-    monitor.reconfigure(rules_of(tmp_path, *TWO_OF_A_NAME), StallSettings())
+    monitor.reconfigure(rules_of(tmp_path, *TWO_OF_A_NAME), Stall())
     assert monitor.tick(NOW + 200) == []
     assert monitor.active() == before
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.alerts import load_rules
+from ldlm_monitor.config import Stall
 from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import parse
-from ldlm_monitor.run.pace import StallSettings
 
 LOG = "train_logs/train_20260129_101500_node0.log"
 RUN = "train_20260129_101500"
@@ -256,7 +256,7 @@ def test_an_alert_goes_on_when_its_rules_are_loaded_anew(tmp_path) -> None:
         '    expr: sum by (run) (ldlm_train_nonfinite_total{quantity=~"loss.*"}) > 0\n'
         "    labels: {severity: critical}\n"
     )
-    feeder.monitor.reconfigure(load_rules([path], parse), StallSettings())
+    feeder.monitor.reconfigure(load_rules([path], parse), Stall())
     assert reported(feeder.wait(106.0)) == []
     assert [alert.name for alert in feeder.monitor.snapshot().alerts] == ["NonFiniteLoss"]
 
@@ -372,12 +372,12 @@ def timed_rows(draw: st.DrawFn) -> list[dict[str, float]]:
 
 @given(
     timed_rows(),
-    st.sampled_from([StallSettings(), StallSettings(floor=2.0), StallSettings(floor=0.1)]),
+    st.sampled_from([Stall(), Stall(floor_seconds=2.0), Stall(floor_seconds=0.1)]),
     st.sampled_from([5.0, 1.0, 30.0]),
     st.sampled_from([0.0, 1000.0]),
 )
 def test_rows_that_tell_their_times_are_judged_together_as_one_by_one(
-    rows: list[dict[str, float]], stall: StallSettings, interval: float, read_after: float
+    rows: list[dict[str, float]], stall: Stall, interval: float, read_after: float
 ) -> None:
     path, now = "a.jsonl", rows[-1]["time"] + read_after
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.cli import main
+from ldlm_monitor.config import Stall
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.report.goodput import goodput
-from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
 
 START = 1769681700.0
@@ -76,7 +76,7 @@ def test_an_evaluation_that_the_log_announces_is_no_unexplained_pause(tmp_path: 
     for step in range(100):
         steps.add(step, step + (30 if step > 50 else 0) + (10 if step > 95 else 0), 0.0)
     readings.put("steps", steps, exact=True)
-    run = TrainingRun("r", 0.0, StallSettings(), Position("r.log", 1, 0))
+    run = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0))
     found = goodput(readings, run.view("HEALTHY"), now=139.0)
     assert found is not None
     losses = {spent.what: spent.seconds for spent in found.losses}
@@ -90,7 +90,7 @@ def test_an_evaluation_that_is_announced_counts_though_it_is_short() -> None:
     for step in range(100):
         steps.add(step, step + (1.5 if step > 50 else 0), 0.0)
     readings.put("steps", steps, exact=True)
-    run = TrainingRun("r", 0.0, StallSettings(), Position("r.log", 1, 0))
+    run = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0))
     found = goodput(readings, run.view("HEALTHY"), now=100.5)
     assert found is not None
     assert [(spent.what, spent.seconds) for spent in found.losses] == [("evaluation", 1.5)]
@@ -118,7 +118,7 @@ def test_every_second_is_counted_once(moves: list[tuple[int, float]]) -> None:
         steps.add(step, at, 0.0)
     readings = RunReadings("r", events=[("checkpoint_saved", at / 2)])
     readings.put("steps", steps, exact=True)
-    run = TrainingRun("r", 0.0, StallSettings(), Position("r.log", 1, 0))
+    run = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0))
     found = goodput(readings, run.view("HEALTHY"), now=steps.times[-1])
     if found is not None:
         lost = sum(loss.seconds for loss in found.losses)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.config import Stall
 from ldlm_monitor.model.records import Event, Position, Sample
 from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.pace import StallSettings
 
 BARS, ROWS = "train_node0.log", "training_log.jsonl"
 
@@ -34,7 +34,7 @@ def event(kind: str, severity: Any = "info", *, rank: int | None = None, **field
 
 
 def started() -> Lifecycle:
-    return Lifecycle(0.0, StallSettings(), position())
+    return Lifecycle(0.0, Stall(), position())
 
 
 def running(steps: int = 100) -> Lifecycle:

@@ -4,18 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.run.pace import Pace, StallSettings
+from ldlm_monitor.config import Stall
+from ldlm_monitor.run.pace import Pace
 
 
-def learned(gap: float, count: int = 100, settings: StallSettings | None = None) -> Pace:
-    pace = Pace(settings or StallSettings())
+def learned(gap: float, count: int = 100, settings: Stall | None = None) -> Pace:
+    pace = Pace(settings or Stall())
     for _ in range(count):
         pace.learn_gap(gap)
     return pace
 
 
 def test_before_the_first_step_a_run_may_take_the_start_up_time() -> None:
-    assert Pace(StallSettings(startup=900)).limit("starting") == 900
+    assert Pace(Stall(startup_seconds=900)).limit("starting") == 900
 
 
 @pytest.mark.parametrize(
@@ -79,17 +80,17 @@ def test_a_pause_may_take_as_long_as_a_step_may() -> None:
     pace.learn_pause("evaluating", 40)
     assert pace.limit("evaluating") == pace.limit("running") == 160
     pace.learn_pause("evaluating", 5)
-    assert learned(1.0).limit("running") == StallSettings().floor
+    assert learned(1.0).limit("running") == Stall().floor_seconds
 
 
 def test_the_users_own_limit_replaces_what_was_learned() -> None:
-    pace = learned(20.0, settings=StallSettings(limits={"running": 45.0}))
+    pace = learned(20.0, settings=Stall(limit_seconds={"running": 45.0}))
     assert pace.limit("running") == 45
 
 
 @given(st.lists(st.floats(0.01, 1000), min_size=1, max_size=1200))
 def test_the_limit_is_never_below_the_floor_nor_below_the_usual_gap(gaps: list[float]) -> None:
-    pace = Pace(StallSettings())
+    pace = Pace(Stall())
     for gap in gaps:
         pace.learn_gap(gap)
     assert pace.limit("running") >= 30
@@ -97,7 +98,7 @@ def test_the_limit_is_never_below_the_floor_nor_below_the_usual_gap(gaps: list[f
 
 
 def test_a_pause_that_nobody_announced_is_expected_again_after_as_many_steps() -> None:
-    pace = Pace(StallSettings())
+    pace = Pace(Stall())
     pace.learn_unannounced(936, 1, 120.0)
 
     def expected(step: int) -> float:
@@ -109,7 +110,7 @@ def test_a_pause_that_nobody_announced_is_expected_again_after_as_many_steps() -
 
 @pytest.mark.parametrize(("step", "stride"), [(1500, 1), (999, 1), (2500, 10), (990, 10)])
 def test_a_first_pause_is_expected_after_a_round_number_of_steps(step: int, stride: int) -> None:
-    pace = Pace(StallSettings())
+    pace = Pace(Stall())
     assert pace.expected_pause(step, stride, announced=False) == 300
     assert pace.expected_pause(step + 3 * stride, stride, announced=False) == 0
     assert pace.expected_pause(step, stride, announced=True) == 0
@@ -117,7 +118,7 @@ def test_a_first_pause_is_expected_after_a_round_number_of_steps(step: int, stri
 
 @pytest.mark.parametrize("step", [0, 99, 100, 500])
 def test_a_run_that_has_begun_lately_counts_no_round_number(step: int) -> None:
-    assert Pace(StallSettings()).expected_pause(step, 1, announced=False) == 0
+    assert Pace(Stall()).expected_pause(step, 1, announced=False) == 0
 
 
 def test_a_long_pause_that_ended_twice_by_itself_is_usual() -> None:

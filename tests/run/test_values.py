@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.config import Stall
 from ldlm_monitor.model.records import Event, Position, Sample, SampleBlock
-from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.quantity import ValueSource, exported_name
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues
@@ -172,7 +172,7 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
         values={"loss": [a for a, _ in rows], "latent_norm": [b for _, b in rows]},
         sparse={"ratio": cells} if cells else {},
     )
-    together, apart = (TrainingRun("r", 0.0, StallSettings(), AT) for _ in range(2))
+    together, apart = (TrainingRun("r", 0.0, Stall(), AT) for _ in range(2))
     together.observe_block(block, 10.0)
     for each in block.samples():
         apart.observe(each, 10.0, rows=True)
@@ -193,7 +193,7 @@ def test_a_better_source_that_finds_no_room_does_not_take_the_value_away() -> No
 
 
 def test_a_nan_at_a_step_that_is_trained_again_counts_and_alerts_again() -> None:
-    run = TrainingRun("r", 0.0, StallSettings(), AT)
+    run = TrainingRun("r", 0.0, Stall(), AT)
 
     def logged(step: int, loss: float, at: float) -> str | None:
         return run.observe(sample(step, loss=loss), at, rows=False)

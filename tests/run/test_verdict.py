@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from ldlm_monitor.config import Stall
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample
 from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import Findings, verdict
 
@@ -129,7 +129,7 @@ def test_where_a_rank_stood_when_its_stacks_were_dumped_is_added() -> None:
 
 
 def test_a_verdict_survives_a_jump_of_the_clock() -> None:
-    run = TrainingRun("r", 0.0, StallSettings(), Position("train.log", 1, 0))
+    run = TrainingRun("r", 0.0, Stall(), Position("train.log", 1, 0))
     for step in range(100):
         line = Position("train.log", step + 1, 0)
         run.observe(Sample(run="r", step=step, values={}, position=line), float(step), rows=False)
@@ -143,7 +143,7 @@ def test_a_verdict_survives_a_jump_of_the_clock() -> None:
 
 
 def test_pids_are_bounded_and_those_of_a_restart_replace_the_old_ones() -> None:
-    found = Findings(Lifecycle(0.0, StallSettings(), Position("train.log", 1, 0)))
+    found = Findings(Lifecycle(0.0, Stall(), Position("train.log", 1, 0)))
     beat = Heartbeat(
         run="r",
         rank=0,

@@ -8,7 +8,6 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.rule_engine import packaged_set
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
 
 
@@ -26,7 +25,7 @@ def assemble(
         names=RunNames(settings.run),
         evaluation_interval=settings.evaluation_interval,
         end_series_after=settings.end_series_after_seconds,
-        stall=stall_of(settings),
+        stall=settings.stall,
         stopwatch=stopwatch,
     )
 
@@ -34,13 +33,3 @@ def assemble(
 def rules_of(settings: Settings) -> RuleSet[Expression]:
     """The rules that the settings name, otherwise the packaged ones. Raises `RuleError`."""
     return load_rules(settings.rules, parse) if settings.rules else packaged_set()
-
-
-def stall_of(settings: Settings) -> StallSettings:
-    """The settings' stall limits."""
-    stall = settings.stall
-    return StallSettings(
-        floor=stall.floor_seconds,
-        startup=stall.startup_seconds,
-        limits={str(phase): limit for phase, limit in stall.limit_seconds.items()},
-    )

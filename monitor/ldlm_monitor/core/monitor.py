@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
 from ldlm_monitor.alerts import RuleSet
+from ldlm_monitor.config import Stall
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
@@ -22,7 +23,6 @@ from ldlm_monitor.model.view import AlertView, RunView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
-from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
@@ -47,7 +47,7 @@ class Monitor:
         names: RunNames | None = None,
         evaluation_interval: float = 5.0,
         end_series_after: float = 900.0,
-        stall: StallSettings | None = None,
+        stall: Stall | None = None,
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
         """Durations are seconds, defaults those of `config.Settings`; `rules` None: the packaged.
@@ -59,7 +59,7 @@ class Monitor:
         self.names = names or RunNames()
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
-        self.runs = Fleet(stall or StallSettings(), end_series_after)
+        self.runs = Fleet(stall or Stall(), end_series_after)
         self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
@@ -146,7 +146,7 @@ class Monitor:
             self.own.edge = points
             self._changed()
 
-    def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
+    def reconfigure(self, rules: RuleSet[Expression], stall: Stall) -> None:
         """Judge by other rules and stall limits; alerts whose rule's name stays go on."""
         self._rules.replace_rules(rules)
         self.runs.set_stall(stall)

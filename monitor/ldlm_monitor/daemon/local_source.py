@@ -5,10 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime
 from typing import Any
-
-import re2
 
 from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.queries import (
@@ -24,6 +21,7 @@ from ldlm_monitor.model.queries import (
 from ldlm_monitor.model.view import CurveView, Snapshot
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.parse.envelope import level_of, peel
+from ldlm_monitor.playback.content import first_moment, row_moments
 from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.text.sanitize import redact, sanitized
 
@@ -137,9 +135,6 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
     return wanted
 
 
-# Nine or ten digits: Unix seconds of 1973 to 2286. A wall clock: as loggers print it, without zone.
-_ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
-_WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
 _LOOKED_AT = 400
 """Bytes in which a record's time is searched. A choice: longer costs time, no prefix needs more."""
 
@@ -148,16 +143,8 @@ def _leading_time(text: bytes) -> float | None:
     """The time (Unix seconds) of a JSON row, or of a clock time in this machine's zone, if any."""
     start = text[:_LOOKED_AT]
     if start.startswith(b"{"):
-        row = _ROW_TIME.search(start)
-        return float(row[1]) if row else None
-    found = _WALL_CLOCK.search(start)
-    if found is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
-        return moment.astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
+        return next((when for _, when in row_moments(start)), None)
+    return first_moment(start)
 
 
 def _line(raw: RawLine, number: int | None) -> LogLine:

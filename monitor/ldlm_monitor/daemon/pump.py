@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import assemble, rules_of, stall_of
+from ldlm_monitor.core.assemble import assemble, rules_of
 from ldlm_monitor.core.self_metrics import edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
@@ -157,7 +157,7 @@ class Pump:
         patterns = resolve(settings.files, base=Path(), disk=self._calls.disk)
         taken = {name: getattr(settings, name) for name in RELOADED}
         self.settings = self.settings.model_copy(update=taken)
-        self.monitor.reconfigure(rules, stall_of(self.settings))
+        self.monitor.reconfigure(rules, self.settings.stall)
         self.inputs.replace(patterns, companions=self.settings.companions)
         self._looked_at = self._commit_at = -math.inf
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from ldlm_monitor.config import Stall
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Record
-from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import ProbeCandidate
 
@@ -21,7 +21,7 @@ class Fleet:
     `untimed`: names of the runs with bytes of which only the order is known.
     """
 
-    def __init__(self, stall: StallSettings, end_after: float) -> None:
+    def __init__(self, stall: Stall, end_after: float) -> None:
         self._stall = stall
         self._end_after = end_after
         self._runs: dict[str, TrainingRun] = {}
@@ -60,7 +60,7 @@ class Fleet:
         found = None if run is None else run.verdict
         return None if found is None else str(found)
 
-    def set_stall(self, stall: StallSettings) -> None:
+    def set_stall(self, stall: Stall) -> None:
         """Change the stall settings of all runs, present and future."""
         self._stall = stall
         for run in self:

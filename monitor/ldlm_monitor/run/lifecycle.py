@@ -3,12 +3,13 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from ldlm_monitor.config import Stall
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
 from ldlm_monitor.run.attempts import Attempts, is_new_failure
 from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.run.goals import StepGoal
-from ldlm_monitor.run.pace import LATE, Pace, StallSettings
+from ldlm_monitor.run.pace import LATE, Pace
 
 _PHASES = {
     "eval_started": ("evaluating", "evaluating"),
@@ -29,7 +30,7 @@ class Lifecycle:
     and not only an order; otherwise no pace is learned from them.
     """
 
-    def __init__(self, started: float, settings: StallSettings, first: Position) -> None:
+    def __init__(self, started: float, settings: Stall, first: Position) -> None:
         self.pace = Pace(settings)
         self.phase = "starting"
         self.started_at = started

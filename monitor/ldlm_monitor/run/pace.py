@@ -3,8 +3,11 @@
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import cast
+
+from ldlm_monitor.config import Stall
+from ldlm_monitor.config.fields import Phase
 
 WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit
 LEARNED_AFTER = 20
@@ -31,22 +34,6 @@ choice: for evaluation, checkpoint, logging and a spare; more excuse hangs at mo
 LATE = 3.0
 """Multiple of its stall limit at which a run is hung that may also have ended: `rules/default.yml`
 has it, too. A choice: more delays the page of a hang, less pages for runs that ended silently."""
-
-
-@dataclass(frozen=True, slots=True)
-class StallSettings:
-    """The user's settings of stall limits, in seconds.
-
-    `floor`: no pause shorter than this is a stall. `startup`: allowed before the
-    first step, and for a first evaluation or checkpoint. `limits`: a fixed limit for a phase
-    ("starting", "running", "evaluating", "checkpointing"), instead of the learned one.
-    The defaults are choices: a longer `floor` delays every hang alert, a shorter `startup`
-    rings while a large model compiles or loads.
-    """
-
-    floor: float = 30.0
-    startup: float = 600.0
-    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 class Pace:
@@ -81,7 +68,7 @@ class Pace:
     between steps. `longest_pause`: seconds, by the phase that explains the pause.
     """
 
-    def __init__(self, settings: StallSettings) -> None:
+    def __init__(self, settings: Stall) -> None:
         self.settings = settings
         self.write_delay = 0.0
         self._recent: deque[float] = deque()
@@ -137,35 +124,36 @@ class Pace:
     @property
     def least(self) -> float:
         """Seconds that a limit between two steps never falls below."""
-        return self.settings.limits.get("running", self.settings.floor)
+        return self.settings.limit_seconds.get("running", self.settings.floor_seconds)
 
     def limit(self, phase: str) -> float:
         """How many seconds without an advance are still normal in `phase`.
 
         Counted from the last step, bar of an evaluation or change of phase, whichever is latest.
         """
-        fixed = self.settings.limits.get(phase)
+        # A run in another state has no limit of the user's: the phases are some of the states.
+        fixed = self.settings.limit_seconds.get(cast("Phase", phase))
         if fixed is not None:
             return fixed
         if phase == "starting":
-            return self.settings.startup
+            return self.settings.startup_seconds
         if phase in ("evaluating", "checkpointing"):
             longest = self.longest_pause.get(phase)
             if longest is None:
-                return self.settings.startup
-            return max(self.settings.floor, 2 * longest, self._step_limit())
+                return self.settings.startup_seconds
+            return max(self.settings.floor_seconds, 2 * longest, self._step_limit())
         return self._step_limit() + self.write_delay
 
     def _step_limit(self) -> float:
-        floor = self.settings.floor
+        floor = self.settings.floor_seconds
         known = max(self.longest_pause.get("checkpointing", 0.0), self._survived[1])
         unannounced = 2 * known
         if not self._sorted:
-            return self.settings.startup
+            return self.settings.startup_seconds
         if len(self._sorted) < LEARNED_AFTER:
             longest = self._sorted[-1]
             cautious = max(4 * floor, 10 * longest, unannounced)
-            return max(floor, min(cautious, max(self.settings.startup, 2 * longest)))
+            return max(floor, min(cautious, max(self.settings.startup_seconds, 2 * longest)))
         q99 = self._sorted[int(0.99 * (len(self._sorted) - 1))]
         hiccups = max(min(8 * q99, HICCUP_SECONDS), 2 * self._sorted[-2])
         return max(floor, 5 * q99, hiccups, unannounced)

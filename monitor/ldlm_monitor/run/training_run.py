@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ldlm_monitor.config import Stall
 from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source_of
 from ldlm_monitor.run.values import RunValues
@@ -22,7 +22,7 @@ _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a fo
 class TrainingRun:
     """The state of one run. `ranks`: the ranks that logged a record."""
 
-    def __init__(self, name: str, started: float, stall: StallSettings, first: Position) -> None:
+    def __init__(self, name: str, started: float, stall: Stall, first: Position) -> None:
         self.name = name
         self.labels = make_labels(run=name)
         self._state_labels = {state: make_labels(run=name, state=state) for state in RUN_STATES}
