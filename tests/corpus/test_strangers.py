@@ -16,9 +16,12 @@ import strangers
 from ldlm_monitor.alerts import load_rules, packaged_rules
 from ldlm_monitor.promql import parse
 
-LIST: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parent / "strangers.json").read_text("utf-8")
-)
+# The second list was collected and labelled by a reader who did not know what was being changed.
+LIST: list[dict[str, Any]] = [
+    each
+    for name in ("strangers.json", "strangers_2.json")
+    for each in json.loads((Path(__file__).parent / name).read_text("utf-8"))
+]
 LOGS = os.environ.get("LDLM_STRANGERS")
 HANDFUL = 6
 
