@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.playback.replay import Replay
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"

@@ -10,8 +10,8 @@ import pytest
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Position, Sample
-from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify.content import headline
 from ldlm_monitor.notify.message import from_transition, story_of
 from ldlm_monitor.playback.replay import Replay

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.playback.replay import Replay
 
 LOGS = Path(__file__).parent / "injected"

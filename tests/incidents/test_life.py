@@ -19,8 +19,8 @@ from ldlm_monitor.incidents.clues import Clue, ranks_in
 from ldlm_monitor.incidents.incident import Incident
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import from_transition, message_of
 from ldlm_monitor.notify.slack_message import drawn

@@ -1,4 +1,4 @@
-"""Sequences in which the follower lost or repeated records, found by the state machine of writers."""
+"""Sequences in which records were lost or repeated, found by the state machine of writers."""
 
 import os
 import shutil

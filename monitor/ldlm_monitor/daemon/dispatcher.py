@@ -12,7 +12,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.config.policy import Policy, StreamPolicy
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.errors import ConfigError
-from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.loss_picture import picture_of

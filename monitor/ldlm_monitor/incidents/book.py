@@ -16,9 +16,10 @@ from ldlm_monitor.incidents.incident import OPENERS, PROBED, Answer, Incident, a
 from ldlm_monitor.incidents.outside_causes import BEFORE_SECONDS
 from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.view import IncidentView, ReasonView
+from ldlm_monitor.model.view import ReasonView
 
 QUIET_SECONDS: Final = 1260.0
 """Events this long after an incident's last one are of another failure. Twice torch's longest

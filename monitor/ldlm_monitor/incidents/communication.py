@@ -14,7 +14,7 @@ from typing import Final
 from ldlm_monitor.incidents.clues import MAX_RANKS, Clue, Tier
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.roster import RootCause, RunFacts
-from ldlm_monitor.model.view import Confidence
+from ldlm_monitor.model.incident_view import Confidence
 from ldlm_monitor.text.format import names_of
 
 _DEFAULT_GROUPS = ("", "0")  # torch's id of the default process group; older versions log none

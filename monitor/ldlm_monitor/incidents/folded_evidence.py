@@ -4,7 +4,6 @@ Its size grows with kinds and ranks, not with lines, and it does not depend on t
 files.
 """
 
-import signal
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,9 +21,9 @@ from ldlm_monitor.incidents.clues import (
     tier_of,
     whole,
 )
-from ldlm_monitor.incidents.roster import Death, Roster
+from ldlm_monitor.incidents.roster import Death, Roster, death_of
+from ldlm_monitor.model.incident_view import ClaimView
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.model.view import ClaimView
 
 # Bounds of memory against a flood of lines. Each is a choice: more costs memory, less loses lines.
 MAX_FOLDS: Final = 256  # different messages of an incident: real failures have fewer
@@ -121,7 +120,7 @@ class Evidence:
         if rank is not None:
             self._note_rank(rank, clue)
         if clue.kind == _DEATH and len(self.deaths) < _MAX_DEATHS:
-            self.deaths.append(_death(clue))
+            self.deaths.append(death_of(clue))
         self._note_zombies(clue)
         is_new = len(self.forced) < _MAX_PAIRS
         if clue.kind == "elastic_force_kill" and clue.pid is not None and is_new:
@@ -282,21 +281,6 @@ class Evidence:
             )
             if claim not in self.claims and len(self.claims) < _MAX_DEATHS:
                 self.claims.append(claim)
-
-
-def _death(clue: Clue) -> Death:
-    code = whole(clue.fields.get("exitcode"))
-    if code is not None and 128 < code < 160:
-        code = 128 - code  # a shell reports a signal, 1 to 31, as 128 more
-    if code is None:
-        code = EXITS_BY_SIGNAL.get(str(clue.fields.get("signal")))
-    return Death(clue, code, whole(clue.fields.get("local_rank")))
-
-
-EXITS_BY_SIGNAL: Final = {
-    name: -number for number in signal.Signals for name in (number.name, signal.strsignal(number))
-}
-"""Exit codes by the names and descriptions (`Killed`) with which launchers print signals."""
 
 
 def _is_exception(message: str) -> bool:

@@ -10,8 +10,9 @@ from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.root_cause import Judgement, judge
 from ldlm_monitor.incidents.roster import RunFacts
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import IncidentView, ReasonView
+from ldlm_monitor.model.view import ReasonView
 
 OPENERS: Final = {
     "TrainingStalled": "hang_no_progress",

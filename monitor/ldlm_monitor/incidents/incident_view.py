@@ -11,7 +11,7 @@ from ldlm_monitor.incidents.communication import Collective
 from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
 from ldlm_monitor.incidents.root_cause import Judgement
 from ldlm_monitor.incidents.roster import RootCause
-from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, SymptomView
+from ldlm_monitor.model.incident_view import CollectiveView, ExcerptView, RootView, SymptomView
 from ldlm_monitor.text.format import compressed, counted, names_of
 from ldlm_monitor.text.sanitize import shorten
 

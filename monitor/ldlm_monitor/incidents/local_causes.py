@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
-from ldlm_monitor.incidents.folded_evidence import EXITS_BY_SIGNAL, NONFINITE, Evidence, Fold
+from ldlm_monitor.incidents.folded_evidence import NONFINITE, Evidence, Fold
 from ldlm_monitor.incidents.outside_causes import (
     LATE_SECONDS,
     Exit,
@@ -14,8 +14,8 @@ from ldlm_monitor.incidents.outside_causes import (
     exit_text,
     own_exits,
 )
-from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
-from ldlm_monitor.model.view import Confidence
+from ldlm_monitor.incidents.roster import EXITS_BY_SIGNAL, RootCause, RunFacts, by_sources
+from ldlm_monitor.model.incident_view import Confidence
 from ldlm_monitor.text.format import names_of
 
 _TOGETHER_SECONDS: Final = 2.0

@@ -8,7 +8,7 @@ from typing import Final
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
 from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
-from ldlm_monitor.model.view import Confidence
+from ldlm_monitor.model.incident_view import Confidence
 from ldlm_monitor.text.format import compressed, names_of, signal_name
 
 BEFORE_SECONDS: Final = 300.0

@@ -18,7 +18,7 @@ from ldlm_monitor.incidents.folded_evidence import NONFINITE, Evidence, Fold
 from ldlm_monitor.incidents.local_causes import first_failure
 from ldlm_monitor.incidents.outside_causes import exit_text, external, hardware
 from ldlm_monitor.incidents.roster import RankFacts, RootCause, RunFacts
-from ldlm_monitor.model.view import ClaimView
+from ldlm_monitor.model.incident_view import ClaimView
 from ldlm_monitor.text.format import compressed, names_of
 
 # Kinds that follow from most causes: other kinds are shown before them if no cause is found.

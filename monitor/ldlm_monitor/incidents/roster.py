@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Final
 
-from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
-from ldlm_monitor.model.view import Confidence
+from ldlm_monitor.incidents.clues import Clue, Tier, rank_in, whole
+from ldlm_monitor.model.incident_view import Confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,22 @@ class Death:
     clue: Clue
     exitcode: int | None
     local_rank: int | None
+
+
+def death_of(clue: Clue) -> Death:
+    """The end of a process that a launcher reports."""
+    code = whole(clue.fields.get("exitcode"))
+    if code is not None and 128 < code < 160:
+        code = 128 - code  # a shell reports a signal, 1 to 31, as 128 more
+    if code is None:
+        code = EXITS_BY_SIGNAL.get(str(clue.fields.get("signal")))
+    return Death(clue, code, whole(clue.fields.get("local_rank")))
+
+
+EXITS_BY_SIGNAL: Final = {
+    name: -number for number in signal.Signals for name in (number.name, signal.strsignal(number))
+}
+"""Exit codes by the names and descriptions (`Killed`) with which launchers print signals."""
 
 
 class Roster:

@@ -4,25 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf
+from pydantic import Field, InstanceOf
 
 from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.incident_view import IncidentView, View
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 
 Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
 """A run's health by the worst of its reasons: none or info, warning, error, critical. Of a run that
 has ended, it is the one with which it ended."""
-
-Confidence = Literal["confirmed", "probable", "weak", "none"]
-"""Confidence in a first cause: `confirmed` by two independent sources, `probable` by one. A doubt,
-such as a source that accuses other ranks, lowers it by a level. `none`: no cause was found."""
-
-
-class View(BaseModel):
-    """A frozen part of a snapshot or report; its JSON has non-finite numbers as strings."""
-
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
 
 
 class Statistics(View):
@@ -162,109 +153,6 @@ class AlertView(View):
     def rank(self) -> str | None:
         """The rank of the rule's series, otherwise the one that the alert's incident names."""
         return self.labels.get("rank") or self.annotations.get("rank")
-
-
-class RootView(View):
-    """The first cause of an incident. `rank` is None unless the cause is that of one rank.
-
-    `tier` is the kind of evidence: `external` (scheduler or person), `hardware`, `local` (a
-    process's own error), `named` (other ranks name the rank), `network`, `silence` or
-    `unattributed`. `ranks` are all ranks with this cause, such as `0-36,38-63`. `at` is when
-    it began (Unix seconds). `why` has the reasons for this choice. None means unknown.
-    """
-
-    tier: str
-    kind: str
-    message: str
-    rank: int | None
-    ranks: str
-    node: str | None
-    host: str | None
-    local_rank: int | None
-    pid: int | None
-    at: float | None
-    position: Position | None
-    why: tuple[str, ...]
-
-
-class CollectiveView(View):
-    """The collective operation that an incident's ranks waited in.
-
-    `seq`: its number in the process `group`. `began_at`: when the first rank's wait began (Unix
-    seconds). `waiting` in it and `missing` from it by the log are ranks as text (`0-36,38-63`).
-    """
-
-    op: str
-    seq: int
-    group: str
-    timeout_seconds: float | None
-    began_at: float
-    waiting: str
-    missing: str
-
-
-class SymptomView(View):
-    """Events of an incident that are alike: `message` and `position` of the first, all `ranks`."""
-
-    kind: str
-    role: str
-    count: int
-    ranks: str
-    message: str
-    position: Position
-
-
-class ClaimView(View):
-    """The rank that torchelastic calls the root cause, checked against our `RootView`.
-
-    `agrees` is None if the evidence does not decide; `reason` explains it.
-    """
-
-    rank: int
-    exitcode: int | None
-    host: str | None
-    agrees: bool | None
-    reason: str
-    position: Position
-
-
-class ExcerptView(View):
-    """A log line that shows the first cause, or its first consequence."""
-
-    rank: int | None
-    text: str
-    position: Position
-
-
-class IncidentView(View):
-    """One failure of one run: its first cause, and the symptoms that followed, counted.
-
-    Times are Unix seconds. `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went
-    on), `quiet` (21 minutes without its events, then another failure's); "" while it is open.
-    `attempt`: that of the run, from 1; a restart or another launch in the same log begins one.
-    `last_step`: the last step of that attempt before the failure; None without one, and where steps
-    begin again with each epoch.
-    """
-
-    id: str
-    run: str
-    state: Literal["open", "recovered", "ended"]
-    ended_reason: str
-    title: str
-    confidence: Confidence
-    opened_at: float
-    updated_at: float
-    ended_at: float | None
-    root: RootView
-    collective: CollectiveView | None
-    symptoms: tuple[SymptomView, ...]
-    events: int
-    claims: tuple[ClaimView, ...]
-    excerpt: tuple[ExcerptView, ...]
-    action: str
-    attempt: int = 1
-    last_step: int | None
-    alerts: tuple[str, ...]
 
 
 class MonitorView(View):

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import State, Transition
-from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.text.sanitize import sanitized, shorten
 
 MAX_TEXT = 4000

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ldlm_monitor.model.errors import FormatError, first_problem
 from ldlm_monitor.model.records import Scalar, Severity
-from ldlm_monitor.parse.patterns import NumberSpec
+from ldlm_monitor.parse.patterns import NumberSpec, check_groups
 from ldlm_monitor.parse.vocabulary import YAML_LOADER
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
@@ -93,7 +93,7 @@ class SampleLine(DefinitionPart):
 
     @model_validator(mode="after")
     def _complete(self) -> SampleLine:
-        _check_groups(self.pattern, self.values)
+        check_groups(self.pattern, self.values)
         pairs = self.pairs
         if pairs is None:
             return self
@@ -126,15 +126,8 @@ class Bar(DefinitionPart):
 
     @model_validator(mode="after")
     def _complete(self) -> Bar:
-        _check_groups(self.pattern, self.values)
+        check_groups(self.pattern, self.values)
         return self
-
-
-def _check_groups(pattern: str, values: dict[str, NumberSpec]) -> None:
-    """Raises ValueError for a value that is read from a group that the pattern does not have."""
-    for name, source in values.items():
-        if f"(?P<{source.name}>" not in pattern:
-            raise ValueError(f"the pattern has no group {source.name}, from which {name} is read")
 
 
 class EventExample(DefinitionPart):

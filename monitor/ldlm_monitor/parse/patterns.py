@@ -264,3 +264,10 @@ def _name(
     if each is None:
         return name
     return "tokens_per_second_per_device" if name == "tokens_per_second" else None
+
+
+def check_groups(pattern: str, values: dict[str, NumberSpec]) -> None:
+    """Raises ValueError for a value that is read from a group that the pattern does not have."""
+    for name, source in values.items():
+        if f"(?P<{source.name}>" not in pattern:
+            raise ValueError(f"the pattern has no group {source.name}, from which {name} is read")

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import AlertView, IncidentView, MonitorView, Statistics
+from ldlm_monitor.model.view import AlertView, MonitorView, Statistics
 from ldlm_monitor.report.document import Entry, Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import byte_size, counted, duration, number, utc

@@ -10,19 +10,11 @@ from pydantic import Field
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.core.health import worst_health
+from ldlm_monitor.model.incident_view import IncidentView, View
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import make_labels
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import (
-    AlertView,
-    CurveView,
-    Health,
-    IncidentView,
-    MonitorView,
-    RunView,
-    Snapshot,
-    View,
-)
+from ldlm_monitor.model.view import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
 from ldlm_monitor.report.alerts import firing, recommendations
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import counted, duration, number, utc

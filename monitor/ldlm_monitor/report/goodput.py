@@ -12,7 +12,8 @@ from statistics import median
 from pydantic import Field
 
 from ldlm_monitor.analysis.readings import RunReadings
-from ldlm_monitor.model.view import RunView, View
+from ldlm_monitor.model.incident_view import View
+from ldlm_monitor.model.view import RunView
 from ldlm_monitor.run.pace import COARSE_SECONDS
 from ldlm_monitor.text.format import duration
 

@@ -1,7 +1,7 @@
 """The state of a run (`names.RUN_STATES`), by its records and by the time without progress."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.names import ENDED_STATES
@@ -9,16 +9,8 @@ from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, Sampl
 from ldlm_monitor.run.attempts import Attempts, is_new_failure
 from ldlm_monitor.run.endings import STRAY_SECONDS, EndingTracker
 from ldlm_monitor.run.goals import StepGoal
-from ldlm_monitor.run.pace import LATE, Pace
+from ldlm_monitor.run.pace import LATE, PAUSES, Pace, is_sign_of_life
 
-_PHASES = {
-    "eval_started": ("evaluating", "evaluating"),
-    "eval_finished": ("evaluating", "running"),
-    "checkpoint_started": ("checkpointing", "checkpointing"),
-    "checkpoint_saved": ("checkpointing", "running"),
-    "checkpoint_failed": ("checkpointing", "running"),
-}
-"""Kind of an event -> the phase that explains the pause before it, and the phase after it."""
 _LEFT = ("exit_without_error", "command_ended")
 """By the host's processes, or by the shell's own words, nobody writes the log any more."""
 
@@ -129,7 +121,7 @@ class Lifecycle:
         self._training |= placed or sample.source != "inferred"
         self._announces_phases = self._announces_phases or "progress" in sample.values
         begins = self._goal.note(sample)
-        if _is_sign(sample.values):
+        if is_sign_of_life(sample.values):
             self._alive_at = at
             self._stalled = self._late = False
         elif sample.step is None:
@@ -153,7 +145,7 @@ class Lifecycle:
         running = self.phase == "running" and not self._stalled
         doubtful = self.ending.assumed is not None or self._paused_by is not None
         paused = until - self.last_progress_at >= self.pace.least
-        return running and not doubtful and not paused and not _is_sign(block.values)
+        return running and not doubtful and not paused and not is_sign_of_life(block.values)
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
         """Process rows logged at `times`, of which `only_advances` is true."""
@@ -192,7 +184,7 @@ class Lifecycle:
                 self._goal.declare(event.message)
             elif self.attempts.is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
-        elif kind in _PHASES:
+        elif kind in PAUSES:
             # A log that announces checkpoints need not announce evaluations.
             self._announces_phases = self._announces_phases or kind == "eval_started"
             if not self.ended:
@@ -275,7 +267,7 @@ class Lifecycle:
         self._stalled = self._late = False
 
     def _pause(self, kind: str, at: float) -> None:
-        self._paused_by, phase = _PHASES[kind]
+        self._paused_by, phase = PAUSES[kind]
         if phase == "running" and self.phase == "starting":
             return
         self._enter(phase, at)
@@ -304,8 +296,3 @@ class Lifecycle:
         self._stalled = False
         if self.ending.assumed is not None:
             self.end_evidence, self.ending.assumed = self.ending.assumed.evidence, None
-
-
-def _is_sign(values: Mapping[str, object]) -> bool:
-    """Whether the values are of a bar without training steps: an evaluation, or skipped batches."""
-    return "eval_progress" in values or "skip_progress" in values

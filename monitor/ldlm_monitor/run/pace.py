@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from ldlm_monitor.config import Stall
@@ -34,6 +34,19 @@ choice: for evaluation, checkpoint, logging and a spare; more excuse hangs at mo
 LATE = 3.0
 """Multiple of its stall limit at which a run is hung that may also have ended: `rules/default.yml`
 has it, too. A choice: more delays the page of a hang, less pages for runs that ended silently."""
+PAUSES = {
+    "eval_started": ("evaluating", "evaluating"),
+    "eval_finished": ("evaluating", "running"),
+    "checkpoint_started": ("checkpointing", "checkpointing"),
+    "checkpoint_saved": ("checkpointing", "running"),
+    "checkpoint_failed": ("checkpointing", "running"),
+}
+"""Kind of an event -> the phase that explains the pause before it, and the phase after it."""
+
+
+def is_sign_of_life(values: Mapping[str, object]) -> bool:
+    """Whether the values are of a bar without training steps: an evaluation, or skipped batches."""
+    return "eval_progress" in values or "skip_progress" in values
 
 
 class Pace:

@@ -102,16 +102,8 @@ class NamedFiles:
             tail.close()
 
     def positions(self) -> list[FilePosition]:
-        """The position of every file; for a file not resumed yet, its position from before.
-
-        A deleted file that was read to its end has none: another file may get its inode number,
-        and a copy of the log even begins with the same content.
-        """
-        tails = [
-            tail
-            for _, tail in self.live.values()
-            if not tail.is_deleted or tail.unread or tail.splitter.unfinished
-        ]
+        """The position of every file that a restart could find, or was to find."""
+        tails = [tail for _, tail in self.live.values() if not tail.is_gone]
         waiting = [position for entry in self.entries.values() for position in entry.kept]
         return [*waiting, *(tail.position() for tail in tails)]
 

@@ -38,8 +38,8 @@ class Tail:
 
     `name`: the path in its chunks, wherever the file is moved. `place`: the resolved path.
     `size`: the last known size in bytes. `retired_at` (Unix seconds): when its name was taken
-    away; None while it has the name. `is_deleted`: it has no name at all, so that no restart can
-    find it. `finished`: the last chunk was returned. `before`: how far
+    away; None while it has the name. `is_deleted`: no name leads to it. `finished`: the last chunk
+    was returned. `before`: how far
     the previous content was read; None unless the file was truncated or rewritten. `is_followed`:
     a checksum is kept, by which copies of the file are recognised. `fingerprint`: of the bytes
     that were read.
@@ -64,8 +64,7 @@ class Tail:
         self.splitter = Splitter(name, (*key, generation))
         self.size = 0
         self.retired_at: float | None = None
-        self.finished = False
-        self.is_deleted = False
+        self.finished = self.is_deleted = False
         self.before: FilePosition | None = None
         self._is_followed = is_followed
         self._journal = journal
@@ -88,6 +87,11 @@ class Tail:
     def generation(self) -> int:
         """Counts the contents that this inode has had, from 0."""
         return self.splitter.file[2]
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the file is deleted, and all of it was read."""
+        return self.is_deleted and not (self.unread or self.splitter.unfinished)
 
     @property
     def due(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from pydantic import Field, ValidationError
 
 from ldlm_monitor.model.errors import InputError, UsageError
-from ldlm_monitor.model.view import View
+from ldlm_monitor.model.incident_view import View
 from ldlm_monitor.probe import process
 from ldlm_monitor.state.state_dir import default_state_dir
 

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, FieldValue, Position
-from ldlm_monitor.model.view import IncidentView, Snapshot
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import OpenLog
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap

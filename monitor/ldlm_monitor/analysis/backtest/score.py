@@ -23,7 +23,7 @@ from ldlm_monitor.analysis.backtest.truth import (
     follow_from,
 )
 from ldlm_monitor.model import names
-from ldlm_monitor.model.view import View
+from ldlm_monitor.model.incident_view import View
 from ldlm_monitor.text.sanitize import encodable
 
 QUIET = frozenset({"", "info", "none"})

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.readings import STEPS, RunReadings
 from ldlm_monitor.model.errors import InputError, UsageError
-from ldlm_monitor.model.view import View
+from ldlm_monitor.model.incident_view import View
 from ldlm_monitor.state.state_dir import default_state_dir
 
 SCHEMA: Final = "ldlm.bench/1"  # the number rises with an incompatible change

@@ -26,7 +26,7 @@ from ldlm_monitor.analysis.compare.verdict import (
     signed,
     verdict,
 )
-from ldlm_monitor.model.view import View
+from ldlm_monitor.model.incident_view import View
 
 SCHEMA: Final = "ldlm.compare/1"  # the number rises with an incompatible change
 CONFIDENCE = 0.95

@@ -20,7 +20,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     unknown,
 )
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.view import View
+from ldlm_monitor.model.incident_view import View
 from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1

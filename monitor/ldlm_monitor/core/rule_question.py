@@ -1,0 +1,72 @@
+"""When a rule's expression is to be evaluated again: its properties that decide it."""
+
+from ldlm_monitor.promql import Expression
+from ldlm_monitor.promql.analysis import (
+    TIME_FUNCTIONS,
+    counts_samples,
+    max_range,
+    metric_names,
+    moments,
+    names_its_metrics,
+    settles_after,
+    uses_time,
+)
+from ldlm_monitor.promql.nodes import (
+    NAME,
+    Aggregation,
+    Binary,
+    Call,
+    Node,
+    Number,
+    Selector,
+    Shift,
+    walk,
+)
+from ldlm_monitor.run.pace import LATE
+
+# Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
+_LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
+_STALL_LIMIT = "ldlm_train_stall_limit_seconds"
+VALUE_SECONDS = 60.0
+"""How old (seconds) the value of a stalled run's alert may be: messages show it in minutes, and
+evaluating it for a thousand stalled runs at every slot would cost a good part of a core."""
+
+
+class RuleQuestion:
+    """A rule's expression, and its properties that decide when to evaluate it again."""
+
+    def __init__(self, expr: Expression) -> None:
+        self.metrics = metric_names(expr)
+        self.reach = max_range(expr)
+        self.settles_after = settles_after(expr)
+        self.moments = moments(expr)
+        by_time = uses_time(expr)
+        # The store records changes by metric: these results can change without a recorded change.
+        self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
+        self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
+        # At stall limits a run's timer has the rules evaluated; between, an older value will do.
+        follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
+        self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
+
+
+def _changes_at_limits(node: Node) -> bool:
+    """Whether time alone changes the result only at stall limits, for which runs have timers."""
+    match node:
+        case Binary("and" | "or" | "unless", left, right):
+            return _changes_at_limits(left) and _changes_at_limits(right)
+        case Binary(">", Binary("-", Call("time"), last), limit):
+            if isinstance(limit, Binary) and (limit.operator, limit.left) == ("*", Number(LATE)):
+                limit = limit.right
+            return (_metric(last), _metric(limit)) == (_LAST_STEP, _STALL_LIMIT)
+    return not any(
+        isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node)
+    )
+
+
+def _metric(node: Node) -> str:
+    """The metric of a selector without offset, or of its aggregation by run; "" for other nodes."""
+    if isinstance(node, Aggregation) and "run" in node.labels and not node.without:
+        node = node.operand
+    if not isinstance(node, Selector) or node.shift != Shift():
+        return ""
+    return next((each.value for each in node.matchers if each.name == NAME), "")
