@@ -47,7 +47,7 @@ def test_what_was_trained_again_stands_as_it_was_trained_last() -> None:
     column = of(run, "loss")
     assert list(column.steps) == [0, 1, 2, 3, 4]
     assert list(column.values) == [9, 8, 5, 4, 3]
-    assert run.steps.resumes == [Resume(NOW + 3, 3, NOW + 4, 2)]
+    assert run.steps.resumes == [Resume(NOW + 3, NOW + 4, 2)]
 
 
 def test_a_value_that_is_not_finite_is_counted_at_its_step() -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Training went back from `step_before` to `step`; times are Unix seconds, NaN if unknown."""
+    """Training went back to `step`; times are Unix seconds, NaN if unknown."""
 
     time_before: float
-    step_before: int
     time: float
     step: int
 
@@ -40,7 +39,7 @@ class Column:
         if self.steps and step <= self.steps[-1]:
             if step == self.steps[-1]:
                 return
-            self.resumes.append(Resume(self.times[-1], self.steps[-1], at, step))
+            self.resumes.append(Resume(self.times[-1], at, step))
             while self.steps and self.steps[-1] >= step:
                 for column in (self.steps, self.times, self.values):
                     column.pop()

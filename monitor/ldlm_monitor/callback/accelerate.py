@@ -1,7 +1,5 @@
 """`HealthTracker` for Accelerate: logs what the loop gives to `accelerator.log`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ldlm_monitor.callback.health import Adapter, HealthCallback

@@ -6,8 +6,6 @@ seconds, in a thread of its own. PyTorch is never imported here: if there are te
 training has imported it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import os

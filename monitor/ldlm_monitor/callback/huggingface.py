@@ -5,8 +5,6 @@ filtered (`logging_nan_inf_filter`, on by default). So the loss is taken from th
 by a hook on its forward. The hooks are those of transformers/trainer_callback.py (5.23).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless

@@ -4,8 +4,6 @@ It reports the values that `training_step` returns: `loss`, and other scalars of
 Values that the Trainer logs are not read, because reading them may wait for the GPU.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar

@@ -1,7 +1,5 @@
 """Reads the values of steps in the loop, and makes rows of them in the writer's thread."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Servers that a rank runs on request: metrics over HTTP, and PyTorch's flight recorder."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

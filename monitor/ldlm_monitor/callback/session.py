@@ -1,7 +1,5 @@
 """A rank's files, threads and hooks, from their start until the process ends, in any way."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Hooks for how a process ends (exit, exception, SIGTERM), for forks, and for its stacks."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import faulthandler

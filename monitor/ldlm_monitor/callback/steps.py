@@ -1,7 +1,5 @@
 """One rank's steps, in the loop's thread: stores a beat and passes an entry to the writer."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -1,7 +1,5 @@
 """Writes rows to disk: a bounded queue, and a thread that may block where the loop must not."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

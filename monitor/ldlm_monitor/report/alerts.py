@@ -14,7 +14,6 @@ import yaml
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.text.sanitize import plain, without_run
 
 _LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for settings
 
@@ -27,11 +26,6 @@ def firing(snapshot: Snapshot) -> list[AlertView]:
         if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
     ]
     return sorted(found, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
-
-
-def summary_of(alert: AlertView) -> str:
-    """The alert's summary without the run's name, which reports show above the summary."""
-    return without_run(plain(alert.annotations.get("summary", "")), alert.labels.get("run", ""))
 
 
 @dataclass(frozen=True, slots=True)

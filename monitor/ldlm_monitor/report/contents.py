@@ -8,10 +8,10 @@ from typing import TypeAlias
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, MonitorView, Statistics
-from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Entry, Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
+from ldlm_monitor.text.sanitize import summary_of
 
 NO_BREAK = "\u00a0"
 """A space between a name and its count, so that no line ends between them."""
@@ -98,7 +98,7 @@ def _alert(alert: AlertView) -> Item:
         badge=severity,
         title=f"{alert.name}{rank}",
         at=alert.fired_at,
-        notes=(summary_of(alert),),
+        notes=(summary_of(alert.annotations, alert.labels.get("run", "")),),
         place=_place(alert.position),
         action=alert.annotations.get("action", ""),
     )

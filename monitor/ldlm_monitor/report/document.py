@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.readings import RunReadings
@@ -18,7 +18,7 @@ from ldlm_monitor.model.view import AlertView, CurveView, Health, MonitorView, R
 from ldlm_monitor.report.alerts import firing, recommendations
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import counted, duration, number, utc
-from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
+from ldlm_monitor.text.sanitize import jsonable, plain, shorten, summary_of
 
 TIMELINE = 200
 """Newest entries kept of a run's timeline: a choice; more fill screens, fewer drop some."""
@@ -73,8 +73,6 @@ class ReportRun(RunView):
 class Report(View):
     """The report at the time `at` (Unix seconds); `alerts` are those about the monitor itself."""
 
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
-
     # The number rises with an incompatible change.
     schema_: Literal["ldlm.report/1"] = Field(default="ldlm.report/1", alias="schema")
     version: str = Field(description="of the monitor")
@@ -99,7 +97,7 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
         "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
         "monitor": snapshot.monitor,
     }
-    return Report.model_validate(_cleaned(found))
+    return Report.model_validate(jsonable(Report.model_validate(found).model_dump(), _clean_text))
 
 
 def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:
@@ -214,7 +212,7 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
         if transition.labels.get("run") != run.name or transition.state == "pending":
             continue
         severity = transition.labels.get("severity", "info")
-        summary = without_run(plain(transition.annotations.get("summary", "")), run.name)
+        summary = summary_of(transition.annotations, run.name)
         text = f"{transition.alert} {transition.state}" + (
             f": {summary}" if transition.state == "firing" else ""
         )
@@ -240,21 +238,7 @@ def _curve(curve: CurveView) -> Curve:
     return Curve(steps=steps, means=means, lows=lows, highs=highs, nonfinite=nonfinite)
 
 
-def _cleaned(value: Any) -> Any:
-    """`value` with secrets, control characters and lone surrogates removed from all its texts."""
-    match value:
-        case str():
-            return _clean_text(value)
-        case View():
-            return _cleaned(value.model_dump())
-        case dict():
-            return {_cleaned(key): _cleaned(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_cleaned(item) for item in value]
-        case _:
-            return value
-
-
 @lru_cache(maxsize=4096)  # texts: a choice; fewer clean a name twice, more take memory
 def _clean_text(text: str) -> str:
-    return plain(encodable(text), _TEXT)
+    """`text` without secrets and control characters."""
+    return plain(text, _TEXT)

@@ -118,7 +118,7 @@ def keep(record: RunRecord) -> None:
     path = runs_dir() / record.name / RECORD
     fresh = path.with_name(f".{RECORD}.{os.getpid()}")
     fresh.touch(mode=0o600)
-    fresh.write_text(record.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
+    fresh.write_text(record.model_dump_json() + "\n", encoding="utf-8")
     fresh.replace(path)
 
 

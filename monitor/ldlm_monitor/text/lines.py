@@ -9,7 +9,7 @@ from typing import Any
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import RunView, Snapshot
 from ldlm_monitor.text.format import duration, iso, number
-from ldlm_monitor.text.sanitize import jsonable, plain, without_run
+from ldlm_monitor.text.sanitize import jsonable, plain, summary_of
 
 CAUSE = 200
 """Characters of the first cause in an alert's line, and of the reasons in a run's. A choice: more
@@ -76,7 +76,7 @@ def transition_line(transition: Transition) -> str:
         f"{transition.alert:<20}",
         f"{labels.get('severity', '-'):<8}",
         plain(whose),
-        without_run(plain(transition.annotations.get("summary", "")), labels.get("run", "")),
+        summary_of(transition.annotations, labels.get("run", "")),
         f"{plain(position.path)}:{position.line}" if position else "",
         f"cause: {plain(transition.cause, CAUSE)}" if transition.cause else "",
     )

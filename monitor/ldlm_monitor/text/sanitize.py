@@ -11,7 +11,7 @@ issued keys, so that most cut keys are hidden too, and longer than usual words.
 import json
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -219,8 +219,9 @@ def escaped_json(document: bytes) -> bytes:
     return str(shown).encode()
 
 
-def without_run(summary: str, run: str) -> str:
-    """`summary` without its leading run name, for places that show the run separately."""
+def summary_of(annotations: Mapping[str, str], run: str) -> str:
+    """An alert's summary without its leading run name: the places that use it show the run."""
+    summary = plain(annotations.get("summary", ""))
     rest = summary.removeprefix(plain(run))
     return rest.lstrip(": ") if rest[:1] in (":", " ") else summary
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.readings import STEPS, RunReadings
@@ -39,8 +39,6 @@ class BenchRecord(View):
     ended by itself, otherwise the limit or Ctrl-C. `exit_code`: below 0 if a signal killed the
     command. `exact`: the steps have their own times.
     """
-
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
 
     schema_: Literal["ldlm.bench/1"] = Field(default=SCHEMA, alias="schema")
     name: str

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.compare.intervals import Difference, median_of, of_logarithms, unknown
@@ -95,8 +95,6 @@ class RunSummary(View):
 
 class Comparison(View):
     """What `compare --json` writes; the first run is the baseline."""
-
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
 
     schema_: Literal["ldlm.compare/1"] = Field(default=SCHEMA, alias="schema")
     version: str = Field(description="of the monitor")
