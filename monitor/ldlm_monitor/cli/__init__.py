@@ -24,6 +24,7 @@ from ldlm_monitor.cli import (
     init,
     notify,
     parse,
+    query,
     replay,
     report,
     rules,
@@ -57,6 +58,8 @@ app.command(compare.compare)
 app.command(replay.demo)
 app.command(doctor.doctor)
 app.command(parse.parse)
+app.command(query.query)
+app.command(query.goodput)
 app.command(replay.replay)
 app.command(report.report)
 app.command(run.run)

@@ -44,7 +44,8 @@ def report(
 
 def write_once(found: Settings, output: Path | None = None) -> int:
     """Reads the files to their ends and writes the report (None: to stdout); the exit code."""
-    snapshot, text = _written(found, output.suffix.lower() if output else ".txt")
+    snapshot, readings = read(found)
+    text = _rendered(snapshot, readings, output.suffix.lower() if output else ".txt")
     if output is None:
         sys.stdout.write(text)
     else:
@@ -52,8 +53,8 @@ def write_once(found: Settings, output: Path | None = None) -> int:
     return exit_code(snapshot, found.fail_on)
 
 
-def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
-    """The last snapshot, and the report. One replay gives both: standard input is read once."""
+def read(found: Settings) -> tuple[Snapshot, Mapping[str, RunReadings]]:
+    """The last snapshot, and the readings by run. One replay gives both: stdin is read once."""
     from ldlm_monitor.analysis.readings import Readings
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.playback.replay import Replay
@@ -70,8 +71,7 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
             at = when - chunk.age if when is not None and chunk.timed else math.nan
         readings.add(parser.kept, at)
         parser.kept = []
-    snapshot = replay.snapshot()
-    return snapshot, _rendered(snapshot, readings.runs, suffix)
+    return replay.snapshot(), readings.runs
 
 
 def _rendered(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:

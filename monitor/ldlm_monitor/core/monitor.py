@@ -32,11 +32,11 @@ RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, 
 class Monitor:
     """Turns bytes and time into alert transitions.
 
-    Deterministic: the same chunks and times give the same transitions. Starts no
-    thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs`: the runs that have records. `own`: counters of the monitor's work. `clock`: the time up
-    to which everything was judged, Unix seconds; -inf before the first call. `ahead`: seconds
-    added to records' times while the wall clock is behind. `version` counts changes of snapshots.
+    Deterministic: the same chunks and times give the same transitions. Starts no thread, reads no
+    clock, opens no file but the packaged rules and patterns. `runs`: those that have records.
+    `own`: counters of the monitor's work. `clock`: the time up to which everything was judged, Unix
+    seconds; -inf before the first call. `ahead`: seconds added to records' times while the wall
+    clock is behind. `version` counts changes of snapshots. `query`: `RuleEngine.query`.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Monitor:
     ) -> None:
         """Durations are seconds, defaults those of `config.Settings`; `rules` None: the packaged.
 
-        `evaluation_interval`: between two scrapes, each followed by an evaluation.
-        `end_series_after`: how long a run's series stay after its end. `stopwatch` times
-        evaluations for a metric only.
+        `evaluation_interval`: between two scrapes, each followed by an evaluation. `stopwatch`
+        times evaluations for a metric only. `end_series_after`: series stay so long after an end.
         """
         self.names = names or RunNames()
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
         self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
+        self.query = self._rules.query
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))

@@ -130,6 +130,10 @@ class RuleEngine:
                 self._points.append(Point("ldlm_alerts", make_labels(**labels), 1.0))
         return self._points
 
+    def query(self, expr: Expression, at: float) -> list[VectorSample]:
+        """The value of any expression at `at` (Unix seconds), over the samples that are kept."""
+        return self._evaluator(expr, at)
+
     def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
         """The firing alerts by run; runs without one are absent."""
         self._show()
