@@ -32,6 +32,12 @@ _PACE = (
 """Candidates for the chart of the pace, the best first: title, unit and quantity."""
 
 
+def is_charted(quantity: str) -> bool:
+    """Whether a chart shows the quantity; a run may have hundreds of others."""
+    patterns = (*(names for *_, names in _CHARTS), *(name for *_, name in _PACE))
+    return any(re.fullmatch(pattern, quantity) for pattern in patterns)
+
+
 def figures(run: ReportRun) -> Iterator[Figure]:
     """The charts of _CHARTS and of the pace; charts of one step alone are left out."""
     marks = tuple(_marks(run))

@@ -31,10 +31,6 @@ from ldlm_monitor.report.figures import figures, plotted
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import counted, utc
 
-_POLICY = (  # the page contains log text: nothing in it may load or run anything
-    '<meta http-equiv="Content-Security-Policy" '
-    "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'\">"
-)
 _URGENT = ("Incidents", "Firing")
 """Sections that are always open, as they are the evidence; all others open by a click or key."""
 _TONES = 5
@@ -46,21 +42,26 @@ def _asset(name: str) -> str:
     return (files(__package__) / name).read_text("utf-8")
 
 
+@cache
+def policy() -> str:
+    """The page's content security policy: it has log text, so only its own script may run."""
+    digest = base64.b64encode(hashlib.sha256(_asset("page.js").encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
 def page(report: Report) -> str:
     """The whole report as HTML."""
     names = ", ".join(run.name for run in report.runs) or "no run"
-    script = _asset("page.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return "\n".join(
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            _POLICY.format(digest),
+            f'<meta http-equiv="Content-Security-Policy" content="{policy()}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{report.health}: {escape(names[:120])}</title>",  # more than a tab shows
             f"<style>{_asset('page.css')}{STYLE}</style>",
             "</head><body><main>",
             *_body(report),
-            f"</main><script>{script}</script></body></html>\n",
+            f"</main><script>{_asset('page.js')}</script></body></html>\n",
         )
     )
 

@@ -34,6 +34,9 @@ _GZIP_LEVEL = 1
 190 ms at level 9, which saves a sixth of the bytes."""
 _COMMAND_RULE = "a command needs a bearer token unless the monitor listens on loopback alone"
 
+RunPage: TypeAlias = Callable[[Snapshot, str], tuple[str, str] | None]
+"""Makes the HTML page of a run and its content security policy, given the run's name as
+`text.sanitize.run_path` writes it; None if there is no such run."""
 Handler: TypeAlias = Callable[[Request], Response]
 Query: TypeAlias = Callable[[Source, Mapping[str, str]], dict[str, Any]]
 
@@ -60,9 +63,10 @@ class Site:
 
     `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
     None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
-    text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
-    answers queries of curves and logs. `gate` has TLS and credentials; without both, requests may
-    use only the host names of `names` (None: any). Commands need a token unless `takes_commands`.
+    text from logs. `page` makes the page of a run. `reload` loads the settings again and returns an
+    error's text, or "". `source` answers queries of curves and logs. `gate` has TLS and
+    credentials; without both, requests may use only the host names of `names` (None: any). Commands
+    need a token unless `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -74,6 +78,7 @@ class Site:
     silencing: Silencing | None = None
     takes_commands: bool = False
     source: Source | None = None
+    page: RunPage = lambda snapshot, run: None
     free: Callable[[], int | None] = lambda: None
     gate: Gate = field(default_factory=Gate)
     names: HostNames | None = None
@@ -117,6 +122,7 @@ class Routes:
         """The ASGI application. It expects each request's body in `request.state.body`."""
         routes = [
             Route("/", self._landing_page),
+            Route("/runs/{run:path}", self._blocking(self._run_page)),
             Route("/metrics", self._metrics),
             Route("/-/healthy", self._healthy),
             Route("/-/ready", self._ready),
@@ -165,6 +171,13 @@ class Routes:
     def _landing_page(self, _: Request) -> Response:
         page = pages.landing_page(self._site.snapshot(), self._redact)
         return Response(page, media_type="text/html")
+
+    def _run_page(self, request: Request) -> Response:
+        page = self._site.page(self._site.snapshot(), request.path_params["run"])
+        if page is None:
+            raise HTTPException(404, "no run of this name; / lists the runs")
+        headers = {"Content-Security-Policy": f"{page[1]}; frame-ancestors 'none'"}
+        return Response(page[0], headers=headers, media_type="text/html")
 
     def _metrics(self, request: Request) -> Response:
         content_type, body = exposition(
