@@ -201,7 +201,7 @@ class RunValues:
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None
         if kept is None:
-            metric, own = exported_name(quantity)
+            metric, own = exported_name(quantity, sample.rank)
             labels = labels_of(self._run, sample.rank, own)
             kept = QuantityValues(metric, labels, source, sample, fresh)
             quantities[quantity] = kept
