@@ -132,6 +132,10 @@ _DETECT = (  # name without prefix, HELP text
     ("loss_scale_ratio", "The loss scale over its own median."),
     ("skipped_steps_ratio", "Skipped steps among the last 100."),
     ("checkpoint_age_ratio", "Steps since the last checkpoint over the longest interval."),
+    (
+        "checkpoint_disk_full_seconds",
+        "Time until the disk of checkpoints is full at the pace of the last ones.",
+    ),
 )
 """Gauges of the detectors; classes in `detect/` have their formulas and sources."""
 METRICS = {  # all exported metrics by name
@@ -175,6 +179,7 @@ _ALERTS = {  # severity -> alerts (contract, section 4)
         "LossSpike", "LossConstant", "GradientNormHigh", "StepsSkipped", "ThroughputDrop",
         "TrainingEnded", "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind",
         "MonitorParseErrors", "MonitorCannotRead", "MonitorDiskFilling",
+        "CheckpointDiskFilling",
     ),
     "info": ("LossPlateau", "ThroughputUnstable"),
     "none": ("Watchdog",),
