@@ -26,6 +26,7 @@ def inspect(module: Module, program: Program) -> Findings:
         yield from _scaled(loop, steps)
         yield from _zeroed_first(loop, steps)
         yield from _clipped_late(loop, steps)
+        yield from _unscaled_again(loop)
         if program.any_relative(_drops, module) or program.framework_does_it(module):
             continue
         if program.any_near(_uses_torchs, module):
@@ -91,6 +92,23 @@ def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
             continue
         if all(c.lineno < before[0].lineno for c in computed):
             yield module.finding("clip-after-step", clip)
+
+
+def _unscaled_again(loop: TrainingLoop) -> Findings:
+    """`unscale_` of every micro-batch, and `update` only of every n-th."""
+    module = loop.module
+    for unscale in loop.calls("unscale_"):
+        for update in loop.calls("update"):
+            if _owner(update) != _owner(unscale) or not _surely_before(module, unscale, update):
+                continue
+            around = {id(node) for node in module.above(unscale)}
+            rarer = (
+                node
+                for node in module.above(update)
+                if isinstance(node, ast.If) and id(node) not in around
+            )
+            if any(isinstance(part, ast.Mod) for node in rarer for part in ast.walk(node.test)):
+                yield module.finding("unscale-every-micro-batch", unscale)
 
 
 def _clipped(loop: TrainingLoop) -> Findings:
