@@ -95,20 +95,26 @@ def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
 
 
 def _unscaled_again(loop: TrainingLoop) -> Findings:
-    """`unscale_` of every micro-batch, and `update` only of every n-th."""
+    """`unscale_` of every micro-batch, or of none, and `update` only of every n-th."""
     module = loop.module
     for unscale in loop.calls("unscale_"):
         for update in loop.calls("update"):
-            if _owner(update) != _owner(unscale) or not _surely_before(module, unscale, update):
+            same = module.function(unscale) is module.function(update)
+            if not same or _owner(update) != _owner(unscale) or update.lineno < unscale.lineno:
                 continue
-            around = {id(node) for node in module.above(unscale)}
-            rarer = (
-                node
-                for node in module.above(update)
-                if isinstance(node, ast.If) and id(node) not in around
-            )
-            if any(isinstance(part, ast.Mod) for node in rarer for part in ast.walk(node.test)):
+            if _by_count(module, update, unscale) and not _by_count(module, unscale, update):
                 yield module.finding("unscale-every-micro-batch", unscale)
+
+
+def _by_count(module: Module, node: ast.AST, other: ast.AST) -> bool:
+    """A condition on the number of micro-batches lets the node run, and is not the other's."""
+    others = {id(each) for each in module.above(other)}
+    return any(
+        isinstance(part, ast.Mod)
+        for outer in module.above(node)
+        if isinstance(outer, ast.If) and id(outer) not in others
+        for part in ast.walk(outer.test)
+    )
 
 
 def _clipped(loop: TrainingLoop) -> Findings:

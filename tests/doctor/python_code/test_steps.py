@@ -335,6 +335,8 @@ def train(model, loader, optimizer, scaler, n):
 def test_gradients_are_unscaled_once_an_update() -> None:
     often = ACCUMULATED.format(every="scaler.unscale_(optimizer)", last="pass")
     assert "unscale-every-micro-batch" in ids(often)
+    if_clipped = "if clips:\n            scaler.unscale_(optimizer)"
+    assert "unscale-every-micro-batch" in ids(ACCUMULATED.format(every=if_clipped, last="pass"))
     once = ACCUMULATED.format(every="pass", last="scaler.unscale_(optimizer)")
     assert "unscale-every-micro-batch" not in ids(once)
 
