@@ -32,7 +32,7 @@ from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.notify.slack_webhook import HOW_TO_CONFIGURE
+from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
 from ldlm_monitor.notify.states import AlertmanagerSender, HeartbeatSender
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, launch_facts
+from ldlm_monitor.playback.content import callback_run
 from ldlm_monitor.playback.kinship import has_losses, kin, set_apart
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings
+from ldlm_monitor.source.companions import Companion, Surroundings
 from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
@@ -73,7 +73,6 @@ class Inputs:
         self._doubted: dict[Path, float] = {}
         self._seek: dict[Path, tuple[float, float]] = {}
         self._seek_at = -math.inf
-        self._facts: dict[Path, tuple[tuple[int, int, int], LaunchFacts]] = {}
         self._folders: dict[Path, int] = {}
         self._scan_at = -math.inf
 
@@ -209,8 +208,8 @@ class Inputs:
         tied = self._tied() if logs else {}
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
-                facts, run = self._facts_of(path), self._monitor.names.origin(str(path)).run
-                found, strangers = kin(path, facts, around, tied.get(run, ()))
+                run = self._monitor.names.origin(str(path)).run
+                found, strangers = kin(path, around, tied.get(run, ()))
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
                 inputs = self._unread_inputs(path) if strangers else {}
                 names = self._monitor.names
@@ -241,20 +240,6 @@ class Inputs:
             if names.is_tied(str(name)):
                 tied.setdefault(names.origin(str(name)).run, set()).add(real)
         return tied
-
-    def _facts_of(self, path: Path) -> LaunchFacts:
-        """The launch facts in a log's head; read again while it grows, or if the file changed."""
-        try:
-            status = self._disk.stat(path)
-        except TimeoutError:
-            raise
-        except OSError:
-            return LaunchFacts()
-        head = (status.st_dev, status.st_ino, min(status.st_size, HEAD_BYTES))
-        known = self._facts.get(path)
-        if known is None or known[0] != head:
-            known = self._facts[path] = head, launch_facts(path, self._disk)
-        return known[1]
 
     def _is_due(self, path: Path, now: float) -> bool:
         """Whether to search a log's companions now; sets the time of the next search."""

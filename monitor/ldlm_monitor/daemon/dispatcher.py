@@ -20,7 +20,7 @@ from ldlm_monitor.notify.message import from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.slack_webhook import SlackWebhook
+from ldlm_monitor.notify.slack_message import SlackWebhook
 from ldlm_monitor.notify.states import (
     AlertmanagerClient,
     AlertmanagerSender,
