@@ -93,7 +93,7 @@ class Senders:
                 (service,) = apprise_services([url.replace("http", "json", 1)])
                 service.send(self._message)
             case "alertmanager":
-                AlertmanagerClient(url, authorization=secret).send([])
+                AlertmanagerClient(url, authorization=secret).send([], 0.0)
             case "heartbeat":
                 beat = HeartbeatSender(url, 3600, Pulse(lambda: 1), self._outbox)
                 if beat.turn() != 3600:

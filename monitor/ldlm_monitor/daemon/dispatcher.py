@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.config import Settings
@@ -26,7 +25,6 @@ from ldlm_monitor.notify.states import (
     AlertmanagerSender,
     HeartbeatSender,
     Pulse,
-    body,
 )
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.text.lines import transition_line
@@ -192,15 +190,15 @@ def senders(
     """A sender for each Alertmanager, and one for the dead man's switch, as configured."""
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
-        client = AlertmanagerClient(server, authorization=authorization)
-        log.info("%s gets the firing alerts", client.name)
-        yield AlertmanagerSender(
-            client,
-            lambda: pump.snapshot,
-            outbox,
-            pulse=Pulse(lambda: pump.turns),
-            render=partial(body, generator=url, external=settings.external_labels),
+        client = AlertmanagerClient(
+            server,
+            authorization=authorization,
+            generator=url,
+            external=settings.external_labels,
         )
+        log.info("%s gets the firing alerts", client.name)
+        pulse = Pulse(lambda: pump.turns)
+        yield AlertmanagerSender(client, lambda: pump.snapshot, outbox, pulse=pulse)
     if switch := settings.heartbeat.target():
         interval = settings.heartbeat.interval_seconds
         log.info("a dead man's switch is called every %g s", interval)

@@ -230,27 +230,34 @@ class AlertmanagerClient:
     """Posts to one Alertmanager.
 
     `url` is its base URL, a path prefix included. `authorization` is the value of the header
-    `Authorization`; None: it is left out.
+    `Authorization`; None: it is left out. `generator` and `external` are those of `body`.
     """
 
-    def __init__(self, url: str, *, authorization: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        authorization: str | None = None,
+        generator: str = "",
+        external: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._render = partial(body, generator=generator, external=external)
         self.name = f"alertmanager {urlsplit(url).netloc}"
         self._url = f"{url.rstrip('/')}/api/v2/alerts"
         self._headers = {"Content-Type": "application/json", "User-Agent": "ldlm-monitor"}
         if authorization:
             self._headers["Authorization"] = authorization
 
-    def send(self, alerts: list[dict[str, Any]]) -> None:
-        """POST what `body` returned. Raises DeliveryError unless it is accepted."""
-        data = json.dumps(alerts).encode()
+    def send(self, alerts: Iterable[SentAlert], now: float) -> None:
+        """POST the alerts at `now` (Unix seconds). Raises DeliveryError unless it is accepted."""
+        data = json.dumps(self._render(alerts, now)).encode()
         deliver(Request(self._url, data, self._headers, method="POST"))
 
 
 class AlertmanagerSender(Sender):
     """Keeps one Alertmanager up to date with the alerts of the last `snapshot`.
 
-    `pulse` shows whether the pump still replaces the snapshot. `render` makes a request's body from
-    the alerts and the time. `clock` returns Unix seconds.
+    `pulse` shows whether the pump still replaces the snapshot. `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -260,14 +267,12 @@ class AlertmanagerSender(Sender):
         outbox: Outbox,
         *,
         pulse: Pulse,
-        render: Callable[[list[SentAlert], float], list[dict[str, Any]]] = body,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(client.name, outbox)
         self._client = client
         self._snapshot = snapshot
         self._pulse = pulse
-        self._render = render
         self._clock = clock
         self._alerts = SentAlerts()
         self._seen: Snapshot | None = None
@@ -281,7 +286,7 @@ class AlertmanagerSender(Sender):
             self._seen = snapshot
         beats = self._pulse.beats(now)
         while (due := self._alerts.due(now, beats=beats)) and not self._stopping.is_set():
-            if error := self._attempt(partial(self._client.send, self._render(due, now))):
+            if error := self._attempt(partial(self._client.send, due, now)):
                 return min(LONGEST_PAUSE, pause(self._failures - 1, error.retry_after))
             for sent in due:
                 sent.sent_at = now

@@ -69,24 +69,16 @@ class Follower:
         """The followed names, as they were added."""
         return self._readers.keys()
 
-    def add(
-        self,
-        path: Path,
-        *,
-        offset: int = 0,
-        line: int | None = None,
-        resume: Iterable[FilePosition] = (),
-    ) -> None:
+    def add(self, path: Path, *, offset: int = 0, resume: Iterable[FilePosition] = ()) -> None:
         """Follow a name, whether or not it exists yet. Does nothing if it is followed.
 
-        Bytes before `offset` of the present file count as read; `line` is the line at
-        `offset`, and is counted if it is None. `resume`: this name's `positions` from before
-        a restart, which override `offset`. Add all resumed names before the first `read`,
-        since the file of one name may now have the name of another.
+        Bytes before `offset` of the present file count as read. `resume`: this name's `positions`
+        from before a restart, which override `offset`. Add all resumed names before the first
+        `read`, since the file of one name may now have the name of another.
         """
         if path not in self._readers:
             reader = self._readers[path] = self._reader_of(path)
-            reader.add(FollowedName(path, start=offset, line=line, kept=list(resume)))
+            reader.add(FollowedName(path, start=offset, kept=list(resume)))
 
     def read(
         self, paths: Collection[Path] | None, now: float, budget: int = TURN_BYTES

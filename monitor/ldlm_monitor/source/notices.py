@@ -28,16 +28,13 @@ class Notice:
 
 @dataclass(slots=True)
 class Journal:
-    """Notices since the last `drain`, and counts.
+    """Notices since the last `drain`.
 
-    `lost_bytes`: how many bytes disappeared from files before they were read. Bytes that were
-    written and truncated between two checks cannot be counted. `silent`: the mounts that do
-    not answer at present, each with the readers that wait for it. `is_exhausted`: `exhausted`
-    gave its notice.
+    `silent`: the mounts that do not answer at present, each with the readers that wait for it.
+    `is_exhausted`: `exhausted` gave its notice.
     """
 
     notices: list[Notice] = field(default_factory=list)
-    lost_bytes: int = 0
     silent: dict[Mount, set[object]] = field(default_factory=dict)
     is_exhausted: bool = False
 
@@ -98,10 +95,8 @@ class Journal:
             self.note("exhausted", "", text)
 
     def absorb(self, other: "Journal") -> None:
-        """Move the notices and the lost bytes of another journal into this one."""
+        """Move the notices of another journal into this one."""
         self.notices += other.drain()
-        self.lost_bytes += other.lost_bytes
-        other.lost_bytes = 0
 
     def drain(self) -> list[Notice]:
         """Remove and return the notices."""
