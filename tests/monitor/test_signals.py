@@ -1,10 +1,12 @@
-"""Signals and requests that reach the daemon at an awkward moment."""
+"""Signals, requests and bytes that reach the daemon at an awkward moment."""
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from polling import PollingWaker
@@ -16,6 +18,7 @@ from ldlm_monitor.daemon.pump import CutShort, Pump
 from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.source.file_system import DIRECT
+from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.state_store import StateStore
 
 
@@ -54,6 +57,30 @@ def test_a_stop_during_the_first_reading_ends_it_and_keeps_no_state(tmp_path: Pa
     assert not pump.caught_up
     assert pump.snapshot.runs == ()
     assert store.load() is None
+    store.close()
+    outbox.close()
+
+
+def test_an_unfinished_line_of_standard_input_is_looked_at_as_soon_as_one_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    came = threading.Event()
+    waker = PollingWaker()
+    monkeypatch.setattr(waker, "ring", lambda path: came.set())
+    outbox, store = Outbox(tmp_path / "outbox.sqlite"), StateStore(tmp_path / "ledger.sqlite")
+    with os.fdopen(reading, "rb") as stream, monkeypatch.context() as patched:
+        patched.setattr("sys.stdin", SimpleNamespace(buffer=stream))
+        pump = Pump(Settings(files=("-",)), outbox, store, Dispatcher(outbox, []), waker)
+        pump.turn(None, NOW)
+        os.write(writing, b"Training:   1%|1/95 [00:01<01:34,  1.00it/s, Loss=2.5]")
+        assert came.wait(30)
+        pump.turn(set(), NOW + 0.1)
+        assert pump.pause(NOW + 0.1) <= PEEK_SECONDS
+        os.close(writing)
+        while not pump.ended:
+            pump.turn(set(), NOW + 0.2)
+        pump.close()
     store.close()
     outbox.close()
 

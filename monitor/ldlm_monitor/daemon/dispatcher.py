@@ -51,7 +51,6 @@ class Dispatcher:
     silences: Silences | None = None
     couriers: Sequence[Courier] = ()
     prints: bool = field(default=True, kw_only=True)
-    _in_effect: frozenset[str] = field(default=frozenset(), init=False)
 
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
@@ -69,19 +68,13 @@ class Dispatcher:
             self.print_line(transition_line(transition) + mark)
         self._wake()
 
-    def update_silences(
-        self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
+    def end_acknowledgements(
+        self, passed: list[Transition], active: Callable[[], Collection[str]]
     ) -> None:
-        """End acknowledgements with their alerts; if silences changed, wake the senders."""
-        if self.silences is None or not self.silences.any:
-            in_effect = frozenset[str]()
-        else:
+        """End acknowledgements with their alerts: those of `passed`, or not `active` any more."""
+        if self.silences is not None and self.silences.any:
             ended = {each.key for each in passed if each.state not in ("pending", "firing")}
             self.silences.end_acknowledgements(ended, active())
-            in_effect = self.silences.in_effect(now)
-        if in_effect != self._in_effect:
-            self._in_effect = in_effect
-            self._wake()
 
     def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool

@@ -137,7 +137,7 @@ class Pump:
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
         self.dispatcher.dispatch(transitions, wall)
-        self.dispatcher.update_silences(transitions, self.monitor.active, wall)
+        self.dispatcher.end_acknowledgements(transitions, self.monitor.active)
         if transitions or self.follower.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.follower.journal.drain():
@@ -169,7 +169,8 @@ class Pump:
         if self._backfill.is_busy or self.follower.has_backlog:
             return 0.0
         picture_at = None if self.snapshot.version == self.monitor.version else self._picture_at
-        times = (self.monitor.due(), self.follower.next_peek(), picture_at)
+        stdin_peek = None if self._stdin is None else self._stdin.next_peek()
+        times = (self.monitor.due(), self.follower.next_peek(), stdin_peek, picture_at)
         look_at = self._looked_at + POLL_SECONDS
         until = min([look_at, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
