@@ -28,11 +28,10 @@ from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.courier import Receiver, Sender
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
-from ldlm_monitor.notify.states import AlertmanagerSender, HeartbeatSender
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
@@ -87,6 +86,7 @@ def run(
             probing=_probing(settings, waker, stack),
             folder=state,
             recorder=_recorder(settings, stack),
+            journal=journal,
             stopping=lambda: signals.stop,
         )
         draw_from(pump, receivers)
@@ -122,7 +122,7 @@ def run(
             _greet(settings, pump, state, url, receivers)
             waker.watch(pump.inputs.folders())
             opened(source, url)
-            _follow(settings, pump, waker, journal, signals, load=load)
+            _follow(settings, pump, waker, signals, load)
         except CutShort:
             log.info("ended before all was read: the next start reads the logs again")
     return pump.snapshot
@@ -137,9 +137,7 @@ def _follow(
     settings: Settings,
     pump: Pump,
     waker: Waker,
-    journal: Journal,
     signals: Signals,
-    *,
     load: Callable[[], Settings],
 ) -> None:
     clock = JudgingClock()
@@ -154,8 +152,6 @@ def _follow(
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
                 pump.dispatcher.print_line(line)
-        for notice in journal.drain():
-            log.warning("%s", notice)
         dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
         pump.turn(None, _judging_time(clock, pump))
@@ -187,9 +183,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _start(
-    threads: Iterable[Courier | AlertmanagerSender | HeartbeatSender], stack: ExitStack
-) -> None:
+def _start(threads: Iterable[Sender], stack: ExitStack) -> None:
     for each in threads:
         each.start()
         stack.callback(each.stop, COURIER_SECONDS)

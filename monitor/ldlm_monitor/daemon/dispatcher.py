@@ -13,7 +13,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.notify.apprise import apprise_services
-from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.courier import Courier, Receiver, Sender
 from ldlm_monitor.notify.loss_picture import picture_of
 from ldlm_monitor.notify.message import from_transition
 from ldlm_monitor.notify.outbox import Outbox
@@ -177,9 +177,7 @@ def couriers(
         yield Courier(receiver, outbox, pace=pace)
 
 
-def senders(
-    settings: Settings, pump: Pump, outbox: Outbox, url: str
-) -> Iterator[AlertmanagerSender | HeartbeatSender]:
+def senders(settings: Settings, pump: Pump, outbox: Outbox, url: str) -> Iterator[Sender]:
     """A sender for each Alertmanager, and one for the dead man's switch, as configured."""
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:

@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Collection
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
@@ -25,6 +25,7 @@ from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
 from ldlm_monitor.source.follow import TURN_BYTES, Follower, StdinSource
 from ldlm_monitor.source.input_patterns import resolve
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import Rota, Waker
 from ldlm_monitor.state.state_dir import StateDir
@@ -62,9 +63,9 @@ class Pump:
     held at the start was judged. `ended`: standard input was the only input, and it is closed.
     `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
     state folder, for its free space; `recorder` records the input; all three may be None.
-    `stopping` returns whether to end. `disk` reads the inputs; `mounts` returns the mount table.
-    A first turn that is to end raises `CutShort` and keeps no state, so that the next start judges
-    it all.
+    `journal` gets notices, which each turn logs. `stopping` returns whether to end. `disk` reads
+    the inputs; `mounts` returns the mount table. A first turn that is to end raises `CutShort` and
+    keeps no state, so that the next start judges it all.
     """
 
     settings: Settings
@@ -76,6 +77,7 @@ class Pump:
     probing: Probing | None = None
     folder: StateDir | None = None
     recorder: Recorder | None = None
+    journal: Journal = field(default_factory=Journal)
     disk: Disk = DIRECT
     mounts: Callable[[], MountTable] = read_mounts
     stopping: Callable[[], bool] = lambda: False
@@ -89,10 +91,8 @@ class Pump:
         self._committed: tuple[int, int, list[FilePosition]] | None = None
         self._restart = recall(self.store, time.time())
         self.monitor = assemble(self.settings, time.perf_counter)
-        self.follower = Follower(disk=self.disk, mounts=self.mounts)
-        self._calls = TimedDisk(
-            self.follower.journal, disk=self.disk, mounts=self.mounts, check=self._check
-        )
+        self.follower = Follower(disk=self.disk, mounts=self.mounts, journal=self.journal)
+        self._calls = TimedDisk(self.journal, disk=self.disk, mounts=self.mounts, check=self._check)
         disk = self._calls.disk
         self.inputs = Inputs(
             resolve(self.settings.files, base=Path(), disk=disk),
@@ -138,9 +138,9 @@ class Pump:
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
         self.dispatcher.dispatch(transitions, wall)
         self.dispatcher.end_acknowledgements(transitions, self.monitor.active)
-        if transitions or self.follower.journal.notices or now >= self._commit_at:
+        if transitions or self.journal.notices or now >= self._commit_at:
             self._commit(now)
-        for notice in self.follower.journal.drain():
+        for notice in self.journal.drain():
             log.warning("%s", notice)
             if notice.kind == "unreadable":
                 self._unreadable.add(notice.path)
@@ -225,7 +225,7 @@ class Pump:
 
     def _note_edge(self, now: float, *, everything: bool) -> None:
         if everything:
-            hindered = len(self._unreadable) + len(self.follower.journal.silent)
+            hindered = len(self._unreadable) + len(self.journal.silent)
             self.monitor.count_dropped("unreadable", hindered)
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
@@ -251,7 +251,7 @@ class Pump:
                 self._backfill.go_on(file.path, file.found)
                 self._commit_at = -math.inf  # the original, if it was emptied, leaves no trace
         if self.inputs.patterns.standard_input and self._stdin is None:
-            self._stdin = StdinSource(sys.stdin.buffer, self.waker.ring, self.follower.journal)
+            self._stdin = StdinSource(sys.stdin.buffer, self.waker.ring, self.journal)
         self._backfill.add({file.path for file in joining if file.is_new} | again)
         if joining or restart is not None:
             self.waker.watch(self.inputs.folders())

@@ -34,7 +34,7 @@ class MountReader:
         self.mount = mount
         self.overdue = False
         self._journal = journal
-        self._named_files = NamedFiles(Journal(), disk, open_files)
+        self._named_files = NamedFiles(journal, disk, open_files)
         self._at = Path()  # the name that is read; a notice of a stall names it
         self._unfinished: dict[Tail, None] = {}
         self._backlog: dict[FollowedName, None] = {}
@@ -82,7 +82,6 @@ class MountReader:
         self._pending = None
         self.overdue = False
         self._journal.answered(self.mount, self)
-        self._journal.absorb(self._named_files.journal)
         return chunks
 
     @property

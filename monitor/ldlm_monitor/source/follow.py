@@ -53,8 +53,9 @@ class Follower:
         open_files: int | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
+        journal: Journal | None = None,
     ) -> None:
-        self.journal = Journal()
+        self.journal = Journal() if journal is None else journal
         self._open_files = affordable_files() if open_files is None else open_files
         self._disk = disk
         self._read_mounts = mounts
