@@ -15,7 +15,7 @@ from ldlm_monitor.alerts import (
 )
 from ldlm_monitor.core.rule_question import RuleQuestion
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
-from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.points import Labels, Point, Series, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
@@ -24,6 +24,7 @@ from ldlm_monitor.promql.analysis import (
     result_selectors,
     selectors,
 )
+from ldlm_monitor.promql.ranges import exact
 from ldlm_monitor.series.store import SeriesStore, is_matched
 
 RETENTION = 6 * 3600.0
@@ -133,6 +134,11 @@ class RuleEngine:
     def query(self, expr: Expression, at: float) -> list[VectorSample]:
         """The value of any expression at `at` (Unix seconds), over the samples that are kept."""
         return self._evaluator(expr, at)
+
+    def query_range(self, expr: Expression, start: float, end: float, step: float) -> list[Series]:
+        """The values every `step` (above 0) seconds from `start` to `end`, as `Evaluator.over`."""
+        count = math.floor(exact((end - start) / step)) + 1
+        return self._evaluator.over(expr, [exact(start + i * step) for i in range(count)])
 
     def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
         """The firing alerts by run; runs without one are absent."""

@@ -5,11 +5,11 @@ expression is first evaluated: walking the tree at each evaluation takes twice a
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ldlm_monitor.model.alert import VectorSample
-from ldlm_monitor.model.points import Labels, Storage
+from ldlm_monitor.model.points import Labels, Series, Storage
 from ldlm_monitor.promql.analysis import Expression
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
@@ -87,11 +87,37 @@ class Evaluator:
         `start`, `end` (Unix seconds; None: `at`): for `@ start()` and `@ end()`. Raises RuleError.
         """
         at = float(at)
+        first, last = at if start is None else start, at if end is None else end
+        return self._at(self._closure(expr), Selection(self._storage, first, last), at)
+
+    def over(self, expr: Expression, times: Sequence[float]) -> list[Series]:
+        """The values at `times` (Unix seconds, rising) as series, sorted by their labels.
+
+        That is Prometheus' range query: `@ start()` and `@ end()` are the first time and the last,
+        and a series has no sample where it has no value. A scalar becomes one series without
+        labels. Raises RuleError as `value`, if it does so at any of the times.
+        """
+        if not times:
+            return []
+        compute = self._closure(expr)
+        query = Selection(self._storage, float(times[0]), float(times[-1]))
+        found: dict[Labels, tuple[list[float], list[float]]] = {}
+        for at in map(float, times):
+            value = self._at(compute, query, at)
+            for labels, number in [((), value)] if isinstance(value, float) else value:
+                sampled, values = found.setdefault(labels, ([], []))
+                sampled.append(at)
+                values.append(number)
+        return [Series(labels, *samples) for labels, samples in sorted(found.items())]
+
+    def _closure(self, expr: Expression) -> Compute:
         compute = self._compiled.get(expr.text)
         if compute is None:
             compute = self._compiled[expr.text] = self.compute(expr.root)
-        first, last = at if start is None else start, at if end is None else end
-        value: float | Vector = compute(Selection(self._storage, first, last), at)
+        return compute
+
+    def _at(self, compute: Compute, query: Selection, at: float) -> float | Vector:
+        value: float | Vector = compute(query, at)
         if isinstance(value, float) or self.unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])

@@ -97,8 +97,7 @@ class _Kept:
 
 
 _FORGET_EVERY = 256
-"""Scrapes between two passes that drop old samples (21 minutes at one each 5 s). A choice: fewer
-cost time, more cost memory."""
+"""Scrapes between two passes that drop old samples. A choice: fewer cost time, more memory."""
 
 
 class SeriesStore:
@@ -180,8 +179,9 @@ class SeriesStore:
         self, matchers: Sequence[Matcher], since: float, until: float
     ) -> Iterable[tuple[Labels, float, float]]:
         """Labels, time, value of the last sample in (since, until] of each series that goes on."""
-        at = self._last_slot(min(until, self.last_scrape))
-        for kept in self._matching(matchers):
+        matched = self._matching(matchers)
+        at = self._last_slot(min(until, self.last_scrape)) if matched else until
+        for kept in matched:
             segment = kept.segments[-1]
             if segment.born > at:
                 segment = next((s for s in reversed(kept.segments) if s.born <= at), segment)
