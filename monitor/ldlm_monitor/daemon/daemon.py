@@ -24,6 +24,7 @@ from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.daemon.questions import Questions
 from ldlm_monitor.daemon.signals import CutShort, Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
@@ -101,6 +102,8 @@ def run(
             lambda: pump.snapshot, silences, _shown_inputs(settings), reading=lambda: pump.reading
         )
 
+        questions = Questions(pump, partial(waker.ring, Path()))
+
         def bind(host: str, port: int) -> Server:
             site = Site(
                 snapshot=lambda: pump.snapshot,
@@ -112,6 +115,7 @@ def run(
                 silencing=silences,
                 takes_commands=is_loopback(host),
                 source=source,
+                ask=questions.ask,
                 free=lambda: state.free,
                 gate=gate,
                 names=names_for(settings, host),
@@ -126,7 +130,7 @@ def run(
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         opened(source, url)
-        _follow(settings, pump, waker, journal, signals, load=load)
+        _follow(settings, pump, questions, journal, signals, load=load)
     return pump.snapshot
 
 
@@ -138,7 +142,7 @@ def _shown_inputs(settings: Settings) -> str:
 def _follow(
     settings: Settings,
     pump: Pump,
-    waker: Waker,
+    questions: Questions,
     journal: Journal,
     signals: Signals,
     *,
@@ -152,13 +156,14 @@ def _follow(
         if signals.reload:
             signals.run_reload(partial(_reload, pump, load))
         _turn(pump, signals, dirty, now)
+        questions.answer()
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
                 pump.dispatcher.print_line(line)
         for notice in journal.drain():
             log.warning("%s", notice)
-        dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
+        dirty = pump.waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
         pump.turn(None, _judging_time(clock, pump))
 

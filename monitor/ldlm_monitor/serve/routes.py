@@ -23,6 +23,7 @@ from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.serve import pages
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
 from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.serve.prometheus import PREFIX, Asking, PrometheusApi
 from ldlm_monitor.serve.web_config import Gate
 
 SILENCES, ACKS = "/api/v1/silences", "/api/v1/acks"  # paths of commands
@@ -61,8 +62,9 @@ class Site:
     `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
     None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
     text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
-    answers queries of curves and logs. `gate` has TLS and credentials; without both, requests may
-    use only the host names of `names` (None: any). Commands need a token unless `takes_commands`.
+    answers queries of curves and logs, `ask` those of Prometheus' API. `gate` has TLS and
+    credentials; without both, requests may use only the host names of `names` (None: any).
+    Commands need a token unless `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -74,6 +76,7 @@ class Site:
     silencing: Silencing | None = None
     takes_commands: bool = False
     source: Source | None = None
+    ask: Asking | None = None
     free: Callable[[], int | None] = lambda: None
     gate: Gate = field(default_factory=Gate)
     names: HostNames | None = None
@@ -128,6 +131,13 @@ class Routes:
             for name, query in (("series", pages.series), ("logs", log)):
                 endpoint = self._blocking(partial(self._answer, query, source))
                 routes.append(Route(f"/api/v1/{name}", endpoint))
+        if self._site.ask is not None:
+            routes += PrometheusApi(self._site.ask, self._redact).routes()
+            routes += [
+                Route(f"{PREFIX}/", self._landing_page),
+                Route(f"{PREFIX}/-/healthy", self._healthy),
+                Route(f"{PREFIX}/-/ready", self._ready),
+            ]
         if self._site.silencing is not None:
             routes += self._silence_routes(self._site.silencing)
         app = Starlette(
