@@ -2,25 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.serve import pages
+from ldlm_monitor.serve import openapi, pages, stream
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.prometheus import PREFIX, Asking, PrometheusApi
@@ -40,7 +41,12 @@ Query: TypeAlias = Callable[[Source, Mapping[str, str]], dict[str, Any]]
 
 
 class Silencing(Protocol):
-    """Stores silences and acknowledgements. Times are Unix seconds."""
+    """Stores silences and acknowledgements. Times are Unix seconds.
+
+    `bodies`: the models of their JSON, by path below `/api/v1`.
+    """
+
+    bodies: Mapping[str, type[BaseModel]]
 
     def take_silence(self, body: bytes, now: float) -> str:
         """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
@@ -115,6 +121,8 @@ class Routes:
         self._site = site
         self._redact = pages.cached(site.redact)
         self._blocking_slots = asyncio.Semaphore(MAX_BLOCKING)
+        self._routes: list[Route] = []
+        self._streams = 0
 
     def app(self) -> Starlette:
         """The ASGI application. It expects each request's body in `request.state.body`."""
@@ -125,6 +133,10 @@ class Routes:
             Route("/-/ready", self._ready),
             Route("/-/reload", self._blocking(self._reload), methods=["POST", "PUT"]),
             *(Route(f"/api/v1/{name}", partial(self._resource, name)) for name in pages.RESOURCES),
+        ]
+        routes += [
+            Route("/api/v1/stream", self._stream),
+            Route("/api/v1/openapi.json", self._openapi),
         ]
         if (source := self._site.source) is not None:
             log = partial(pages.log, self._redact)
@@ -140,6 +152,7 @@ class Routes:
             ]
         if self._site.silencing is not None:
             routes += self._silence_routes(self._site.silencing)
+        self._routes = routes
         app = Starlette(
             routes=routes,
             middleware=[
@@ -200,6 +213,26 @@ class Routes:
             return Response(status_code=304, headers=headers)
         body = pages.resource(snapshot, name, self._redact)
         return Response(body, headers=headers, media_type="application/json")
+
+    async def _stream(self, request: Request) -> Response:
+        last_id, since = request.headers.get("last-event-id"), pages.since(request.query_params)
+        if self._streams >= stream.MAX_STREAMS:
+            raise HTTPException(503, f"{stream.MAX_STREAMS} clients read the stream already")
+        request.state.renews_deadline = True
+        found = stream.events(self._site.snapshot, self._redact, last_id, since)
+        return StreamingResponse(self._counted(found), media_type="text/event-stream")
+
+    async def _counted(self, found: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            async for each in found:
+                yield each
+        finally:
+            self._streams -= 1
+
+    def _openapi(self, _: Request) -> Response:
+        silencing = self._site.silencing
+        return self._json(openapi.document(self._routes, silencing.bodies if silencing else {}))
 
     def _json(self, document: Mapping[str, object], status: int = 200) -> Response:
         body = pages.encoded(document, self._redact)

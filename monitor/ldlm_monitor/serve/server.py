@@ -15,7 +15,7 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.typing import LifespanState
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ldlm_monitor.serve.connections import BACKLOG, REQUEST_SECONDS, Listener
 from ldlm_monitor.serve.routes import Routes, Site
@@ -81,8 +81,14 @@ class _ServerLimits:
             scope["state"]["body"] = body
             app = self._app if len(body) <= MAX_BODY else _TOO_LARGE
         client.begin(answering=True)
+
+        async def sending(message: Message) -> None:
+            await send(message)
+            if scope["state"].get("renews_deadline"):  # a stream, for each part that was read
+                client.begin(answering=True)
+
         try:
-            await app(scope, receive, send)
+            await app(scope, receive, sending)
         finally:
             client.begin(answering=False)
 
