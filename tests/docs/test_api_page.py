@@ -14,7 +14,11 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize(
     ("example", "prints"),
-    [(EXAMPLES[0], "a 2 CRITICAL ['Watchdog', 'NonFiniteLoss']"), (EXAMPLES[1], "[10]"), (EXAMPLES[2], "")],
+    [
+        (EXAMPLES[0], "a 2 CRITICAL ['Watchdog', 'NonFiniteLoss']"),
+        (EXAMPLES[1], "[10]"),
+        (EXAMPLES[2], ""),
+    ],
     ids=["monitor", "records", "callback"],
 )
 def test_an_example_does_what_the_page_says(example: str, prints: str, tmp_path: Path) -> None:

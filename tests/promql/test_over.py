@@ -29,11 +29,12 @@ def accepted(text: str) -> Expression:
         raise
 
 
-def one_by_one(storage: Storage, expression: Expression, times: list[float]) -> Samples | str:
-    evaluator, found = Evaluator(storage), {}
+def one_by_one(storage: Storage, text: str, times: list[float]) -> Samples | str:
+    text = text.replace("start()", f"{times[0]:.3f}").replace("end()", f"{times[-1]:.3f}")
+    expression, evaluator, found = parse(text), Evaluator(storage), {}
     for at in times:
         try:
-            value = evaluator.value(expression, at, start=times[0], end=times[-1])
+            value = evaluator.value(expression, at)
         except RuleError as error:
             return error.what
         for labels, number in [((), value)] if isinstance(value, float) else value:
@@ -58,7 +59,7 @@ def test_of_what_prometheus_might_store(asked: tuple[World, str], pauses: list[f
     world, text = asked
     times = sorted({world.start - 60 + sum(pauses[: index + 1]) for index in range(len(pauses))})
     expression = accepted(text)
-    expected = one_by_one(world.storage, expression, times)
+    expected = one_by_one(world.storage, text, times)
     assert together(world.storage, expression, times) == expected
 
 
@@ -96,7 +97,7 @@ def test_of_what_the_store_holds(
         store.append([[Point(*series, value) for series, value in present.items()]], at)
     times = [at + 20 - step * slot for slot in reversed(range(30))]
     expression = accepted(text)
-    assert together(store, expression, times) == one_by_one(store, expression, times)
+    assert together(store, expression, times) == one_by_one(store, text, times)
 
 
 def test_steps_of_a_fraction_of_a_second_hit_their_end() -> None:

@@ -292,6 +292,17 @@ def test_a_view_does_not_change_while_the_store_goes_on() -> None:
     assert not StoreView(store, ["down"], 15_000).series(0, 15_000)
 
 
+def test_values_that_stayed_since_the_last_scrape_are_still_there() -> None:
+    """The monitor skips slots in which nothing can have changed."""
+    store = SeriesStore(5, 3600)
+    store.append([[Point("up", (), 1.0)]], 5)
+    view = StoreView(store, ["up"], 907.5)
+    assert [*view.latest((Matcher("__name__", "=", "up"),), 600, 907.5)] == [
+        ((("__name__", "up"),), 905, 1.0)
+    ]
+    assert Evaluator(view).value(parse("count_over_time(up[15m])"), 907.5) == [((), 180.0)]
+
+
 @pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool (Debian package prometheus) is missing"
 )

@@ -60,11 +60,11 @@ def query(
     view = engine.view(None, played.monitor.clock)
     if is_range:
         begin = view.first if span[0] is None else span[0]
-        until = view.last_scrape if span[1] is None else span[1]
+        until = view.until if span[1] is None else span[1]
         every = span[2] or max((until - begin) / SHOWN_VALUES, engine.interval)
         answer = over(view, asked, begin, until, _checked(begin, until, every))
     else:
-        answer = instant(view, asked, view.last_scrape)
+        answer = instant(view, asked, view.until)
     if plot is not None:
         _draw(expression, answer["result"], plot)
     if form == "json":

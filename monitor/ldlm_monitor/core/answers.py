@@ -15,7 +15,7 @@ from ldlm_monitor.model.points import Labels, Storage
 from ldlm_monitor.promql.analysis import Expression, metric_names, names_its_metrics
 from ldlm_monitor.promql.evaluate import Evaluator
 from ldlm_monitor.promql.nodes import Range, Subquery, Text
-from ldlm_monitor.promql.ranges import Selection, exact
+from ldlm_monitor.promql.ranges import QueryTimes, exact
 
 MAX_STEPS = 11_000
 """Points of a range query at most: Prometheus' own limit, a week at one each minute."""
@@ -36,7 +36,7 @@ def instant(storage: Storage, expression: Expression, at: float) -> Answer:
         return {"resultType": "string", "result": [_time(at), root.value]}
     evaluator = Evaluator(storage)
     if isinstance(root, Range | Subquery):
-        windows = evaluator.windows(root)(Selection(storage, at, at), at)
+        windows = evaluator.windows(root)(QueryTimes(at, at), at)
         return _matrix((each.labels, each.times, each.values) for each in windows)
     value = evaluator.value(expression, at)
     if isinstance(value, float):

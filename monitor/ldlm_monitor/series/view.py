@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from ldlm_monitor.model.points import Labels, Matcher
-from ldlm_monitor.series.store import Segment, SeriesStore, _Kept, is_matched
+from ldlm_monitor.series.matching import is_matched
+from ldlm_monitor.series.store import Segment, SeriesStore, _Kept
 
 
 class StoreView(SeriesStore):
@@ -19,7 +21,10 @@ class StoreView(SeriesStore):
     def __init__(self, store: SeriesStore, names: Iterable[str] | None, until: float) -> None:
         super().__init__(store._interval, store.retention)
         self._extra = [*store._extra]
-        self.last_scrape = until
+        self.until = until
+        # Slots since the last scrape were skipped because nothing changed: their samples are there.
+        slot = math.floor(until / self._interval) * self._interval if until > 0 else until
+        self.last_scrape = max(store.last_scrape, slot)
         of_names = (store._by_name.get(name, ()) for name in names or ())
         kept = store._series.values() if names is None else chain.from_iterable(of_names)
         self._add((each.labels, [*each.segments]) for each in kept)
@@ -40,7 +45,7 @@ class StoreView(SeriesStore):
 
         Of several series that get the same labels, the last one is kept.
         """
-        view = StoreView(self, (), self.last_scrape)
+        view = StoreView(self, (), self.until)
         view._add(
             ((labels[0], *((name, shown(value)) for name, value in labels[1:])), kept.segments)
             for labels, kept in self._series.items()
@@ -66,6 +71,6 @@ class StoreView(SeriesStore):
 
     def _add(self, found: Iterable[tuple[Labels, list[Segment]]]) -> None:
         self._series |= {labels: _Kept(labels, segments) for labels, segments in found}
-        self._by_name = {}
+        self._by_name = {None: [*self._series.values()]}
         for labels, kept in self._series.items():
             self._by_name.setdefault(labels[0][1], []).append(kept)

@@ -11,7 +11,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -23,7 +23,7 @@ from ldlm_monitor import __version__
 from ldlm_monitor.core.answers import MAX_STEPS, instant, metrics_of, over
 from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
+from ldlm_monitor.model.points import Labels, Matcher, Reader, Series, Storage
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.promql.analysis import settles_after
 from ldlm_monitor.promql.nodes import Selector
@@ -125,7 +125,7 @@ class PrometheusApi:
     def _query(self, given: Parameters) -> Answer:
         expression = _parsed("query", given.text("query"))
         view = self._view(metrics_of(expression))
-        at = given.time("time", view.last_scrape)
+        at = given.time("time", view.until)
         data = _evaluated(lambda bounded: instant(bounded, expression, at), view, given)
         return _limited(data, given, _too_old(expression, view, at))
 
@@ -202,7 +202,7 @@ class PrometheusApi:
         return jsonable(document, self._redact)
 
 
-class _Bounded:
+class _Bounded(Storage):
     """A storage that raises `QueryError` after `until` (monotonic), or MAX_VALUES values."""
 
     def __init__(self, storage: Storage, until: float) -> None:
@@ -211,16 +211,22 @@ class _Bounded:
         self._values = 0
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        for series in self._storage.select(matchers, start, end):
-            self._count(1)
-            yield series
+        return self.reader(matchers).select(start, end)
 
-    def latest(
-        self, matchers: Sequence[Matcher], since: float, until: float
-    ) -> Iterable[tuple[Labels, float, float]]:
-        found = [*self._storage.latest(matchers, since, until)]
-        self._count(len(found))
-        return found
+    def reader(self, matchers: Sequence[Matcher]) -> Reader:
+        reader = self._storage.reader(matchers)
+
+        def select(start: float, end: float) -> Iterator[Series]:
+            for series in reader.select(start, end):
+                self._count(1)
+                yield series
+
+        def latest(since: float, until: float) -> Iterable[tuple[Labels, float, float]]:
+            found = [*reader.latest(since, until)]
+            self._count(len(found))
+            return found
+
+        return Reader(select, latest)
 
     def _count(self, values: int) -> None:
         self._values += values
