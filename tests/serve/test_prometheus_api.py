@@ -267,7 +267,7 @@ def test_a_view_does_not_change_while_the_store_goes_on() -> None:
 
     for slot in range(1, 21):
         scrape(slot * 5.0)
-    view = StoreView(store, None, 100)
+    view = StoreView(store, None, 100).relabelled(str)
     matchers = (Matcher("__name__", "=", "up"),)
 
     def read() -> object:

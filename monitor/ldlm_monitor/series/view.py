@@ -8,14 +8,14 @@ from itertools import chain
 
 from ldlm_monitor.model.points import Labels, Matcher
 from ldlm_monitor.series.matching import is_matched
-from ldlm_monitor.series.store import Segment, SeriesStore, _Kept
+from ldlm_monitor.series.store import SeriesStore, _Kept
 
 
 class StoreView(SeriesStore):
     """A storage of the series of some metrics of `store`, up to `until` (Unix seconds).
 
-    `names`: the metrics; None: all. It is made in the thread that changes the store, and shares
-    the samples with it: a store only appends to them, and no read sees those after `until`.
+    `names`: the metrics; None: all. It is made in the thread that changes the store, which takes
+    a millisecond, and shares the samples with it: no read sees those after `until`.
     """
 
     def __init__(self, store: SeriesStore, names: Iterable[str] | None, until: float) -> None:
@@ -25,9 +25,8 @@ class StoreView(SeriesStore):
         # Slots since the last scrape were skipped because nothing changed: their samples are there.
         slot = math.floor(until / self._interval) * self._interval if until > 0 else until
         self.last_scrape = max(store.last_scrape, slot)
-        of_names = (store._by_name.get(name, ()) for name in names or ())
-        kept = store._series.values() if names is None else chain.from_iterable(of_names)
-        self._add((each.labels, [*each.segments]) for each in kept)
+        wanted = {*store._by_name} - {None} if names is None else {*names}
+        self._keep({name: [*store._by_name.get(name, ())] for name in wanted})
 
     @property
     def oldest(self) -> float:
@@ -36,20 +35,23 @@ class StoreView(SeriesStore):
 
     @property
     def first(self) -> float:
-        """When the first sample that is kept was taken (Unix seconds), or `last_scrape`."""
-        series = self._series.values()
-        return min((kept.segments[0].born for kept in series), default=self.last_scrape)
+        """When the first sample that is kept was taken (Unix seconds), or `until`."""
+        series = self._by_name[None]
+        return min((kept.segments[0].born for kept in series), default=self.until)
 
     def relabelled(self, shown: Callable[[str], str]) -> StoreView:
         """The same samples under labels whose values are passed through `shown`.
 
-        Of several series that get the same labels, the last one is kept.
+        Of several series that get the same labels, the last one is kept. The result goes on to
+        have the samples that the store forgets meanwhile.
         """
+        found: dict[str | None, dict[Labels, _Kept]] = {}
+        for kept in self._by_name[None]:
+            (key, name), *rest = kept.labels
+            labels = ((key, name), *((label, shown(value)) for label, value in rest))
+            found.setdefault(name, {})[labels] = _Kept(labels, [*kept.segments])
         view = StoreView(self, (), self.until)
-        view._add(
-            ((labels[0], *((name, shown(value)) for name, value in labels[1:])), kept.segments)
-            for labels, kept in self._series.items()
-        )
+        view._keep({name: [*series.values()] for name, series in found.items()})
         return view
 
     def series(
@@ -60,17 +62,14 @@ class StoreView(SeriesStore):
         They satisfy all matchers of one of `any_of`, if there are any.
         """
         return [
-            labels
-            for labels, kept in self._series.items()
+            kept.labels
+            for kept in self._by_name[None]
             if any(
                 each.born <= end and (each.ended is None or each.ended > start)
                 for each in kept.segments
             )
-            and (not any_of or any(is_matched(labels, matchers) for matchers in any_of))
+            and (not any_of or any(is_matched(kept.labels, matchers) for matchers in any_of))
         ]
 
-    def _add(self, found: Iterable[tuple[Labels, list[Segment]]]) -> None:
-        self._series |= {labels: _Kept(labels, segments) for labels, segments in found}
-        self._by_name = {None: [*self._series.values()]}
-        for labels, kept in self._series.items():
-            self._by_name.setdefault(labels[0][1], []).append(kept)
+    def _keep(self, by_name: dict[str | None, list[_Kept]]) -> None:
+        self._by_name = by_name | {None: [*chain.from_iterable(by_name.values())]}
