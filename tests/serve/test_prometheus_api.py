@@ -24,7 +24,7 @@ from ldlm_monitor.promql import Evaluator, parse
 from ldlm_monitor.series.store import SeriesStore
 from ldlm_monitor.series.view import StoreView
 from ldlm_monitor.serve import Server, Site
-from ldlm_monitor.serve.prometheus import _Bounded
+from ldlm_monitor.serve.bounded_storage import BoundedStorage
 from ldlm_monitor.serve.request_parameters import QueryError
 from ldlm_monitor.text.sanitize import redact
 
@@ -248,11 +248,11 @@ def test_no_secret_is_shown_or_can_be_guessed_by_a_matcher(serve: Callable[..., 
 def test_a_query_that_takes_too_much_is_ended() -> None:
     store = SeriesStore(5, 3600)
     store.append([[Point("up", make_labels(run=str(number)), 1.0) for number in range(300)]], 5)
-    bounded = _Bounded(StoreView(store, None, 5), until=math.inf)
+    bounded = BoundedStorage(StoreView(store, None, 5), until=math.inf)
     times = [5.0] * 20_000
     with pytest.raises(QueryError, match="too many samples"):
         Evaluator(bounded).over(parse("up"), times)
-    late = _Bounded(StoreView(store, None, 5), until=time.monotonic())
+    late = BoundedStorage(StoreView(store, None, 5), until=time.monotonic())
     with pytest.raises(QueryError, match="timed out"):
         Evaluator(late).value(parse("rate(up[5m])"), 5.0)
 

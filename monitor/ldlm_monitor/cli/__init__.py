@@ -22,6 +22,7 @@ from ldlm_monitor.cli import (
     follow,
     formats,
     init,
+    mcp,
     notify,
     parse,
     query,
@@ -68,6 +69,7 @@ app.command(rules.app)
 app.command(formats.app)
 app.command(notify.app)
 app.command(init.init)
+app.command(mcp.mcp)
 app.command(dashboards.app)
 app.command(service.app)
 app.register_install_completion_command()

@@ -38,6 +38,8 @@ from ldlm_monitor.notify.states import AlertmanagerSender, HeartbeatSender
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
+from ldlm_monitor.serve.prometheus import PrometheusApi
+from ldlm_monitor.serve.site import Mounted
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
@@ -103,6 +105,7 @@ def run(
         )
 
         questions = Questions(pump, partial(waker.ring, Path()))
+        mounted = _for_agents(source, questions) if settings.mcp else None
 
         def bind(host: str, port: int) -> Server:
             site = Site(
@@ -116,6 +119,7 @@ def run(
                 takes_commands=is_loopback(host),
                 source=source,
                 ask=questions.ask,
+                mounted=mounted,
                 free=lambda: state.free,
                 gate=gate,
                 names=names_for(settings, host),
@@ -225,6 +229,13 @@ def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | No
     probing = Probing(HostProbe(), lambda: waker.ring(Path()))
     stack.callback(probing.close)
     return probing
+
+
+def _for_agents(source: Source, questions: Questions) -> Mounted:
+    from ldlm_monitor.mcp.answers import Tools
+    from ldlm_monitor.mcp.server import HttpMount
+
+    return HttpMount(Tools(source, PrometheusApi(questions.ask, redact).query))
 
 
 def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:

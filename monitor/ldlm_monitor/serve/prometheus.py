@@ -11,7 +11,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -22,12 +22,13 @@ from starlette.routing import Route
 from ldlm_monitor import __version__
 from ldlm_monitor.core.answers import MAX_STEPS, instant, metrics_of, over
 from ldlm_monitor.model import names
-from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Matcher, Reader, Series, Storage
+from ldlm_monitor.model.errors import RuleError, UsageError
+from ldlm_monitor.model.points import Labels, Storage
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.promql.analysis import settles_after
 from ldlm_monitor.promql.nodes import Selector
 from ldlm_monitor.series.view import StoreView
+from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage
 from ldlm_monitor.serve.prometheus_rules import active_alerts, groups
 from ldlm_monitor.serve.request_parameters import Parameters, QueryError
 from ldlm_monitor.text.format import iso
@@ -38,17 +39,12 @@ if TYPE_CHECKING:
     from ldlm_monitor.core.rule_engine import JudgedRule
 
 PREFIX = "/prometheus"  # as Mimir has it: the path beside it may have other shapes
-QUERY_SECONDS = 10.0
-"""Seconds that a query may take. A choice: boards' queries take less than one; what takes more
-shares the processor with the judging of logs for too long."""
-MAX_VALUES = 5_000_000
-"""Values that a query may select in all. A choice: 800 runs at 5,000 steps have fewer, and each
-takes 100 bytes until the answer is sent."""
 AT_ONCE = 2
 """Queries that are evaluated at once, the others wait. A choice: Python runs one thread at a time,
 and so the judging of logs keeps a third of it."""
 _ACCEPTED = "3.0.0"
 """The version of Prometheus whose API and PromQL these are: clients decide by it what to ask."""
+_BUSY = "the monitor is still reading its logs, or busy; ask again"
 _STATUS = {"bad_data": 400, "execution": 422, "timeout": 503, "unavailable": 503}
 
 _T = TypeVar("_T")
@@ -95,6 +91,18 @@ class PrometheusApi:
             for path, handler in handlers.items()
         ]
 
+    def query(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """`data`, and `warnings` if any, of a query (with `start`: a range). Raises UsageError."""
+        parameters = Parameters({name: [value] for name, value in given.items()}, {})
+        try:
+            answer = self._query_range if "start" in given else self._query
+            data, warnings = answer(parameters)
+        except QueryError as problem:
+            raise UsageError(str(problem), where="query") from None
+        except TimeoutError:
+            raise UsageError(_BUSY, where="query") from None
+        return {"data": data} | ({"warnings": warnings} if warnings else {})
+
     def _endpoint(self, handler: Handler) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
             async with self._places:
@@ -111,9 +119,8 @@ class PrometheusApi:
             warnings, status = [], _STATUS[problem.kind]
             body = {"status": "error", "errorType": problem.kind, "error": str(problem)}
         except TimeoutError:
-            text = "the monitor is still reading its logs, or busy; ask again"
             warnings, status = [], _STATUS["unavailable"]
-            body = {"status": "error", "errorType": "unavailable", "error": text}
+            body = {"status": "error", "errorType": "unavailable", "error": _BUSY}
         if warnings:
             body["warnings"] = warnings
         return Response(json.dumps(body, allow_nan=False), status, media_type="application/json")
@@ -202,44 +209,10 @@ class PrometheusApi:
         return jsonable(document, self._redact)
 
 
-class _Bounded(Storage):
-    """A storage that raises `QueryError` after `until` (monotonic), or MAX_VALUES values."""
-
-    def __init__(self, storage: Storage, until: float) -> None:
-        self._storage = storage
-        self._until = until
-        self._values = 0
-
-    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        return self.reader(matchers).select(start, end)
-
-    def reader(self, matchers: Sequence[Matcher]) -> Reader:
-        reader = self._storage.reader(matchers)
-
-        def select(start: float, end: float) -> Iterator[Series]:
-            for series in reader.select(start, end):
-                self._count(1)
-                yield series
-
-        def latest(since: float, until: float) -> Iterable[tuple[Labels, float, float]]:
-            found = [*reader.latest(since, until)]
-            self._count(len(found))
-            return found
-
-        return Reader(select, latest)
-
-    def _count(self, values: int) -> None:
-        self._values += values
-        if self._values > MAX_VALUES:
-            raise QueryError("the query selects too many samples; ask for fewer steps", "execution")
-        if time.monotonic() > self._until:
-            raise QueryError("query timed out in expression evaluation", "timeout")
-
-
 def _evaluated(evaluate: Callable[[Storage], _T], view: StoreView, given: Parameters) -> _T:
     seconds = min(given.duration("timeout", QUERY_SECONDS), QUERY_SECONDS)
     try:
-        return evaluate(_Bounded(view, time.monotonic() + seconds))
+        return evaluate(BoundedStorage(view, time.monotonic() + seconds))
     except RuleError as problem:
         raise QueryError(str(problem), "execution") from None
 

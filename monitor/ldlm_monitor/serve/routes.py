@@ -2,12 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,12 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.serve import openapi, pages, stream
-from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
+from ldlm_monitor.serve.access import NOT_OUR_NAME
 from ldlm_monitor.serve.metrics import exposition
-from ldlm_monitor.serve.prometheus import PREFIX, Asking, PrometheusApi
-from ldlm_monitor.serve.web_config import Gate
+from ldlm_monitor.serve.prometheus import PREFIX, PrometheusApi
+from ldlm_monitor.serve.site import Silencing, Site
 
 SILENCES, ACKS = "/api/v1/silences", "/api/v1/acks"  # paths of commands
 MAX_BLOCKING = 8
@@ -38,54 +35,6 @@ _COMMAND_RULE = "a command needs a bearer token unless the monitor listens on lo
 
 Handler: TypeAlias = Callable[[Request], Response]
 Query: TypeAlias = Callable[[Source, Mapping[str, str]], dict[str, Any]]
-
-
-class Silencing(Protocol):
-    """Stores silences and acknowledgements. Times are Unix seconds.
-
-    `bodies`: the models of their JSON, by path below `/api/v1`.
-    """
-
-    bodies: Mapping[str, type[BaseModel]]
-
-    def take_silence(self, body: bytes, now: float) -> str:
-        """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
-
-    def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """As `take_silence`, for an acknowledgement. Raises LookupError if not of `alerts`."""
-
-    def expire(self, number: str, now: float) -> bool:
-        """Delete a silence or an acknowledgement by its id; False if none has this id."""
-
-    def listing(self, now: float) -> Mapping[str, Any]:
-        """All silences and acknowledgements as values that JSON has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """The values that are served. Callables are called in threads, for each request that needs one.
-
-    `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
-    None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
-    text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
-    answers queries of curves and logs, `ask` those of Prometheus' API. `gate` has TLS and
-    credentials; without both, requests may use only the host names of `names` (None: any).
-    Commands need a token unless `takes_commands`.
-    """
-
-    snapshot: Callable[[], Snapshot]
-    notifications: Callable[[], Mapping[tuple[str, str], int]]
-    behind: Callable[[], int]
-    ready: Callable[[], bool]
-    redact: Callable[[str], str] = str
-    reload: Callable[[], str] = str
-    silencing: Silencing | None = None
-    takes_commands: bool = False
-    source: Source | None = None
-    ask: Asking | None = None
-    free: Callable[[], int | None] = lambda: None
-    gate: Gate = field(default_factory=Gate)
-    names: HostNames | None = None
 
 
 class _Guard:
@@ -153,8 +102,13 @@ class Routes:
         if self._site.silencing is not None:
             routes += self._silence_routes(self._site.silencing)
         self._routes = routes
+        others = (
+            []
+            if self._site.mounted is None
+            else [Route("/mcp", self._site.mounted, methods=["POST"])]
+        )
         app = Starlette(
-            routes=routes,
+            routes=[*routes, *others],
             middleware=[
                 Middleware(_Guard, site=self._site),
                 Middleware(GZipMiddleware, compresslevel=_GZIP_LEVEL),
