@@ -19,6 +19,7 @@ from ldlm_monitor.mcp import facts  # noqa: E402
 from ldlm_monitor.mcp.answers import Tools  # noqa: E402
 from ldlm_monitor.mcp.server import NAMES, HttpMount  # noqa: E402
 from ldlm_monitor.model.chunk import Chunk  # noqa: E402
+from ldlm_monitor.model.errors import InputError  # noqa: E402
 from ldlm_monitor.notify.silences import Silences  # noqa: E402
 from ldlm_monitor.serve import Server, Site  # noqa: E402
 from ldlm_monitor.serve.access import HostNames  # noqa: E402
@@ -141,6 +142,13 @@ def test_what_a_log_says_is_marked_harmless_to_show_and_bounded(tools: Tools) ->
     events = json.loads(answers["events"])["events"]
     assert len(events) == facts.MOST + 1
     assert events[-1]["left_out"] > 0
+
+
+def test_no_secret_can_be_guessed_by_searches(tools: Tools) -> None:
+    (path,) = json.loads(tools.runs())["runs"][0]["files"]
+    with pytest.raises(InputError, match="not in this log"):
+        tools.log(path, find="hf_abc")
+    assert json.loads(tools.log(path, find="and send"))["lines"]
 
 
 def re_marked(value: object) -> object:
