@@ -121,7 +121,7 @@ def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
     assert "empty" not in posted["labels"]
     assert posted["startsAt"] == "2026-01-29T10:15:00.000Z"
     assert posted["endsAt"] == "2026-01-29T10:19:00.000Z"
-    assert posted["generatorURL"] == "http://127.0.0.1:9847"
+    assert posted["generatorURL"] == "http://127.0.0.1:9847/runs/gpt"
 
 
 def sender(

@@ -59,7 +59,7 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
     from ldlm_monitor.notify.states import AlertmanagerClient, SentAlert, ping
 
     transition, alert = _test_alert(now)
-    message = message_of(from_transition(transition))
+    message = message_of(from_transition(transition, configured.external_url))
     for receiver in receivers_of(configured):
         send = receiver.send_test if isinstance(receiver, SlackBot) else receiver.send
         yield receiver.name, partial(send, message)

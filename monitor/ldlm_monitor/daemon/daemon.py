@@ -35,7 +35,7 @@ from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
-from ldlm_monitor.serve import Gate, Server, Site
+from ldlm_monitor.serve import Gate, RunPage, Server, Site
 from ldlm_monitor.serve.prometheus import PrometheusApi
 from ldlm_monitor.serve.site import Mounted
 from ldlm_monitor.source.notices import Journal
@@ -56,12 +56,14 @@ def run(
     load: Callable[[], Settings],
     signals: Signals,
     opened: Callable[[Source, str], None] = lambda source, url: None,
+    *,
+    page: RunPage = lambda snapshot, run: None,
 ) -> Snapshot:
     """Follow the files until `signals` ends it; return the last snapshot.
 
     `load` reads the settings again for a reload. `opened` is called with the screen's source and
-    the daemon's URL once it serves. Raises `UsageError` if settings or port cannot be used, or if
-    a daemon on the same inputs runs already.
+    the daemon's URL once it serves. `page` makes a run's page. Raises `UsageError` if settings or
+    port cannot be used, or if a daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
         _raise_descriptor_limit()
@@ -84,7 +86,14 @@ def run(
             settings,
             outbox,
             store,
-            Dispatcher(outbox, names, silences, posting, prints=not signals.has_screen),
+            Dispatcher(
+                outbox,
+                names,
+                silences,
+                posting,
+                prints=not signals.has_screen,
+                external_url=settings.external_url,
+            ),
             waker,
             probing=_probing(settings, waker, stack),
             folder=state,
@@ -115,6 +124,7 @@ def run(
                 source=source,
                 ask=questions.ask,
                 mounted=mounted,
+                page=page,
                 free=lambda: state.free,
                 gate=gate,
                 names=names_for(settings, host),
@@ -124,13 +134,13 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
-        _start(senders(settings, pump, outbox, url), stack)
+        _start(senders(settings, pump, outbox, settings.external_url or url), stack)
         stack.callback(write_file_sd(settings, server.port, gate))
         try:
             _greet(settings, pump, state, url, receivers)
             waker.watch(pump.inputs.folders())
             opened(source, url)
-            _follow(settings, pump, waker, questions, signals, load)
+            _follow(settings, pump, waker, questions, signals, load=load)
         except CutShort:
             log.info("ended before all was read: the next start reads the logs again")
     return pump.snapshot
@@ -147,6 +157,7 @@ def _follow(
     waker: Waker,
     questions: Questions,
     signals: Signals,
+    *,
     load: Callable[[], Settings],
 ) -> None:
     clock = JudgingClock()

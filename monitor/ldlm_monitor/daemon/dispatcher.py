@@ -44,6 +44,7 @@ class Dispatcher:
     """Prints transitions and puts them into the outbox, each once.
 
     `receivers`: their names. `couriers`: senders to wake. `prints`: whether to print to stdout.
+    `external_url`: as in the settings.
     """
 
     outbox: Outbox
@@ -51,6 +52,7 @@ class Dispatcher:
     silences: Silences | None = None
     couriers: Sequence[Courier] = ()
     prints: bool = field(default=True, kw_only=True)
+    external_url: str | None = field(default=None, kw_only=True)
 
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
@@ -59,7 +61,7 @@ class Dispatcher:
         for transition in transitions:
             if transition.is_heartbeat:
                 continue
-            notification = from_transition(transition)
+            notification = from_transition(transition, self.external_url)
             self.outbox.note(notification)
             if notify and transition.state != "pending":
                 self.outbox.add(notification, self.receivers, now)

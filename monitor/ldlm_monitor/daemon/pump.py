@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble, rules_of
-from ldlm_monitor.core.self_metrics import edge_points
+from ldlm_monitor.core.self_metrics import NO_HOSTS, edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
@@ -231,7 +231,8 @@ class Pump:
             self._edge_at = now
             free = self.folder.look() if self.folder is not None else None
             points = edge_points(self.outbox.counts(), self.behind(), free)
-            self.monitor.note_edge(list(points))
+            hosts = self.probing.hosts if self.probing is not None else NO_HOSTS
+            self.monitor.note_edge(list(points), hosts)
 
     def _check(self) -> None:
         if self.stopping() and not self.caught_up:

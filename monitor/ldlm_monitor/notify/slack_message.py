@@ -49,6 +49,8 @@ def drawn(content: Content) -> tuple[str, list[Block]]:
     if content.log:
         blocks.append(section(f"```\n{cut(content.log, TEXT_LIMIT, IN_CODE)}\n```"))
     blocks += _headed("What to do", content.action)
+    if content.link:  # made of the settings' URL and a quoted name: no character of Slack's own
+        blocks.append(section(f"<{content.link}|Open the page of this run>"))
     notes = (mrkdwn(cut(note, TEXT_LIMIT)) for note in content.notes)
     blocks += ({"type": "context", "elements": [note]} for note in notes)
     fallback = title if content.alerts else ": ".join((title, *content.summary[:1]))

@@ -26,7 +26,7 @@ from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.courier import AGAIN_SECONDS, Sender
 from ldlm_monitor.notify.deliveries import pause
 from ldlm_monitor.notify.http_client import deliver
-from ldlm_monitor.notify.message import fit
+from ldlm_monitor.notify.message import fit, page_of
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
@@ -179,7 +179,7 @@ def body(
             "annotations": _texts(each.alert.annotations),
             "startsAt": iso(each.alert.fired_at or each.alert.active_at),
             "endsAt": iso(each.resolved_at or now + VALID_SECONDS),
-            "generatorURL": generator,
+            "generatorURL": page_of(each.alert.labels, generator),
         }
         for each in alerts
     ]
