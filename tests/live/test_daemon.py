@@ -71,6 +71,15 @@ def test_a_name_that_was_made_to_lead_here_is_answered_nothing(start, append, ba
     refused.value.close()
 
 
+def test_a_message_links_to_the_page_of_its_run(start, slack, append, bars, tmp_path):
+    (tmp_path / "ldlm-monitor.toml").write_text('external_url = "https://monitor.lan/ldlm/"\n')
+    append(LOG, bars(0, 5))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(LOG, NAN)
+    assert f"<https://monitor.lan/ldlm/runs/{RUN}|" in slack.next()
+    assert "CRITICAL" in daemon.get(f"/runs/{RUN}")
+
+
 def test_metrics_and_health_pages_answer(start, append, bars):
     append(LOG, bars(0, 5) + NAN)
     daemon = start("train_logs/*.log").ready()

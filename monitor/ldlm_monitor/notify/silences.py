@@ -151,11 +151,6 @@ class Silences:
                 return request
         return None
 
-    def in_effect(self, now: float) -> frozenset[str]:
-        """The ids of the silences and acknowledgements that are active now."""
-        kept = self._kept.items()
-        return frozenset(number for number, (_, each) in kept if each.state(now) == "active")
-
     def take_silence(self, body: bytes, now: float) -> str:
         """Store a silence, given as JSON; committed on return. Returns its id.
 

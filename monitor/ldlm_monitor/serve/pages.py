@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from ldlm_monitor.model.errors import InputError, first_problem
 from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source, visible
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.text.sanitize import jsonable, plain
+from ldlm_monitor.text.sanitize import jsonable, plain, run_path
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
 """Fields of the snapshot, each with an endpoint /api/v1/NAME."""
@@ -128,7 +128,8 @@ def log(redact: Redact, source: Source, parameters: Mapping[str, str]) -> dict[s
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
     """HTML for a person who opens the port in a browser: the runs, and links."""
     runs = "".join(
-        f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.health)}"
+        f'<li><a href="{escape(run_path(run.name)[1:])}">{_shown(redact(run.name))}</a>: '
+        f"{_shown(run.state)}, {_shown(run.health)}"
         f"{f' ({_shown(redact(run.because))})' if run.reasons else ''}"
         f"{'' if run.step is None else f', step {run.step}'}</li>"
         for run in snapshot.runs

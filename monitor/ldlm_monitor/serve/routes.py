@@ -77,6 +77,7 @@ class Routes:
         """The ASGI application. It expects each request's body in `request.state.body`."""
         routes = [
             Route("/", self._landing_page),
+            Route("/runs/{run:path}", self._blocking(self._run_page)),
             Route("/metrics", self._metrics),
             Route("/-/healthy", self._healthy),
             Route("/-/ready", self._ready),
@@ -142,6 +143,13 @@ class Routes:
     def _landing_page(self, _: Request) -> Response:
         page = pages.landing_page(self._site.snapshot(), self._redact)
         return Response(page, media_type="text/html")
+
+    def _run_page(self, request: Request) -> Response:
+        page = self._site.page(self._site.snapshot(), request.path_params["run"])
+        if page is None:
+            raise HTTPException(404, "no run of this name; / lists the runs")
+        headers = {"Content-Security-Policy": f"{page[1]}; frame-ancestors 'none'"}
+        return Response(page[0], headers=headers, media_type="text/html")
 
     def _metrics(self, request: Request) -> Response:
         content_type, body = exposition(

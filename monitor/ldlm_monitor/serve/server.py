@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, cast
 
 from hypercorn.app_wrappers import ASGIWrapper
@@ -33,9 +34,10 @@ _HEADERS = [  # answers contain log text: caches must not store it, nor browsers
     (b"server", b"ldlm-monitor"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 ]
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+"""The header of answers that have none of their own: a page may run its own script."""
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +91,15 @@ class _ServerLimits:
                 client.begin(answering=True)
 
         try:
-            await app(scope, receive, sending)
+            await app(scope, receive, partial(_with_policy, sending))
         finally:
             client.begin(answering=False)
+
+
+async def _with_policy(send: Send, message: Message) -> None:
+    if message["type"] == "http.response.start" and _POLICY[0] not in dict(message["headers"]):
+        message = {**message, "headers": [*message["headers"], _POLICY]}
+    await send(message)
 
 
 def _refusal(scope: Scope) -> ASGIApp | None:

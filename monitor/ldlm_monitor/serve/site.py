@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
@@ -13,6 +13,10 @@ from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.serve.access import HostNames
 from ldlm_monitor.serve.prometheus import Asking
 from ldlm_monitor.serve.web_config import Gate
+
+RunPage: TypeAlias = Callable[[Snapshot, str], tuple[str, str] | None]
+"""Makes the HTML page of a run and its content security policy, given the run's name as
+`text.sanitize.run_path` writes it; None if there is no such run."""
 
 
 class Mounted(Protocol):
@@ -53,10 +57,10 @@ class Site:
     `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
     None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
     text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
-    answers queries of curves and logs, `ask` those of Prometheus' API, `mounted` those below /mcp.
-    `gate` has TLS and
-    credentials; without both, requests may use only the host names of `names` (None: any).
-    Commands need a token unless `takes_commands`.
+    answers queries of curves and logs, `page` makes the page of a run, `ask` answers queries of
+    Prometheus' API, `mounted` those below /mcp. `gate` has TLS and credentials; without both,
+    requests may use only the host names of `names` (None: any). Commands need a token unless
+    `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -68,6 +72,7 @@ class Site:
     silencing: Silencing | None = None
     takes_commands: bool = False
     source: Source | None = None
+    page: RunPage = lambda snapshot, run: None
     ask: Asking | None = None
     mounted: Mounted | None = None
     free: Callable[[], int | None] = lambda: None
