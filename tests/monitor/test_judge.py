@@ -163,6 +163,21 @@ def test_a_rule_loaded_later_looks_back_as_far_as_it_says(tmp_path: Path) -> Non
     assert found[1].time == pytest.approx(NOW + 6 * 300 + 12 * 3600, abs=60.0)
 
 
+def test_a_rule_loaded_later_finds_the_change_that_its_offset_leads_to(tmp_path: Path) -> None:
+    changed = "{alert: Changed, expr: 'ldlm_train_loss offset 10m > 50'}"
+    high = rules_of(tmp_path, "{alert: High, expr: 'ldlm_train_loss > 99'}")
+    monitor = Monitor(rules=high)
+    found = []
+    for chunk, at in steps([60.0] * 3 + [2.5] * 3):
+        found += monitor.feed(chunk, at)
+    monitor.reconfigure(rules_of(tmp_path, changed), Stall())
+    found += monitor.tick(NOW + 2000)
+    assert [(each.state, each.time) for each in found] == [
+        ("firing", NOW + 600),
+        ("resolved", NOW + 635),
+    ]
+
+
 TWO_OF_A_NAME = (
     "{alert: High, expr: 'ldlm_train_loss > 50', labels: {severity: critical}}",
     "{alert: High, expr: 'ldlm_train_step > 3', labels: {severity: critical, by: step}}",

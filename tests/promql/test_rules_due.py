@@ -34,6 +34,9 @@ WORTH_REMEMBERING = (
     "max_over_time(sum(steps)[2m:15s]) - sum(steps offset -1m)",
     "sum_over_time(level[1m]) / count_over_time(level[1m])",
     "level @ 1699999300 + level @ end()",
+    "level > 1 or sum by (run) (steps) - (sum by (run) (steps offset 5m) or sum by (run) (steps))",
+    "level / on (run) group_left sum by (run) (owner) + increase(steps[1m])",
+    "steps + on (run, rank) group_left max without (a) (steps / on (run) level) * 0",
 )
 
 
@@ -51,13 +54,13 @@ class Engine(RuleEngine):
         self.computed: list[str] = []
         rule = RecordingRule("answer", expression, {}, "", "")
         super().__init__(RuleSet((rule,)), INTERVAL)
-        evaluate = self._evaluator
+        evaluate = self._of_rules
 
         def noted(expression: Expression, at: float) -> list[VectorSample]:
             self.computed.append(answer(evaluate, expression, at))
             return evaluate(expression, at)
 
-        self._evaluator = noted
+        self._of_rules = noted
 
 
 def answer(query: Query[Expression], expression: Expression, at: float) -> str:

@@ -42,6 +42,8 @@ class RuleEngine:
     """
 
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
+        self._store = SeriesStore(interval, RETENTION)
+        self._evaluator = Evaluator(self._store)
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._shown_of: list[VectorSample] | None = None
@@ -50,14 +52,11 @@ class RuleEngine:
         self._firing: dict[str, list[ActiveAlert[Expression]]] = {}
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
-        self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
-        self._evaluator = Evaluator(self._store)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
-        self._store.retention = max(self._store.retention, 2 * self.reach)
         for name in self._recorded_from:
             self._store.record(name, ())
         self._alerts, self._recorded_from = AlertStates(rules), {}
@@ -93,7 +92,7 @@ class RuleEngine:
             return "resolved" if has_data else "unknown"
 
         found = self._alerts.evaluate(
-            self._evaluator, at, due=self._due.take, ending=ending, record=self._record
+            self._of_rules, at, due=self._due.take, ending=ending, record=self._record
         )
         self._carried = {key: until for key, until in self._carried.items() if at < until}
         return found
@@ -215,8 +214,10 @@ class RuleEngine:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._due = RulesDue(rule.expr for rule in rules.rules)
+        self._due = RulesDue((rule.expr for rule in rules.rules), self._store.last_scrape)
+        self._of_rules = Evaluator(self._store, watch=self._due.watch)
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
+        self._store.retention = max(self._store.retention, 2 * self.reach)
         self.asks_the_time = any(asked.needs_every_slot for asked in self._due.questions)
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
