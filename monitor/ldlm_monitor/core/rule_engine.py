@@ -42,6 +42,7 @@ class RuleEngine:
     """
 
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
+        self._interval = interval
         self._store = SeriesStore(interval, RETENTION)
         self._evaluator = Evaluator(self._store)
         self._use(rules)
@@ -214,7 +215,8 @@ class RuleEngine:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._due = RulesDue((rule.expr for rule in rules.rules), self._store.last_scrape)
+        expressions = (rule.expr for rule in rules.rules)
+        self._due = RulesDue(expressions, self._interval, self._store.last_scrape)
         self._of_rules = Evaluator(self._store, watch=self._due.watch)
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
         self._store.retention = max(self._store.retention, 2 * self.reach)

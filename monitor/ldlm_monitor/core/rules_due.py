@@ -42,14 +42,14 @@ evaluating it for a thousand stalled runs at every slot would cost a good part o
 class RuleQuestion:
     """A rule's expression, and its properties that decide when to evaluate it again."""
 
-    def __init__(self, expr: Expression) -> None:
+    def __init__(self, expr: Expression, interval: float) -> None:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
         self.settles_after = settles_after(expr)
         self.moments = moments(expr)
         by_time = uses_time(expr)
         # The store records changes by metric: these results can change without a recorded change.
-        self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
+        self.always = by_time or counts_samples(expr, interval) or not names_its_metrics(expr)
         self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
         # At stall limits a run's timer has the rules evaluated; between, an older value will do.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
@@ -60,10 +60,12 @@ class RulesDue:
     """Which rules can have another result than at their last evaluation, by their index.
 
     Because a metric that they read changed, and as long as they can see that change, or by the time
-    alone. Times are Unix seconds; changes up to `at` were not noted.
+    alone. Times are Unix seconds; changes up to `at` were not noted. `interval`: seconds between
+    two scrapes.
     """
 
-    def __init__(self, expressions: Iterable[Expression], at: float) -> None:
+    def __init__(self, expressions: Iterable[Expression], interval: float, at: float) -> None:
+        self._interval = interval
         self._at = at
         self.questions: list[RuleQuestion] = []  # of the rules, and then of parts of them
         self._readers: dict[str, list[int]] = {}
@@ -72,7 +74,7 @@ class RulesDue:
         self._until: dict[int, float] = {}  # of what reads a range with a change in it
         self._later: list[tuple[float, int]] = []  # a heap: when offsets reach changes
         for expr in expressions:
-            self._add(RuleQuestion(expr))
+            self._add(RuleQuestion(expr, interval))
         self._by_time = [index for index, asked in enumerate(self.questions) if asked.always]
 
     def _add(self, asked: RuleQuestion) -> int:
@@ -89,7 +91,7 @@ class RulesDue:
         """For a part of a rule that is worth it, a function as `take`, of the time alone."""
         if not isinstance(node, Aggregation) and getattr(node, "function", "") not in OVER_RANGE:
             return None
-        asked = RuleQuestion(Expression("", node))
+        asked = RuleQuestion(Expression("", node), self._interval)
         return None if asked.always else partial(self.take, self._add(asked))
 
     def note(self, metrics: Iterable[str], at: float) -> None:
