@@ -7,12 +7,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from worlds import World
 
-from ldlm_monitor.alerts import RuleSet
+from ldlm_monitor.core.answers import steps
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Point, Series, Storage, make_labels
+from ldlm_monitor.model.points import Labels, Point, Storage, make_labels
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.series.store import SeriesStore
 
@@ -102,12 +101,8 @@ def test_of_what_the_store_holds(
 
 
 def test_steps_of_a_fraction_of_a_second_hit_their_end() -> None:
-    engine = RuleEngine(RuleSet(()), INTERVAL)
-    engine.evaluate([[Point("level", (), 1.0)]], 1_700_000_000.0, lambda _: False)
-    (found,) = engine.query_range(parse("vector(1)"), 1_700_000_000.0, 1_700_000_000.3, 0.1)
-    assert found == Series(
-        (), [1_700_000_000.0, 1_700_000_000.1, 1_700_000_000.2, 1_700_000_000.3], [1.0] * 4
-    )
+    times = steps(1_700_000_000.0, 1_700_000_000.3, 0.1)
+    assert times == [1_700_000_000.0, 1_700_000_000.1, 1_700_000_000.2, 1_700_000_000.3]
 
 
 def test_a_monitor_answers_for_the_time_that_its_store_reaches_back() -> None:
@@ -115,6 +110,8 @@ def test_a_monitor_answers_for_the_time_that_its_store_reaches_back() -> None:
     for step in range(30):
         line = f"step {step} loss 2.5\n".encode()
         monitor.feed(Chunk("a.log", (1, 1, 0), step * 100, step + 1, line), 1_769_681_700.0 + step)
-    (found,) = monitor.query_range(parse("ldlm_train_step"), 1_769_681_690.0, 1_769_681_725.0, 5.0)
+    view = monitor.engine.view(None, monitor.clock)
+    times = steps(1_769_681_690.0, 1_769_681_725.0, 5.0)
+    (found,) = Evaluator(view).over(parse("ldlm_train_step"), times)
     assert dict(found.labels) == {"__name__": "ldlm_train_step", "run": "a"}
     assert [*zip(found.times, found.values, strict=True)]

@@ -56,13 +56,13 @@ class Engine(RuleEngine):
         self.computed: list[str] = []
         rule = RecordingRule("answer", expression, {}, "", "")
         super().__init__(RuleSet((rule,)), INTERVAL)
-        evaluate = self._of_rules
+        evaluate = self._evaluator
 
         def noted(expression: Expression, at: float) -> list[VectorSample]:
             self.computed.append(answer(evaluate, expression, at))
             return evaluate(expression, at)
 
-        self._of_rules = noted
+        self._evaluator = noted
 
 
 def answer(query: Query[Expression], expression: Expression, at: float) -> str:
@@ -157,7 +157,7 @@ class EveryRule(RuleEngine):
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         super()._use(rules)
-        self._of_rules = self._evaluator
+        self._evaluator = Evaluator(self._store)
         self._due.take = lambda index, at: True
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ldlm_monitor.alerts import (
@@ -13,20 +14,31 @@ from ldlm_monitor.alerts import (
     load_rules,
     packaged_rules,
 )
+from ldlm_monitor.alerts.rules import Rule
 from ldlm_monitor.core.rules_due import RulesDue
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
-from ldlm_monitor.model.points import Labels, Point, Series, make_labels
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import max_range, result_selectors, selectors
-from ldlm_monitor.promql.ranges import exact
 from ldlm_monitor.series.matching import is_matched
 from ldlm_monitor.series.store import SeriesStore
+from ldlm_monitor.series.view import StoreView
 
 RETENTION = 6 * 3600.0
-"""Least seconds of samples in the store, for `query_range` and views. A choice: six hours show the
+"""Least seconds of samples in the store, for queries and views. A choice: six hours show the
 course of a night's failure; more costs memory, and for longer times there is Prometheus."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRule:
+    """A rule with its active alerts, and the error of its last evaluation (None: it succeeded)."""
+
+    rule: Rule[Expression]
+    alerts: list[ActiveAlert[Expression]]
+    problem: RuleError | None
 
 
 @cache
@@ -42,9 +54,8 @@ class RuleEngine:
     """
 
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
-        self._interval = interval
+        self.interval = interval
         self._store = SeriesStore(interval, RETENTION)
-        self._evaluator = Evaluator(self._store)
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._shown_of: list[VectorSample] | None = None
@@ -93,7 +104,7 @@ class RuleEngine:
             return "resolved" if has_data else "unknown"
 
         found = self._alerts.evaluate(
-            self._of_rules, at, due=self._due.take, ending=ending, record=self._record
+            self._evaluator, at, due=self._due.take, ending=ending, record=self._record
         )
         self._carried = {key: until for key, until in self._carried.items() if at < until}
         return found
@@ -132,14 +143,22 @@ class RuleEngine:
                 self._points.append(Point("ldlm_alerts", make_labels(**labels), 1.0))
         return self._points
 
-    def query(self, expr: Expression, at: float) -> list[VectorSample]:
-        """The value of any expression at `at` (Unix seconds), over the samples that are kept."""
-        return self._evaluator(expr, at)
+    def retain(self, seconds: float) -> None:
+        """Keep samples for at least so long from now on."""
+        self._store.retention = max(self._store.retention, seconds)
 
-    def query_range(self, expr: Expression, start: float, end: float, step: float) -> list[Series]:
-        """The values every `step` (above 0) seconds from `start` to `end`, as `Evaluator.over`."""
-        count = math.floor(exact((end - start) / step)) + 1
-        return self._evaluator.over(expr, [exact(start + i * step) for i in range(count)])
+    def view(self, names: Iterable[str] | None, until: float) -> StoreView:
+        """The samples of these metrics (None: of all) up to `until`, for readers elsewhere."""
+        return StoreView(self._store, names, until)
+
+    def judged(self) -> list[JudgedRule]:
+        """Each rule, its alerts as copies, and why its last evaluation failed, if it did."""
+        alerts = [replace(each) for each in self.active]
+        problems = self._alerts.health
+        return [
+            JudgedRule(rule, [each for each in alerts if each.rule is rule], problems.get(index))
+            for index, rule in enumerate(self._rules.rules)
+        ]
 
     def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
         """The firing alerts by run; runs without one are absent."""
@@ -216,10 +235,10 @@ class RuleEngine:
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
         expressions = (rule.expr for rule in rules.rules)
-        self._due = RulesDue(expressions, self._interval, self._store.last_scrape)
-        self._of_rules = Evaluator(self._store, watch=self._due.watch)
+        self._due = RulesDue(expressions, self.interval, self._store.last_scrape)
+        self._evaluator = Evaluator(self._store, watch=self._due.watch)
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
-        self._store.retention = max(self._store.retention, 2 * self.reach)
+        self.retain(2 * self.reach)
         self.asks_the_time = any(asked.needs_every_slot for asked in self._due.questions)
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:

@@ -58,8 +58,8 @@ class Segment:
         if self.times and self.times[-1] == at:
             self.values[-1] = value
         else:
+            self.values.append(value)  # first: a `StoreView` reads by `times` in another thread
             self.times.append(at)
-            self.values.append(value)
         return True
 
 
@@ -202,8 +202,9 @@ class SeriesStore:
                 segment = next((s for s in reversed(kept.segments) if s.born <= at), segment)
             ended = segment.ended
             if segment.born <= at and (ended is None or ended > until):
-                is_last = segment.times[-1] <= at
-                index = -1 if is_last else bisect_right(segment.times, at) - 1
+                last_change = len(segment.times) - 1
+                is_last = segment.times[last_change] <= at
+                index = last_change if is_last else bisect_right(segment.times, at) - 1
                 found.append((kept.labels, at, segment.values[index]))
         return found
 
