@@ -1,17 +1,19 @@
 """A rule is evaluated whenever its result can differ from the last one, and hardly otherwise."""
 
 import math
+import tempfile
+from pathlib import Path
 
 import pytest
 from expressions import expressions
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.alerts import RecordingRule, RuleSet
+from ldlm_monitor.alerts import RecordingRule, RuleSet, load_rules
 from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.model.alert import Query, VectorSample
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Point, make_labels
+from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import names_its_metrics
 
@@ -34,6 +36,9 @@ WORTH_REMEMBERING = (
     "max_over_time(sum(steps)[2m:15s]) - sum(steps offset -1m)",
     "sum_over_time(level[1m]) / count_over_time(level[1m])",
     "level @ 1699999300 + level @ end()",
+    "level > 1 or sum by (run) (steps) - (sum by (run) (steps offset 5m) or sum by (run) (steps))",
+    "level / on (run) group_left sum by (run) (owner) + increase(steps[1m])",
+    "steps + on (run, rank) group_left max without (a) (steps / on (run) level) * 0",
 )
 
 
@@ -119,3 +124,70 @@ def test_what_no_change_can_concern_is_not_computed_again(text: str, later: floa
     # Rounding may make an offset reach the change only at the next evaluation.
     assert is_computed(9.0, 6.0, 1020 + later) is (later > 0)
     assert not is_computed(9.0, 7.0, 1025 + later)
+
+
+RULES = """
+groups:
+  - name: g
+    rules:
+      - alert: Early
+        expr: run:level:max > 1 unless on (run) ALERTS{alertname="Late"}
+      - record: run:level:max
+        expr: max by (run) (level)
+      - alert: High
+        expr: run:level:max > 3
+        for: 7s
+        annotations: {summary: "{{ $value }}"}
+      - alert: Rising
+        expr: sum by (run) (steps) - (sum by (run) (steps offset 1m) or sum by (run) (steps)) > 0
+        keep_firing_for: 12s
+      - alert: Late
+        expr: ALERTS{alertname="High",alertstate="firing"} and on (run) avg_over_time(level[1m]) > 0
+      - alert: Old
+        expr: time() - timestamp(owner) > 2 or time() - owner * 1.7e9 < 900
+      - alert: Broken
+        expr: level * on (run) owner > 0
+        for: 30s
+"""
+"""`for`, `keep_firing_for`, an offset, a range, the time, an alert before the rule it reads."""
+
+
+class EveryRule(RuleEngine):
+    """Evaluates all of every rule each time."""
+
+    def _use(self, rules: RuleSet[Expression]) -> None:
+        super()._use(rules)
+        self._evaluator = Evaluator(self._store)
+        self._due.take = lambda index, at: True
+
+
+@given(
+    st.lists(st.tuples(PAUSES, CHANGES, st.sampled_from([None, "a", "b"])), min_size=1, max_size=40)
+)
+def test_the_alerts_are_those_of_an_engine_that_evaluates_every_rule_each_time(
+    scrapes: list[tuple[float, dict[tuple[str, Labels], float | None], str | None]],
+) -> None:
+    """On the grid and between its slots, where urgent facts and ends of `for` are judged."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rules.yml"
+        path.write_text(RULES)
+        rules = load_rules([path], parse)
+    engines, at = (RuleEngine(rules, INTERVAL), EveryRule(rules, INTERVAL)), START
+    present = dict.fromkeys(SERIES[::2], 1.0)
+    for pause, changes, over in scrapes:
+        ended = frozenset({over})
+        times = [due for due in (engines[0].due(),) if due < at + pause]
+        at += pause
+        for series, value in changes.items():
+            present.pop(series, None)
+            if value is not None:
+                present[series] = value
+        points = [Point(*series, value) for series, value in present.items()]
+        for time in (*times, at):
+            found, expected = (
+                engine.evaluate([points, engine.points({})], time, ended.__contains__)
+                for engine in engines
+            )
+            assert repr(found) == repr(expected)
+        assert repr([*engines[0].active]) == repr([*engines[1].active])
+        assert repr(engines[0]._alerts.health) == repr(engines[1]._alerts.health)

@@ -7,6 +7,7 @@ why an alert ended.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet
@@ -94,14 +95,18 @@ class AlertStates(Generic[E]):
         self._due = None
 
     def due(self) -> float:
-        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinity if none."""
+        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinity if none.
+
+        Not of a rule whose evaluation failed, as then none of them ends.
+        """
         if self._due is None:  # kept, since it is read with every record
             self._due = self._first_due()
         return self._due
 
     def _first_due(self) -> float:
         times: list[float] = []
-        for alert in self.alerts():
+        judged = (alerts for index, alerts in self._by_rule.items() if index not in self.health)
+        for alert in chain.from_iterable(alerts.values() for alerts in judged):
             if alert.state == "pending":
                 times.append(alert.active_at + alert.rule.hold)
             elif alert.absent_since is not None:

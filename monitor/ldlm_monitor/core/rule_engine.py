@@ -55,6 +55,7 @@ class RuleEngine:
 
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
         self.interval = interval
+        self._store = SeriesStore(interval, RETENTION)
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._shown_of: list[VectorSample] | None = None
@@ -63,14 +64,11 @@ class RuleEngine:
         self._firing: dict[str, list[ActiveAlert[Expression]]] = {}
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
-        self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
-        self._evaluator = Evaluator(self._store)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
-        self.retain(2 * self.reach)
         for name in self._recorded_from:
             self._store.record(name, ())
         self._alerts, self._recorded_from = AlertStates(rules), {}
@@ -236,8 +234,11 @@ class RuleEngine:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._due = RulesDue(rule.expr for rule in rules.rules)
+        expressions = (rule.expr for rule in rules.rules)
+        self._due = RulesDue(expressions, self.interval, self._store.last_scrape)
+        self._evaluator = Evaluator(self._store, watch=self._due.watch)
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
+        self.retain(2 * self.reach)
         self.asks_the_time = any(asked.needs_every_slot for asked in self._due.questions)
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:

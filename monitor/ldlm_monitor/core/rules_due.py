@@ -1,7 +1,8 @@
 """Which rules are to be evaluated again, by the changes of their metrics and by time."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heappop, heappush
 
 from ldlm_monitor.promql import Expression
@@ -27,6 +28,7 @@ from ldlm_monitor.promql.nodes import (
     Shift,
     walk,
 )
+from ldlm_monitor.promql.ranges import OVER_RANGE
 from ldlm_monitor.run.pace import LATE
 
 # Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
@@ -40,14 +42,14 @@ evaluating it for a thousand stalled runs at every slot would cost a good part o
 class RuleQuestion:
     """A rule's expression, and its properties that decide when to evaluate it again."""
 
-    def __init__(self, expr: Expression) -> None:
+    def __init__(self, expr: Expression, interval: float) -> None:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
         self.settles_after = settles_after(expr)
         self.moments = moments(expr)
         by_time = uses_time(expr)
         # The store records changes by metric: these results can change without a recorded change.
-        self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
+        self.always = by_time or counts_samples(expr, interval) or not names_its_metrics(expr)
         self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
         # At stall limits a run's timer has the rules evaluated; between, an older value will do.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
@@ -58,19 +60,39 @@ class RulesDue:
     """Which rules can have another result than at their last evaluation, by their index.
 
     Because a metric that they read changed, and as long as they can see that change, or by the time
-    alone. Times are Unix seconds.
+    alone. Times are Unix seconds; changes up to `at` were not noted. `interval`: seconds between
+    two scrapes.
     """
 
-    def __init__(self, expressions: Iterable[Expression]) -> None:
-        self.questions = [RuleQuestion(expr) for expr in expressions]
+    def __init__(self, expressions: Iterable[Expression], interval: float, at: float) -> None:
+        self._interval = interval
+        self._at = at
+        self.questions: list[RuleQuestion] = []  # of the rules, and then of parts of them
         self._readers: dict[str, list[int]] = {}
-        for index, asked in enumerate(self.questions):
-            for name in asked.metrics:
-                self._readers.setdefault(name, []).append(index)
-        self._due = set(range(len(self.questions)))
-        self._asked_at = [-math.inf] * len(self.questions)
-        self._until: dict[int, float] = {}  # of rules that read a range with a change in it
+        self._due: set[int] = set()
+        self._asked_at: list[float] = []
+        self._until: dict[int, float] = {}  # of what reads a range with a change in it
         self._later: list[tuple[float, int]] = []  # a heap: when offsets reach changes
+        for expr in expressions:
+            self._add(RuleQuestion(expr, interval))
+        self._by_time = [index for index, asked in enumerate(self.questions) if asked.always]
+
+    def _add(self, asked: RuleQuestion) -> int:
+        index = len(self.questions)
+        self.questions.append(asked)
+        self._asked_at.append(-math.inf)
+        self._due.add(index)
+        self._until[index] = self._at + asked.settles_after
+        for name in asked.metrics:
+            self._readers.setdefault(name, []).append(index)
+        return index
+
+    def watch(self, node: Node) -> Callable[[float], bool] | None:
+        """For a part of a rule that is worth it, a function as `take`, of the time alone."""
+        if not isinstance(node, Aggregation) and getattr(node, "function", "") not in OVER_RANGE:
+            return None
+        asked = RuleQuestion(Expression("", node), self._interval)
+        return None if asked.always else partial(self.take, self._add(asked))
 
     def note(self, metrics: Iterable[str], at: float) -> None:
         """Series of these metrics changed, began or ended at `at`."""
@@ -88,8 +110,9 @@ class RulesDue:
 
     def begin(self, at: float) -> None:
         """Begin an evaluation at `at`."""
-        for index, asked in enumerate(self.questions):
-            if asked.always and at >= self._asked_at[index] + asked.stays:
+        self._at = at
+        for index in self._by_time:
+            if at >= self._asked_at[index] + self.questions[index].stays:
                 self._due.add(index)
         self._due.update(self._until)  # once more after the change has left the range
         self._until = {index: until for index, until in self._until.items() if at <= until}

@@ -3,7 +3,8 @@
 import math
 from array import array
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import pairwise
+from operator import gt, lt
 
 from ldlm_monitor.detect.window import (
     ComparedValues,
@@ -165,7 +166,10 @@ class LossDetector:
 def mann_kendall(values: Values) -> float:
     """Z of the Mann-Kendall test of two or more values; below -1.64 the values fall, 95 % sure."""
     count = len(values)
-    score = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))
+    score: int = sum(
+        sum(map(gt, values[apart:], values)) - sum(map(lt, values[apart:], values))
+        for apart in range(1, count)
+    )
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     return (score - (score > 0) + (score < 0)) / deviation
 
@@ -173,8 +177,9 @@ def mann_kendall(values: Values) -> float:
 def relative_slope(values: Values) -> float:
     """The Theil-Sen slope of two or more values, times their count, over their absolute median."""
     slopes = [
-        (later - earlier) / (there - here)
-        for (here, earlier), (there, later) in combinations(enumerate(values), 2)
+        (later - earlier) / apart
+        for apart in range(1, len(values))
+        for earlier, later in zip(values, values[apart:], strict=False)
     ]
     return median(slopes) * len(values) / max(abs(median(values)), math.ulp(1.0))
 

@@ -19,16 +19,16 @@ def make_labels(**pairs: str | None) -> Labels:
     return tuple(sorted((name, value[:MAX_LABEL_LENGTH]) for name, value in pairs.items() if value))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # to create a frozen one takes four times as long, and there are many
 class Point:
-    """One exported value; `name` is a key of `names.METRICS`."""
+    """One exported value; `name` is a key of `names.METRICS`. Nobody changes it."""
 
     name: str
     labels: Labels
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Series:
     """Samples of one series in time order.
 

@@ -7,18 +7,13 @@ expression is first evaluated: walking the tree at each evaluation takes twice a
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 from ldlm_monitor.model.alert import VectorSample
+from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Series, Storage
 from ldlm_monitor.promql.analysis import Expression
-from ldlm_monitor.promql.functions import (
-    ELEMENTWISE,
-    KEEPS_NAME,
-    OVER_VECTOR,
-    histogram_quantile,
-    labels_of_absent,
-)
+from ldlm_monitor.promql.functions import ELEMENTWISE, KEEPS_NAME, OVER_VECTOR
 from ldlm_monitor.promql.nodes import (
     Aggregation,
     Binary,
@@ -28,6 +23,7 @@ from ldlm_monitor.promql.nodes import (
     Number,
     Range,
     RangeWindow,
+    Rename,
     Selector,
     Subquery,
     Text,
@@ -55,9 +51,8 @@ from ldlm_monitor.promql.ranges import (
     unique,
     windows_of,
 )
+from ldlm_monitor.promql.special import SPECIAL, Compute
 
-Compute: TypeAlias = Callable[[QueryTimes, float], Any]
-"""Returns a node's value at a time (Unix seconds); callers must not change a returned vector."""
 COMPILED = 1024
 """Expressions whose closures are kept: far more than all rules have. More would cost memory, since
 queries over HTTP may be ever new."""
@@ -68,15 +63,26 @@ class Evaluator:
 
     `step` is the step in seconds of subqueries that give none; its default is that of Prometheus'
     `evaluation_interval`. `delayed_name_removal`: drop metric names at the end of a query, not at
-    once, as Prometheus does with its feature flag `promql-delayed-name-removal`.
+    once, as Prometheus does with its feature flag `promql-delayed-name-removal`. `watch` returns
+    for a node a function of the time that is true if its value may differ from the last one, which
+    is used again otherwise; or None, to compute it each time. Times then must not fall.
     """
 
     def __init__(
-        self, storage: Storage, *, step: float = 60.0, delayed_name_removal: bool = False
+        self,
+        storage: Storage,
+        *,
+        step: float = 60.0,
+        delayed_name_removal: bool = False,
+        watch: Callable[[Node], Callable[[float], bool] | None] = lambda node: None,
     ) -> None:
         self.storage = storage
         self._step = step
-        self.unnamed = name_later if delayed_name_removal else without_name  # drops metric names
+        self._watch = watch
+        self._watched: dict[str, Compute] = {}
+        self.unnamed: Rename = (
+            name_later if delayed_name_removal else without_name
+        )  # drops metric names
         self._closure = lru_cache(COMPILED)(lambda expr: self.compute(expr.root))
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
@@ -125,7 +131,14 @@ class Evaluator:
 
     def compute(self, node: Node) -> Compute:
         """The closure that evaluates a node."""
-        return _HANDLERS[type(node)](self, node)
+        name = repr(node)  # nodes compare 0 and -0 as equal
+        if name in self._watched:
+            return self._watched[name]
+        compute = _HANDLERS[type(node)](self, node)
+        may_differ = self._watch(node)
+        if may_differ is None:
+            return compute
+        return self._watched.setdefault(name, _reused(compute, may_differ))
 
     def windows(self, node: Node) -> Windows:
         """The closure that selects a range vector, or evaluates a subquery."""
@@ -135,7 +148,9 @@ class Evaluator:
         return windows_of(node, self.storage)
 
     def _resampled(self, node: Subquery) -> Windows:
+        watch, self._watch = self._watch, lambda node: None  # it is evaluated at other times
         operand, step = self.compute(node.operand), node.step or self._step
+        self._watch = watch
 
         def windows(query: QueryTimes, at: float) -> Iterator[RangeWindow]:
             end = query.shifted(node.shift, at)
@@ -241,52 +256,24 @@ class Evaluator:
         return unique(result)
 
 
-def _timestamp(evaluator: Evaluator, node: Call) -> Compute:
-    operand = node.arguments[0]
-    unnamed = evaluator.unnamed
-    if isinstance(operand, Selector):
-        samples = samples_of(operand, evaluator.storage)
-        return lambda query, at: unique(
-            [(unnamed(labels), time) for labels, time, _ in samples(query, at)]
-        )
-    compute = evaluator.compute(operand)
-    return lambda query, at: unique([(unnamed(labels), at) for labels, _ in compute(query, at)])
+def _reused(compute: Compute, may_differ: Callable[[float], bool]) -> Compute:
+    """A closure that returns its last value, or raises its last error, unless it may differ."""
+    value: Any = None
+
+    def reused(query: QueryTimes, at: float) -> Any:
+        nonlocal value
+        if may_differ(at):
+            try:
+                value = compute(query, at)
+            except RuleError as problem:
+                value = problem
+        if isinstance(value, RuleError):
+            raise value
+        return value
+
+    return reused
 
 
-def _scalar(evaluator: Evaluator, node: Call) -> Compute:
-    operand = evaluator.compute(node.arguments[0])
-    return lambda query, at: found[0][1] if len(found := operand(query, at)) == 1 else math.nan
-
-
-def _vector(evaluator: Evaluator, node: Call) -> Compute:
-    operand = evaluator.compute(node.arguments[0])
-    return lambda query, at: [((), operand(query, at))]
-
-
-def _histogram_quantile(evaluator: Evaluator, node: Call) -> Compute:
-    rank, buckets = map(evaluator.compute, node.arguments)
-    return lambda query, at: unique(histogram_quantile(rank(query, at), buckets(query, at)))
-
-
-def _absent(evaluator: Evaluator, node: Call) -> Compute:
-    operand = node.arguments[0]
-    is_range = isinstance(operand, Range | Subquery)
-    series = evaluator.windows(operand) if is_range else evaluator.compute(operand)
-    labels = labels_of_absent(operand)
-    return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
-
-
-# Functions whose closures need the node itself: the values of its arguments do not suffice.
-SPECIAL: dict[str, Callable[[Evaluator, Call], Compute]] = {
-    "time": lambda evaluator, node: lambda query, at: at,
-    "pi": lambda evaluator, node: lambda query, at: math.pi,
-    "vector": _vector,
-    "scalar": _scalar,
-    "timestamp": _timestamp,
-    "histogram_quantile": _histogram_quantile,
-    "absent": _absent,
-    "absent_over_time": _absent,
-}
 _HANDLERS: dict[type, Callable[[Evaluator, Any], Compute]] = {
     Number: lambda evaluator, node: lambda query, at: node.value,
     Text: lambda evaluator, node: lambda query, at: node.value,

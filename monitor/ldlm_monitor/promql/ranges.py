@@ -111,9 +111,8 @@ def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
         return None
     change = values[-1] - values[0]
     if counter:
-        for before, after in pairwise(values):
-            if after < before:
-                change += before
+        for before in [a for a, b in pairwise(values) if b < a]:
+            change += before
     sampled = times[-1] - times[0]
     spacing = sampled / (len(values) - 1)
     to_start = times[0] - window.start

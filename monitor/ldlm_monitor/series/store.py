@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import TypeAlias
 
 from ldlm_monitor.model.points import Labels, Matcher, Point, Reader, Series
@@ -69,6 +70,12 @@ class _Kept:
     groups: int = 0
 
 
+def _has_same_series(points: Sequence[Point], before: Sequence[Point]) -> bool:
+    named = [(each.name, each.labels) for each in points]
+    return named == [(each.name, each.labels) for each in before]
+
+
+_Group: TypeAlias = tuple[Sequence[Point], list[_Kept]]
 _Matched: TypeAlias = MatchedSeries[_Kept]
 _FORGET_EVERY = 256
 """Scrapes between two passes that drop old samples. A choice: fewer cost time, more memory."""
@@ -89,7 +96,7 @@ class SeriesStore:
         self._by_name: dict[str | None, list[_Kept]] = {None: []}
         self._extra: list[float] = []
         self._changed: set[str] = set()
-        self._groups: dict[int, tuple[Sequence[Point], list[_Kept]]] = {}
+        self._groups: dict[int, _Group] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
         self._read_last: tuple[tuple[float, float], Sequence[float]] = ((math.inf, -math.inf), ())
@@ -105,9 +112,15 @@ class SeriesStore:
         if at % self._interval and (not self._extra or self._extra[-1] < at):
             self._extra.append(at)
         before, self._groups = self._groups, {}
+        fresh: dict[int, Sequence[Point]] = {}
         for group in groups:
             known = before.pop(id(group), None) or self._groups.get(id(group))
-            self._groups[id(group)] = known or (group, self._join(group, at))
+            if known is None:
+                fresh[id(group)] = group
+            else:
+                self._groups[id(group)] = known
+        for (key, group), old in zip_longest(fresh.items(), [*before][: len(fresh)]):
+            self._groups[key] = group, self._join(group, before, old, at)
         for _, kept in before.values():
             for series in kept:
                 series.groups -= 1
@@ -119,7 +132,15 @@ class SeriesStore:
         if self._scrape % _FORGET_EVERY == 0:
             self._forget(at - self.retention)
 
-    def _join(self, group: Sequence[Point], at: float) -> list[_Kept]:
+    def _join(
+        self, group: Sequence[Point], before: dict[int, _Group], old: int | None, at: float
+    ) -> list[_Kept]:
+        """Store a group; nearly always it has the series of `old` before, which it replaces."""
+        if old is not None and _has_same_series(group, before[old][0]):
+            kept = before.pop(old)[1]
+            for series, point in zip(kept, group, strict=True):
+                self._hold(series, point.value, at)
+            return kept
         kept = [self._put(point, at) for point in group]
         for series in kept:
             series.groups += 1
@@ -199,11 +220,14 @@ class SeriesStore:
             kept = self._series[labels] = _Kept(labels, [])
             for name in (point.name, None):
                 self._by_name.setdefault(name, []).append(kept)
+        self._hold(kept, point.value, at)
+        return kept
+
+    def _hold(self, kept: _Kept, value: float, at: float) -> None:
         if not kept.segments or kept.segments[-1].ended is not None:
             kept.segments.append(Segment(at))
-        if kept.segments[-1].put(point.value, at):
-            self._changed.add(point.name)
-        return kept
+        if kept.segments[-1].put(value, at):
+            self._changed.add(kept.labels[0][1])
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
         times: Sequence[float] = ()
