@@ -335,3 +335,37 @@ def test_a_silence_keeps_an_alert_from_slack_over_a_restart_until_it_ends(
     message = slack.next()
     assert "NonFiniteLoss firing" in message
     assert RUN in message
+
+
+def test_a_daemon_answers_promql_about_what_it_follows(start, append):
+    append(LOG, "".join(f"step {step}/100 loss 2.5\n" for step in range(20)))
+    daemon = start("train_logs/*.log").ready()
+    path = "/prometheus/api/v1/query?query=max(ldlm_train_step)"
+
+    def steps() -> list[str]:
+        return [each["value"][1] for each in json.loads(daemon.get(path))["data"]["result"]]
+
+    def wait_for(step: str) -> None:  # the next scrape is due on the grid
+        deadline = time.monotonic() + 60
+        while steps() != [step]:
+            assert time.monotonic() < deadline
+
+    wait_for("19")
+    append(LOG, "step 20/100 loss 2.4\n")
+    wait_for("20")
+
+
+def test_agents_ask_a_daemon_that_lets_them(start, append, tmp_path):
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    (tmp_path / "ldlm-monitor.toml").write_text("mcp = true\n")
+    append(LOG, "".join(f"step {step}/100 loss 2.5\n" for step in range(20)))
+    daemon = start("train_logs/*.log").ready()
+    asked = {"name": "runs", "arguments": {}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(f"{daemon.url()}/mcp", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        (content,) = json.load(answer)["result"]["content"]
+    (run,) = json.loads(content["text"])["runs"]
+    assert (run["run"], run["step"]) == (RUN, 19)
+    assert run["cite"].endswith("node0.log:20")

@@ -20,6 +20,7 @@ from ldlm_monitor.cli import (
     doctor,
     follow,
     formats,
+    mcp,
     notify,
     parse,
     query,
@@ -65,6 +66,7 @@ app.command(run.stop)
 app.command(rules.app)
 app.command(formats.app)
 app.command(notify.app)
+app.command(mcp.mcp)
 app.command(setup.init)
 app.command(setup.dashboards)
 app.command(setup.service)

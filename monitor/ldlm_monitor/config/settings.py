@@ -105,6 +105,8 @@ class Settings(Section):
     """Serve the screen to browsers (extra `web`)."""
     web_listen: Listen = "127.0.0.1:9848"  # the port after that of `listen`
     """HOST:PORT for browsers. If the default is taken, the next free port serves."""
+    mcp: bool = False
+    """Answer agents by the Model Context Protocol below `/mcp` (extra `mcp`)."""
     record: UserPath | None = Field(default=None, examples=["/var/tmp/night.ldlm"])
     """Record the monitor's input in this new file, for `replay --tui`."""
     companions: bool = True

@@ -36,8 +36,8 @@ class Monitor:
     Deterministic: the same chunks and times give the same transitions. Starts no thread, reads no
     clock, opens no file but the packaged rules and patterns. `runs`: those that have records.
     `own`: counters of the monitor's work. `clock`: the time up to which everything was judged, Unix
-    seconds; -inf before the first call. `ahead`: seconds added to records' times while the wall
-    clock is behind. `version` counts changes of snapshots. `query`: `RuleEngine.query`.
+    seconds; -inf before the first. `ahead`: seconds added to records' times while the wall clock is
+    behind. `version` counts changes of snapshots. `engine`: rules and store.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Monitor:
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
         self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
-        self.query = self._rules.query
+        self.engine = self._rules
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))

@@ -23,6 +23,7 @@ from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import CutShort, Pump
+from ldlm_monitor.daemon.questions import Questions
 from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
@@ -35,6 +36,8 @@ from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, RunPage, Server, Site
+from ldlm_monitor.serve.prometheus import PrometheusApi
+from ldlm_monitor.serve.site import Mounted
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
@@ -105,6 +108,9 @@ def run(
             lambda: pump.snapshot, silences, _shown_inputs(settings), reading=lambda: pump.reading
         )
 
+        questions = Questions(pump, partial(waker.ring, Path()))
+        mounted = _for_agents(source, questions) if settings.mcp else None
+
         def bind(host: str, port: int) -> Server:
             site = Site(
                 snapshot=lambda: pump.snapshot,
@@ -116,6 +122,8 @@ def run(
                 silencing=silences,
                 takes_commands=is_loopback(host),
                 source=source,
+                ask=questions.ask,
+                mounted=mounted,
                 page=page,
                 free=lambda: state.free,
                 gate=gate,
@@ -132,7 +140,7 @@ def run(
             _greet(settings, pump, state, url, receivers)
             waker.watch(pump.inputs.folders())
             opened(source, url)
-            _follow(settings, pump, waker, signals, load)
+            _follow(settings, pump, waker, questions, signals, load=load)
         except CutShort:
             log.info("ended before all was read: the next start reads the logs again")
     return pump.snapshot
@@ -147,7 +155,9 @@ def _follow(
     settings: Settings,
     pump: Pump,
     waker: Waker,
+    questions: Questions,
     signals: Signals,
+    *,
     load: Callable[[], Settings],
 ) -> None:
     clock = JudgingClock()
@@ -158,6 +168,7 @@ def _follow(
         if signals.reload:
             signals.run_reload(partial(_reload, pump, load))
         pump.turn(dirty, now)
+        questions.answer()
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
@@ -205,6 +216,13 @@ def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | No
     probing = Probing(HostProbe(), lambda: waker.ring(Path()))
     stack.callback(probing.close)
     return probing
+
+
+def _for_agents(source: Source, questions: Questions) -> Mounted:
+    from ldlm_monitor.mcp.answers import Tools
+    from ldlm_monitor.mcp.server import HttpMount
+
+    return HttpMount(Tools(source, PrometheusApi(questions.ask, redact).query))
 
 
 def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:

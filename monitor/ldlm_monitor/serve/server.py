@@ -19,7 +19,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ldlm_monitor.serve.connections import BACKLOG, REQUEST_SECONDS, Listener
-from ldlm_monitor.serve.routes import Routes, Site
+from ldlm_monitor.serve.routes import Routes
+from ldlm_monitor.serve.site import Site
 from ldlm_monitor.serve.web_config import Gate
 
 MAX_HEAD = 32 * 1024
@@ -83,8 +84,14 @@ class _ServerLimits:
             scope["state"]["body"] = body
             app = self._app if len(body) <= MAX_BODY else _TOO_LARGE
         client.begin(answering=True)
+
+        async def sending(message: Message) -> None:
+            await send(message)
+            if scope["state"].get("renews_deadline"):  # a stream, for each part that was read
+                client.begin(answering=True)
+
         try:
-            await app(scope, receive, partial(_with_policy, send))
+            await app(scope, receive, partial(_with_policy, sending))
         finally:
             client.begin(answering=False)
 
@@ -168,11 +175,13 @@ class Server:
         if self._site.gate.encrypts:
             context = _ReloadedContext(ssl.PROTOCOL_TLS_SERVER)
             context.gate = self._site.gate
-        await asyncio.start_server(
-            self._serve_connection, sock=self._listener, ssl=context, backlog=BACKLOG
-        )
-        await asyncio.wrap_future(self._stopping)
-        self._listener.cut_all()
+        mounted = self._site.mounted
+        async with contextlib.nullcontext() if mounted is None else mounted.run():
+            await asyncio.start_server(
+                self._serve_connection, sock=self._listener, ssl=context, backlog=BACKLOG
+            )
+            await asyncio.wrap_future(self._stopping)
+            self._listener.cut_all()
 
     async def _serve_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
