@@ -198,6 +198,7 @@ class TrainingRun:
             skipped_steps=self.progress.skipped_steps,
             settings=dict(self.logged.settings),
             verdict=self.verdict,
+            attempt=life.attempts.number,
             ranks=tuple(self.progress.ranks()),
             **judged,
         )
