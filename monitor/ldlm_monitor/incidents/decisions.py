@@ -1,4 +1,4 @@
-"""What to do about a failure: the first rule of `rules/decisions.yml` that its facts meet.
+"""What to do about a failure: the first rule of `data/decisions.yml` that its facts meet.
 
 A table over an incident's facts, and no model: a decision names its rule, to be read there.
 """
@@ -114,7 +114,7 @@ class DecisionRule(BaseModel):
 
 
 class DecisionTable(View):
-    """`rules/decisions.yml`: `costs` of a wrong decision, and the rules in their order."""
+    """`data/decisions.yml`: `costs` of a wrong decision, and the rules in their order."""
 
     costs: dict[DecisionWord, str]
     rules: tuple[DecisionRule, ...]
@@ -125,7 +125,7 @@ def decision_table() -> DecisionTable:
     """The packaged table."""
     import yaml  # here, since most runs show no failure, and this import delays the start
 
-    path = files("ldlm_monitor.alerts").joinpath("packaged/decisions.yml")
+    path = files(__package__).joinpath("data/decisions.yml")
     return DecisionTable.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 

@@ -93,7 +93,7 @@ DecisionWord = Literal["GO_ON", "RESTART", "RESTART_WITHOUT", "ROLLBACK", "STOP"
 
 
 class DecisionView(View):
-    """What to do about a failure or a run, by the rule `rule` of `rules/decisions.yml`.
+    """What to do about a failure or a run, by the rule `rule` of `data/decisions.yml`.
 
     RESTART_WITHOUT excludes `node` (None: not known). ROLLBACK resumes from `rollback_step` and
     leaves the batches of `skip_steps` (first, last) out; None where the log does not say. STOP: a
