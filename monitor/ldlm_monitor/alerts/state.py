@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet
+from ldlm_monitor.alerts.template_expansion import NO_CONTEXT, Context
 from ldlm_monitor.model.alert import Query, Transition, VectorSample
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
@@ -48,10 +49,14 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set. `health`: by rule index, why its last evaluation failed."""
+    """All active alerts of a rule set. `health`: by rule index, why its last evaluation failed.
 
-    def __init__(self, rules: RuleSet[E]) -> None:
+    `context`: what the templates of labels and annotations can read beside the alert.
+    """
+
+    def __init__(self, rules: RuleSet[E], context: Context = NO_CONTEXT) -> None:
         self._rules = rules
+        self._context = context
         self._by_rule: dict[int, dict[Labels, ActiveAlert[E]]] = {}
         self._recorded: dict[str, dict[int, list[VectorSample]]] = {}  # by metric and rule index
         self.health: dict[int, RuleError] = {}
@@ -132,8 +137,9 @@ class AlertStates(Generic[E]):
                     continue
                 if not vector and index not in self._by_rule and index not in self.health:
                     continue
-                if index not in self._instances or self._instances[index][0] is not vector:
-                    self._instances[index] = vector, _instances(rule, vector, at)
+                known = self._instances.get(index)
+                if known is None or known[0] is not vector or not rule.is_steady:
+                    self._instances[index] = vector, _instances(rule, vector, at, self._context)
                 fresh = self._instances[index][1]
             except RuleError as problem:
                 self.health[index] = problem
@@ -160,12 +166,12 @@ class AlertStates(Generic[E]):
         at: float,
         record: Recorder,
     ) -> None:
-        samples = vector
-        if rule.labels:
-            samples = [
-                VectorSample(_sorted_labels({**dict(sample.labels), **rule.labels}), sample.value)
-                for sample in vector
-            ]
+        samples = [
+            VectorSample(
+                _sorted_labels({**dict(sample.labels), "__name__": "", **rule.labels}), sample.value
+            )
+            for sample in vector
+        ]
         if len({sample.labels for sample in samples}) != len(samples):
             raise RuleError(
                 "the result has several series with the same labels",
@@ -198,16 +204,18 @@ def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
 
 
 def _instances(
-    rule: AlertRule[E], vector: Iterable[VectorSample], at: float
+    rule: AlertRule[E], vector: Iterable[VectorSample], at: float, context: Context
 ) -> dict[Labels, ActiveAlert[E]]:
     """The alerts of a vector by their labels, each pending since `at` (Unix seconds)."""
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
-        labels = {name: value for name, value in given.items() if name != ALERT_NAME}
-        for name, template in rule.labels.items():
-            labels[name] = template.expand(given, sample.value)
-        labels = {name: value for name, value in labels.items() if value and name != ALERT_NAME}
+        texts = {
+            name: template.expand(given, sample.value, at, context)
+            for name, template in rule.labels.items()
+        }
+        unset = {ALERT_NAME: "", "__name__": ""}
+        labels = {name: text for name, text in {**given, **texts, **unset}.items() if text}
         key = _sorted_labels(labels)
         if key in found:
             raise RuleError(
@@ -215,7 +223,7 @@ def _instances(
                 remedy="select one metric, and set no label by which series differ",
             )
         annotations = {
-            name: template.expand(given, sample.value)
+            name: template.expand(given, sample.value, at, context)
             for name, template in rule.annotations.items()
         }
         found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, annotations)

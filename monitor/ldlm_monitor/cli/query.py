@@ -99,7 +99,9 @@ def _number(value: float) -> str:
 def _labels(sample: VectorSample) -> str:
     from ldlm_monitor.text.sanitize import plain
 
-    return "{" + ", ".join(f'{name}="{plain(text)}"' for name, text in sample.labels) + "}"
+    labels = dict(sample.labels)
+    name = labels.pop("__name__", "")
+    return name + "{" + ", ".join(f'{key}="{plain(text)}"' for key, text in labels.items()) + "}"
 
 
 def _print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

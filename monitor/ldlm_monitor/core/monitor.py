@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
-from ldlm_monitor.alerts import RuleSet
+from ldlm_monitor.alerts import NO_CONTEXT, Context, RuleSet
 from ldlm_monitor.config import Stall
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
@@ -49,17 +49,18 @@ class Monitor:
         end_series_after: float = 900.0,
         stall: Stall | None = None,
         stopwatch: Callable[[], float] | None = None,
+        context: Context = NO_CONTEXT,
     ) -> None:
         """Durations are seconds, defaults those of `config.Settings`; `rules` None: the packaged.
 
         `evaluation_interval`: between two scrapes, each followed by an evaluation. `stopwatch`
-        times evaluations for a metric only. `end_series_after`: series stay so long after an end.
+        times these. `end_series_after`: series stay so long after an end. `context`: of templates.
         """
         self.names = names or RunNames()
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
-        self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
+        self._rules = RuleEngine(rules or packaged_set(), evaluation_interval, context)
         self.query = self._rules.query
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
@@ -72,8 +73,7 @@ class Monitor:
         self._throttle = EvaluationThrottle()
         self._transitions: deque[Transition] = deque(maxlen=RECENT)
         self.own = SelfCounts(self._parser, self.runs)
-        self.clock, self.ahead = -math.inf, 0.0
-        self.version = 0
+        self.clock, self.ahead, self.version = -math.inf, 0.0, 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
         """Parse and judge bytes read at `now` (Unix seconds).
