@@ -1,8 +1,8 @@
 """Go's `fmt`: what its `%v`, `Sprint` and `Sprintf` make of the values of templates.
 
 Go's types are here: string `str`, int `int`, float64 `float`, bool `bool`, nil `None`, a map `dict`
-or `AnyMap`, a result of `query` a list of `Struct`, and `GoTime` and `GoDuration`. Source: `fmt/print.go`,
-`fmt/format.go`. Where Go prints a pointer's address, this prints what it points to.
+or `AnyMap`, a result of `query` a list of `Struct`, and `GoTime` and `GoDuration`. Where Go prints
+a pointer's address, this prints what it points to. Source: `fmt/print.go`, `fmt/format.go`.
 """
 
 import re
