@@ -30,11 +30,11 @@ def sections(contract: str) -> dict[str, str]:
 
 
 METRICS_TO_COME = {
-    *("ldlm_train_step_duration_seconds", "ldlm_run_world_size", "ldlm_goodput_*"),
-    *("ldlm_build_info", "ldlm_gpu_utilization_ratio", "ldlm_gpu_memory_used_bytes"),
+    *("ldlm_goodput_*", "ldlm_gpu_utilization_ratio", "ldlm_gpu_memory_used_bytes"),
     *("ldlm_gpu_power_watts", "ldlm_gpu_temperature_celsius", "ldlm_gpu_throttled"),
     "ldlm_gpu_ecc_errors_total",
 }
+METRICS_BESIDE = {names.EVALUATION_DURATION, names.DELIVERY_DURATION}  # of ours, not promised
 ALERTS_TO_COME = {"CheckpointDiskFilling"}
 """What the contract promises and no code exports yet. A name that comes leaves its set."""
 
@@ -55,7 +55,7 @@ def test_metrics_are_those_of_the_contract(sections: dict[str, str]) -> None:
     fixed = {
         metric.name: metric.kind
         for metric in names.METRICS.values()
-        if not is_detected(metric.name)
+        if not is_detected(metric.name) and metric.name not in METRICS_BESIDE
     }
     assert set(fixed) == set(promised) - METRICS_TO_COME
     assert set(promised) >= METRICS_TO_COME
@@ -76,7 +76,8 @@ def is_detected(name: str) -> bool:
 def test_metrics_carry_the_labels_of_the_contract(sections: dict[str, str]) -> None:
     for row in metric_rows(sections["3"]):
         name, _, braces = row.partition("{")
-        if name in METRICS_TO_COME:
+        # The contract leaves the label of the version open.
+        if name in METRICS_TO_COME or name == "ldlm_build_info":
             continue
         labels = [label for label in braces.rstrip("}").split(",") if label not in ("", "...")]
         assert list(names.METRICS[name].labels) == labels, row

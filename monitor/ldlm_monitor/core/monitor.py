@@ -284,8 +284,7 @@ class Monitor:
         found = self._rules.evaluate(groups, at, self.runs.has_ended)
         if found:
             self._changed()
-        self.own.evaluations += 1
-        self.own.evaluation_seconds = self._stopwatch() - started if self._stopwatch else 0.0
+        self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)
         transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
@@ -296,5 +295,5 @@ class Monitor:
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
-        runs = [*self.runs.points(at), self._health.points(at)]
+        runs = [*self.runs.points(at), self._health.points(at), self.own.durations()]
         return [*runs, *detected, self._rules.points(self._health.failed_ranks())]

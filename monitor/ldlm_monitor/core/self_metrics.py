@@ -2,12 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
+from ldlm_monitor import __version__
+from ldlm_monitor.model.histogram import Histogram
+from ldlm_monitor.model.names import DELIVERY_DURATION, EVALUATION_DURATION
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.view import MonitorView
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
 
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # bounds of buckets of evaluations. A choice
 _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prometheus advises
 
 
@@ -24,7 +29,19 @@ class SelfCounts:
         self.dropped = Counter({"truncated": 0, "internal_error": 0, "unreadable": 0})
         self.evaluations = 0
         self.evaluation_seconds = 0.0
+        self._evaluations = Histogram(_SECONDS)
         self.edge: list[Point] = []
+
+    def evaluated(self, seconds: float | None) -> None:
+        """Count an evaluation that took so long; None: it was not timed."""
+        self.evaluations += 1
+        self.evaluation_seconds = seconds or 0.0
+        if seconds is not None:
+            self._evaluations.observe((seconds,))
+
+    def durations(self) -> list[Point]:
+        """The points of how long evaluations took."""
+        return list(self._evaluations.points(EVALUATION_DURATION))
 
     def restore(self, counts: MonitorView) -> None:
         """Continue counting from the counters of before a restart."""
@@ -59,6 +76,7 @@ class SelfCounts:
 
 def core_points(monitor: MonitorView) -> Iterator[Point]:
     """The points of the core's own counters."""
+    yield Point("ldlm_build_info", make_labels(version=__version__), 1)
     yield Point("ldlm_monitor_lines_total", (), monitor.lines)
     yield Point("ldlm_monitor_bytes_total", (), monitor.bytes)
     yield Point("ldlm_monitor_parse_errors_total", (), monitor.parse_errors)
@@ -71,10 +89,16 @@ def core_points(monitor: MonitorView) -> Iterator[Point]:
 
 
 def edge_points(
-    notifications: Mapping[tuple[str, str], int], behind: int, free: int | None
+    notifications: Mapping[tuple[str, str], int],
+    behind: int,
+    free: int | None,
+    deliveries: Mapping[str, Histogram] = MappingProxyType({}),
 ) -> Iterator[Point]:
     """Points of the daemon. `notifications`: counts by (receiver, outcome). `behind`: unread bytes.
-    `free`: free bytes of the state folder's disk, None if unknown."""
+    `free`: free bytes of the state folder's disk, None if unknown. `deliveries`: durations of
+    attempts by receiver."""
+    for receiver, durations in deliveries.items():
+        yield from durations.points(DELIVERY_DURATION, make_labels(receiver=receiver))
     yield Point("ldlm_monitor_behind_bytes", (), behind)
     if free is not None:
         yield Point("ldlm_monitor_state_free_bytes", (), free)

@@ -226,7 +226,7 @@ class Pump:
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
             free = self.folder.look() if self.folder is not None else None
-            points = edge_points(self.outbox.counts(), self.behind(), free)
+            points = edge_points(self.outbox.counts(), self.behind(), free, self.outbox.durations)
             self.monitor.note_edge(list(points))
 
     def _join(self, now: float, *, rung: bool) -> bool:

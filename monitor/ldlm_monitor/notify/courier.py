@@ -85,6 +85,7 @@ class Courier(threading.Thread):
                 self._wake.wait(LOOK_SECONDS)
 
     def _deliver(self, pending: Pending) -> None:
+        begun = time.monotonic()
         try:
             receipt = self._receiver.send(pending.message)
         except DeliveryError as error:
@@ -95,6 +96,7 @@ class Courier(threading.Thread):
         else:
             self._outbox.accepted(pending, time.time(), receipt)
             self._add(receipt)
+        self._outbox.durations[self._receiver.name].observe((time.monotonic() - begun,))
 
     def _add(self, receipt: Receipt) -> None:
         """Add the receipt's picture. It is optional, so a failure is only logged."""

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.serve import pages
@@ -58,11 +59,12 @@ class Silencing(Protocol):
 class Site:
     """The values that are served. Callables are called in threads, for each request that needs one.
 
-    `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
-    None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
-    text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
-    answers queries of curves and logs. `gate` has TLS and credentials; without both, requests may
-    use only the host names of `names` (None: any). Commands need a token unless `takes_commands`.
+    `notifications` is `Outbox.counts`, `deliveries` its `durations`. `behind` (not read yet) and
+    `free` (on the state's disk; None: unknown) return bytes. `ready`: whether all backlogs were
+    read. `redact` is applied to text from logs. `reload` loads the settings again and returns an
+    error's text, or "". `source` answers queries of curves and logs. `gate` has TLS and
+    credentials; without both, requests may use only the host names of `names` (None: any). Commands
+    need a token unless `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -75,6 +77,7 @@ class Site:
     takes_commands: bool = False
     source: Source | None = None
     free: Callable[[], int | None] = lambda: None
+    deliveries: Callable[[], Mapping[str, Histogram]] = dict
     gate: Gate = field(default_factory=Gate)
     names: HostNames | None = None
 
@@ -170,6 +173,7 @@ class Routes:
         content_type, body = exposition(
             self._site.snapshot(),
             notifications=self._site.notifications(),
+            deliveries=self._site.deliveries(),
             behind=self._site.behind(),
             free=self._site.free(),
             redact=self._redact,
