@@ -27,7 +27,9 @@ def assemble(
         end_series_after=settings.end_series_after_seconds,
         stall=settings.stall,
         stopwatch=stopwatch,
-        context=Context(external_labels=settings.external_labels),
+        context=Context(
+            external_labels=settings.external_labels, external_url=settings.external_url or ""
+        ),
     )
 
 

@@ -43,6 +43,7 @@ class TrainingRun:
         self._remark: Position | None = None
         self.ranks: set[int] = set()
         self._durations = Histogram(_STEP_SECONDS)
+        self._timed_by: tuple[str, int | None] | None = None
         self._begins_anew = False
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
@@ -118,10 +119,9 @@ class TrainingRun:
         begins_anew, self._begins_anew = self._begins_anew, False
         if durations:
             values[DERIVED_STEP_SECONDS, None] = durations
-        logged = min(
-            (key for key in values if key[0] == "step_seconds"), key=_by_rank, default=None
-        )
-        if counted := values[logged] if logged else durations:
+        if self._timed_by is None:  # one rank's durations count: each rank takes all steps
+            self._timed_by = next((key for key in values if key[0] == "step_seconds"), None)
+        if counted := values.get(self._timed_by or (DERIVED_STEP_SECONDS, None)):
             self._durations.observe(filter(math.isfinite, counted))
             self._points = None
         return Measured(
@@ -184,6 +184,9 @@ class TrainingRun:
             dumps=tuple(self.findings.dumps.values()),
             world_size=self.logged.world_size,
             position=life.progress_position,
+            saved=self.progress.saved,
+            saved_to=self.progress.saved_to,
+            reports_gpus=self.values.last("gpu_utilization_ratio") is not None,
         )
 
     def view(self, health: Health, **judged: Any) -> RunView:
@@ -211,6 +214,7 @@ class TrainingRun:
             settings=dict(self.logged.settings),
             verdict=self.verdict,
             ranks=tuple(self.progress.ranks()),
+            gpus=tuple(self.values.gpus()),
             **judged,
         )
 
@@ -237,7 +241,7 @@ class TrainingRun:
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
-            self.progress.save_checkpoint()
+            self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         if self.life.observe_event(event, at):
@@ -288,10 +292,6 @@ class TrainingRun:
         if seconds is None and (rate := self.values.last("steps_per_second")):
             return 1 / rate
         return seconds
-
-
-def _by_rank(key: tuple[str, int | None]) -> int:
-    return -1 if key[1] is None else key[1]
 
 
 def _is_read(reads: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
