@@ -40,8 +40,31 @@ GROUPS = (
     ("Runs", "ldlm_run_", "One run, whatever its ranks."),
     ("Events and alerts", "ldlm_(events|alerts|eval)", "Counted by kind; pending and firing."),
     ("Detectors", "ldlm_detect_", "A run against its own past, a rank against the others."),
-    ("The monitor itself", "ldlm_monitor_", "Whether it reads, judges and delivers."),
+    ("The monitor itself", "ldlm_(monitor|build)_", "Whether it reads, judges and delivers."),
 )  # fmt: skip
+
+ADVICE = (  # what Prometheus' pages on names and instrumentation advise, and what is done
+    ("base units, `_total`, ratios from 0 to 1", "each; a test asks `promtool check metrics`"),
+    ("no timestamps, one consistent scrape", "each scrape is made of one snapshot"),
+    (
+        "counters exist at 0",
+        (
+            "`ldlm_train_skipped_steps_total`, `ldlm_train_nonfinite_total` of loss and "
+            "gradient norm, those of the monitor and of each receiver"
+        ),
+    ),
+    (
+        "also where nobody knows the labels before",
+        (
+            "no: `ldlm_events_total` begins with the first event, as 70 kinds at 0 would triple a "
+            "scrape. `rules/default.yml` subtracts the past instead of `increase()`"
+        ),
+    ),
+    ("histograms for durations", "steps, evaluations, deliveries: classic, with fixed buckets"),
+    ("`_info` series, `build_info`", "`ldlm_run_info`, `ldlm_build_info`"),
+    ("the process itself", "`process_*` on Linux, in scrapes alone: rules here do not see them"),
+    ("few values of labels", "cut to 128 characters; of a rank at most 200 quantities"),
+)
 
 
 def rules(pack: str) -> Iterator[dict[str, Any]]:
@@ -116,7 +139,8 @@ def contents() -> str:
 
 def labels(metric: Metric) -> str:
     """As they stand in braces."""
-    own = [] if metric.name.startswith("ldlm_monitor_") else ["run"]
+    own = [] if metric.name.startswith(("ldlm_monitor_", "ldlm_build_")) else ["run"]
+    own += ["le"] if metric.kind == "histogram" else []
     return ", ".join(f"`{label}`" for label in (*own, *metric.labels))
 
 
@@ -138,6 +162,8 @@ def metrics() -> str:
         ]
         parts.append("")
     assert not left, f"of no group: {[*left]}"
+    parts += ["## Prometheus' advice\n", "| advice | here |", "| --- | --- |"]
+    parts += [*(f"| {advice} | {done} |" for advice, done in ADVICE), ""]
     about = (
         "By `rules/recording.yml` and `rules/fleet.yml`, in a Prometheus or ruler that loads them. "
         "`run:` is one series a run, `fleet:` one a cluster: what overviews and long-term stores "

@@ -6,12 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from .parts import SCRAPED, Column, board, graph, listing, number, query, stripes
 
-_INFO = f'ldlm_run_info{{{SCRAPED},world_size=~"[1-9][0-9]*"}}'
-# World size stands in a label, which PromQL reads as a number where it is a bucket's bound.
-_WORLD_SIZE = (
-    f'max by (cluster, run) (histogram_quantile(1, label_replace({_INFO}, "le", "$1", '
-    f'"world_size", "(.+)") or label_replace({_INFO}, "le", "+Inf", "", "")))'
-)
+_WORLD_SIZE = f"max by (cluster, run) (ldlm_run_world_size{{{SCRAPED}}})"
 _STALLED = f'max by (cluster, run) (ldlm_run_state{{{SCRAPED},state="stalled"}})'
 _LOST_GPUS = f"{_STALLED} * on (cluster, run) ({_WORLD_SIZE} or {_STALLED} ^ 0)"
 """By run, as rules/recording.yml has it; one where no log has the world size."""

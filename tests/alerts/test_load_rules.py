@@ -70,7 +70,7 @@ def rules(*lines: str) -> str:
         (rules("record: 1b", "expr: x"), "'1b' is not a metric name"),
         (rules("alert: A", "expr: x", "for: soon"), "'soon' is not a duration"),
         (rules("alert: A", "expr: x", "labels: {a-b: c}"), "no label or annotation 'a-b'"),
-        (rules("alert: A", "expr: x", "annotations: {s: '{{ $foo }}'}"), "$foo is not supported"),
+        (rules("alert: A", "expr: x", "annotations: {s: '{{ $foo }}'}"), "$foo is not defined"),
         (rules("alert: A", "expr: bad"), "group g, rule 1 (A), here: no such thing; try another"),
         ("groups: [{name: g, limit: 5}]", "groups.0.limit: unknown key"),
         ("groups: [{name: g}, {name: g}]", "group 'g' is defined twice"),

@@ -89,13 +89,12 @@ def test_every_problem_of_a_file_is_one_line_that_says_where(ask: Ask, folder: P
             "limitk is not supported; rewrite the rule without it, or evaluate it in Prometheus"
         ),
         (
-            "5 (Template), annotation summary, template '{{ $value | humanise }}': template "
-            "feature humanise is not supported; "
-            "use $labels.NAME, $value, humanize*, printf, if and with"
+            "5 (Template), annotation summary, template '{{ $value | humanise }}': "
+            "humanise is not defined; see Prometheus' template reference"
         ),
         (
             "6 (Open), label severity, template '{{ $value': {{ is not closed; "
-            "see Go's text/template"
+            "see Prometheus' template reference"
         ),
         (
             "7 (Label): a rule can set no label or annotation 'a-b'; "

@@ -27,9 +27,11 @@ def test_a_scalar_is_one_sample_without_labels(storage_of: Any) -> None:
     assert Evaluator(storage_of([]))(parse("1 + time()"), 41.0) == [VectorSample((), 42.0)]
 
 
-def test_the_metric_name_is_not_among_the_labels_of_the_answer(storage_of: Any) -> None:
+def test_the_metric_name_is_a_label_of_the_answer(storage_of: Any) -> None:
     storage = storage_of([series(times=[0], values=[1.0], run="a")])
-    assert Evaluator(storage)(parse("x"), 0) == [VectorSample((("run", "a"),), 1.0)]
+    labels = (("__name__", "x"), ("run", "a"))
+    assert Evaluator(storage)(parse("x"), 0) == [VectorSample(labels, 1.0)]
+    assert Evaluator(storage)(parse("x + 0"), 0) == [VectorSample((("run", "a"),), 1.0)]
 
 
 @pytest.mark.parametrize(

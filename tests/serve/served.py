@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from ldlm_monitor.cli.report import run_page
+from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import METRICS, RUN_STATES
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
@@ -66,8 +67,13 @@ def full_points(run: str) -> tuple[Point, ...]:
             float(number),
         )
         for number, (name, metric) in enumerate(METRICS.items())
-        if not name.startswith(("ldlm_monitor_", "ldlm_run_state"))
+        if not name.startswith(("ldlm_monitor_", "ldlm_run_state", "ldlm_build_info"))
+        and metric.kind != "histogram"
     ]
+    durations = Histogram((0.1, 1.0))
+    durations.observe((0.05, 0.5, 0.7, 2.0))
+    points += durations.points("ldlm_train_step_duration_seconds", make_labels(run=run))
+    points += Histogram((0.1,)).points("ldlm_monitor_evaluation_duration_seconds")
     points += [
         Point("ldlm_run_state", make_labels(run=run, state=state), float(state == "running"))
         for state in RUN_STATES

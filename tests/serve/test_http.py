@@ -1,5 +1,7 @@
 """The routes, over a real connection."""
 
+import gzip
+import http.client
 import json
 import re
 import socket
@@ -36,7 +38,23 @@ def test_metrics_are_served_in_the_format_asked_for(running):
 
 
 def test_a_query_changes_nothing(running):
-    assert running.ask("/metrics?name[]=nothing").body == running.ask("/metrics").body
+    found, asked = (
+        [line for line in running.ask(path).body.splitlines() if not line.startswith(b"process_")]
+        for path in ("/metrics", "/metrics?name[]=nothing")
+    )
+    assert found == asked
+
+
+def test_a_connection_serves_several_scrapes_and_compresses_them(running):
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=10)
+    for _ in range(3):
+        connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
+        response = connection.getresponse()
+        assert (response.version, response.headers["Content-Encoding"]) == (11, "gzip")
+        assert b"ldlm_train_loss" in gzip.decompress(response.read())
+        used = connection.sock
+        assert used is not None  # http.client drops a connection that the server ends
+    connection.close()
 
 
 @pytest.mark.parametrize(

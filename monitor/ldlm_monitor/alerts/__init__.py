@@ -1,7 +1,6 @@
 """Alerting: Prometheus rule files, the states of alerts, and the templates of annotations.
 
-All three are our own code: Prometheus' code is in Go, and Python's template engines do not
-have the syntax of Go's.
+All three are our own code: Prometheus' is in Go, and `templates` says what PyPI has.
 """
 
 from ldlm_monitor.alerts.rules import (
@@ -13,12 +12,15 @@ from ldlm_monitor.alerts.rules import (
     packaged_rules,
 )
 from ldlm_monitor.alerts.state import ActiveAlert, AlertStates, Ending
+from ldlm_monitor.alerts.template_expansion import NO_CONTEXT, Context
 from ldlm_monitor.alerts.templates import Template
 
 __all__ = [
+    "NO_CONTEXT",
     "ActiveAlert",
     "AlertRule",
     "AlertStates",
+    "Context",
     "Ending",
     "RecordingRule",
     "RuleSet",

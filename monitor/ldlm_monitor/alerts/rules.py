@@ -4,12 +4,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from ldlm_monitor.alerts.durations import parse_duration
 from ldlm_monitor.alerts.templates import Template
 from ldlm_monitor.model.errors import RuleError, first_problem
 
@@ -19,12 +21,6 @@ E = TypeVar("E")  # a parsed expression, which this room only passes on
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
 TEST_SUFFIX = ".test.yml"  # of unit test files. A choice: a shorter one could end a rule file's
 _FORM = "see the rule file format of Prometheus"  # remedy for wrong content
-# Prometheus' grammar of durations (`model.ParseDuration`).
-_DURATION = re.compile(
-    r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
-)
-# Seconds of the units, in the order of `_DURATION`; in Prometheus, too, a year has 365 days.
-_UNITS = (365 * 86400.0, 7 * 86400.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
 # Names that rules may set: those of Prometheus 2. Prometheus 3 also accepts any other text.
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -42,6 +38,12 @@ class AlertRule(Generic[E]):
     annotations: dict[str, Template]
     file: str
     group: str
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether its texts depend on the alert's labels and value alone."""
+        texts = chain(self.labels.values(), self.annotations.values())
+        return all(text.is_steady for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +107,6 @@ def check_rules(path: Path, parse: Callable[[str], E]) -> tuple[list[Rule[E]], l
 def packaged_rules() -> list[Path]:
     """The paths of the default rules, which are part of the package."""
     return [Path(str(files("ldlm_monitor.alerts"))) / "packaged" / "default.yml"]
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of a Prometheus duration such as `1h30m`. Raises ValueError for any other text."""
-    found = _DURATION.fullmatch(text)
-    if text == "0":
-        return 0.0
-    if found is None or not text:
-        raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
-    return sum(int(count) * unit for count, unit in zip(found.groups("0"), _UNITS, strict=True))
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet
+from ldlm_monitor.alerts.template_expansion import NO_CONTEXT, Context
 from ldlm_monitor.model.alert import Query, Transition, VectorSample
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
@@ -49,10 +50,13 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set. `health`: by rule index, why its last evaluation failed."""
+    """All active alerts of a rule set. `health`: by rule index, why its last evaluation failed.
+    `context`: what the templates of labels and annotations can read beside the alert.
+    """
 
-    def __init__(self, rules: RuleSet[E]) -> None:
+    def __init__(self, rules: RuleSet[E], context: Context = NO_CONTEXT) -> None:
         self._rules = rules
+        self._context = context
         self._by_rule: dict[int, dict[Labels, ActiveAlert[E]]] = {}
         self._recorded: dict[str, dict[int, list[VectorSample]]] = {}  # by metric and rule index
         self.health: dict[int, RuleError] = {}
@@ -133,13 +137,13 @@ class AlertStates(Generic[E]):
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
             try:
-                if due(index, at):
+                if due(index, at) or self._may_move(index, rule):
                     self.health.pop(index, None)
                     vector = query(rule.expr, at)
                     if isinstance(rule, RecordingRule):
                         self._record(index, rule, vector, at, record)
                         continue
-                    self._instances[index] = _instances(rule, vector, at)
+                    self._instances[index] = _instances(rule, vector, at, self._context)
             except RuleError as problem:
                 self.health[index] = problem
             fresh = self._instances.get(index, {})
@@ -159,6 +163,9 @@ class AlertStates(Generic[E]):
         self._due = None
         return transitions
 
+    def _may_move(self, index: int, rule: AlertRule[E] | RecordingRule[E]) -> bool:
+        return isinstance(rule, AlertRule) and index in self._by_rule and not rule.is_steady
+
     def _record(
         self,
         index: int,
@@ -167,12 +174,12 @@ class AlertStates(Generic[E]):
         at: float,
         record: Recorder,
     ) -> None:
-        samples = vector
-        if rule.labels:
-            samples = [
-                VectorSample(_sorted_labels({**dict(sample.labels), **rule.labels}), sample.value)
-                for sample in vector
-            ]
+        samples = [
+            VectorSample(
+                _sorted_labels({**dict(sample.labels), "__name__": "", **rule.labels}), sample.value
+            )
+            for sample in vector
+        ]
         if len({sample.labels for sample in samples}) != len(samples):
             raise RuleError(
                 "the result has several series with the same labels",
@@ -204,16 +211,18 @@ def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
 
 
 def _instances(
-    rule: AlertRule[E], vector: Iterable[VectorSample], at: float
+    rule: AlertRule[E], vector: Iterable[VectorSample], at: float, context: Context
 ) -> dict[Labels, ActiveAlert[E]]:
     """The alerts of a vector by their labels, each pending since `at` (Unix seconds)."""
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
-        labels = {name: value for name, value in given.items() if name != ALERT_NAME}
-        for name, template in rule.labels.items():
-            labels[name] = template.expand(given, sample.value)
-        labels = {name: value for name, value in labels.items() if value and name != ALERT_NAME}
+        texts = {
+            name: template.expand(given, sample.value, at, context)
+            for name, template in rule.labels.items()
+        }
+        unset = {ALERT_NAME: "", "__name__": ""}
+        labels = {name: text for name, text in {**given, **texts, **unset}.items() if text}
         key = _sorted_labels(labels)
         if key in found:
             raise RuleError(
@@ -221,7 +230,7 @@ def _instances(
                 remedy="select one metric, and set no label by which series differ",
             )
         annotations = {
-            name: template.expand(given, sample.value)
+            name: template.expand(given, sample.value, at, context)
             for name, template in rule.annotations.items()
         }
         found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, annotations)

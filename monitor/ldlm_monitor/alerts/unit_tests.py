@@ -10,7 +10,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic import model_validator as checked_model
 
-from ldlm_monitor.alerts.rules import StrictLoader, parse_duration, read_file
+from ldlm_monitor.alerts.durations import parse_duration
+from ldlm_monitor.alerts.rules import StrictLoader, read_file
 from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
@@ -100,8 +101,7 @@ class PromqlExprTest(_Model):
 class RuleTest(_Model):
     """Series, their `interval` (None: the `evaluation_interval`), and the results that must follow.
 
-    `external_labels` and `external_url` have no effect: only templates with `$externalLabels`
-    or `$externalURL` use them, and such templates are refused.
+    Templates read `external_labels` and `external_url`.
     """
 
     name: str = ""

@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from ldlm_monitor.alerts.rules import parse_duration
+from ldlm_monitor.alerts.durations import parse_duration
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Storage
 from ldlm_monitor.promql.analysis import Expression, metric_names, names_its_metrics

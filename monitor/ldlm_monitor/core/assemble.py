@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ldlm_monitor.alerts import RuleSet, load_rules
+from ldlm_monitor.alerts import Context, RuleSet, load_rules
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.rule_engine import packaged_set
@@ -27,6 +27,9 @@ def assemble(
         end_series_after=settings.end_series_after_seconds,
         stall=settings.stall,
         stopwatch=stopwatch,
+        context=Context(
+            external_labels=settings.external_labels, external_url=settings.external_url or ""
+        ),
     )
 
 

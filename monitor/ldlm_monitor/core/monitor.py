@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
-from ldlm_monitor.alerts import RuleSet
+from ldlm_monitor.alerts import NO_CONTEXT, Context, RuleSet
 from ldlm_monitor.config import Stall
 from ldlm_monitor.core.decisions import decided
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
@@ -51,17 +51,18 @@ class Monitor:
         end_series_after: float = 900.0,
         stall: Stall | None = None,
         stopwatch: Callable[[], float] | None = None,
+        context: Context = NO_CONTEXT,
     ) -> None:
         """Durations are seconds, defaults those of `config.Settings`; `rules` None: the packaged.
 
         `evaluation_interval`: between two scrapes, each followed by an evaluation. `stopwatch`
-        times evaluations for a metric only. `end_series_after`: series stay so long after an end.
+        times these. `end_series_after`: series stay so long after an end. `context`: of templates.
         """
         self.names = names or RunNames()
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
-        self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
+        self._rules = RuleEngine(rules or packaged_set(), evaluation_interval, context)
         self.engine = self._rules
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
@@ -284,8 +285,7 @@ class Monitor:
         found = self._rules.evaluate(groups, at, self.runs.has_ended)
         if found:
             self._changed()
-        self.own.evaluations += 1
-        self.own.evaluation_seconds = self._stopwatch() - started if self._stopwatch else 0.0
+        self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)
         transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
@@ -296,5 +296,6 @@ class Monitor:
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
-        runs = [*self.runs.points(at), self._health.points(at), self.own.host_points(at)]
+        own = [self.own.durations(), self.own.host_points(at)]
+        runs = [*self.runs.points(at), self._health.points(at), *own]
         return [*runs, *detected, self._rules.points(self._health.failed_ranks())]

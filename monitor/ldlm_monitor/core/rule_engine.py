@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ldlm_monitor.alerts import (
+    NO_CONTEXT,
     ActiveAlert,
     AlertRule,
     AlertStates,
+    Context,
     Ending,
     RuleSet,
     load_rules,
@@ -31,6 +33,8 @@ RETENTION = 6 * 3600.0
 """Least seconds of samples in the store, for queries and views. A choice: six hours show the
 course of a night's failure; more costs memory, and for longer times there is Prometheus."""
 
+_KEPT = 256  # parsed queries of templates. A choice: memory, or parsing a text again
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedRule:
@@ -51,17 +55,22 @@ class RuleEngine:
     """Stores a scrape every `interval` seconds, evaluates the rules, keeps their alerts' states.
 
     `reach`: how far (seconds) rules look back. `asks_the_time`: whether time alone changes results.
+    `context`: what templates of annotations read, whose `query` asks this engine.
     """
 
-    def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
+    def __init__(
+        self, rules: RuleSet[Expression], interval: float, context: Context = NO_CONTEXT
+    ) -> None:
         self.interval = interval
         self._store = SeriesStore(interval, RETENTION)
         self._use(rules)
-        self._alerts = AlertStates(rules)
+        self._context = replace(context, query=self._ask_text)
+        self._alerts = AlertStates(rules, self._context)
         self._shown_of: list[VectorSample] | None = None
         self._points: list[Point] = []
         self._ranks: dict[str, int] | None = None  # those of `_points`; None: they are outdated
         self._firing: dict[str, list[ActiveAlert[Expression]]] = {}
+        self._parsed: dict[str, Expression] = {}  # of templates' queries, by their texts
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
 
@@ -71,7 +80,7 @@ class RuleEngine:
         self._use(rules)
         for name in self._recorded_from:
             self._store.record(name, ())
-        self._alerts, self._recorded_from = AlertStates(rules), {}
+        self._alerts, self._recorded_from = AlertStates(rules, self._context), {}
         self._alerts.adopt(before.values())
 
     @property
@@ -159,6 +168,14 @@ class RuleEngine:
             JudgedRule(rule, [each for each in alerts if each.rule is rule], problems.get(index))
             for index, rule in enumerate(self._rules.rules)
         ]
+
+    def _ask_text(self, text: str, at: float) -> list[VectorSample]:
+        """The answer to a template's `query`."""
+        if (expr := self._parsed.get(text)) is None:
+            if len(self._parsed) >= _KEPT:
+                self._parsed.clear()
+            expr = self._parsed[text] = parse(text)
+        return self._evaluator(expr, at)
 
     def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
         """The firing alerts by run; runs without one are absent."""

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ldlm_monitor.alerts import AlertRule, AlertStates, RuleSet, load_rules
+from ldlm_monitor.alerts import AlertRule, AlertStates, Context, RuleSet, load_rules
+from ldlm_monitor.alerts.durations import parse_duration
+from ldlm_monitor.alerts.go_print import quoted
 from ldlm_monitor.alerts.humanize import go_float
-from ldlm_monitor.alerts.rules import ALERT_NAME, parse_duration
+from ldlm_monitor.alerts.rules import ALERT_NAME
 from ldlm_monitor.alerts.state import ALERTS_SERIES
 from ldlm_monitor.alerts.unit_tests import (
     AlertRuleTest,
@@ -85,8 +87,12 @@ class _TestRun:
         self._interval = interval
         self._storage = ListedSeries()
         self._evaluator = Evaluator(self._storage, step=interval)
-        self._states = AlertStates(rules)
+        context = Context(self._ask, test.external_labels, test.external_url)
+        self._states = AlertStates(rules, context)
         self._recorded: dict[str, set[Labels]] = {}
+
+    def _ask(self, text: str, at: float) -> list[VectorSample]:
+        return self._evaluator(parse(text), at)
 
     def failures(self) -> Iterator[str]:
         """A text for each expectation that is not met, alerts in time order first."""
@@ -179,7 +185,7 @@ class _TestRun:
             )
 
     def _compare_samples(self, case: PromqlExprTest) -> Iterator[str]:
-        query = f"    expr: {_quoted(case.expr)}, time: {case.eval_time},"
+        query = f"    expr: {quoted(case.expr)}, time: {case.eval_time},"
         try:
             expected = [
                 (_labels(sample.labels) if sample.labels else (), sample.value)
@@ -226,12 +232,8 @@ def _sorting(sample: tuple[Labels, float]) -> tuple[Labels, str]:
     return sample[0], repr(sample[1])
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-
-
 def _braces(labels: Mapping[str, str]) -> str:
-    inner = ", ".join(f"{name}={_quoted(value)}" for name, value in sorted(labels.items()))
+    inner = ", ".join(f"{name}={quoted(value)}" for name, value in sorted(labels.items()))
     return f"{{{inner}}}"
 
 

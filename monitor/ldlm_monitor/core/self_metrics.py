@@ -5,14 +5,17 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from ldlm_monitor import __version__
+from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.host_view import HostView
-from ldlm_monitor.model.names import METRICS
+from ldlm_monitor.model.names import DELIVERY_DURATION, EVALUATION_DURATION, METRICS
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.view import MonitorView
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.quantity import exported_name, labels_of
 
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # bounds of buckets of evaluations. A choice
 NO_HOSTS: Final[Mapping[str, HostView]] = MappingProxyType({})
 _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prometheus advises
 
@@ -31,8 +34,20 @@ class SelfCounts:
         self.dropped = Counter({"truncated": 0, "internal_error": 0, "unreadable": 0})
         self.evaluations = 0
         self.evaluation_seconds = 0.0
+        self._evaluations = Histogram(_SECONDS)
         self.edge: list[Point] = []
         self.hosts: Mapping[str, HostView] = NO_HOSTS
+
+    def evaluated(self, seconds: float | None) -> None:
+        """Count an evaluation that took so long; None: it was not timed."""
+        self.evaluations += 1
+        self.evaluation_seconds = seconds or 0.0
+        if seconds is not None:
+            self._evaluations.observe((seconds,))
+
+    def durations(self) -> list[Point]:
+        """The points of how long evaluations took."""
+        return list(self._evaluations.points(EVALUATION_DURATION))
 
     def restore(self, counts: MonitorView) -> None:
         """Continue counting from the counters of before a restart."""
@@ -93,6 +108,7 @@ def _points_of(run: str, host: HostView, at: float) -> Iterator[Point]:
 
 def core_points(monitor: MonitorView) -> Iterator[Point]:
     """The points of the core's own counters."""
+    yield Point("ldlm_build_info", make_labels(version=__version__), 1)
     yield Point("ldlm_monitor_lines_total", (), monitor.lines)
     yield Point("ldlm_monitor_bytes_total", (), monitor.bytes)
     yield Point("ldlm_monitor_parse_errors_total", (), monitor.parse_errors)
@@ -105,10 +121,16 @@ def core_points(monitor: MonitorView) -> Iterator[Point]:
 
 
 def edge_points(
-    notifications: Mapping[tuple[str, str], int], behind: int, free: int | None
+    notifications: Mapping[tuple[str, str], int],
+    behind: int,
+    free: int | None,
+    deliveries: Mapping[str, Histogram] = MappingProxyType({}),
 ) -> Iterator[Point]:
     """Points of the daemon. `notifications`: counts by (receiver, outcome). `behind`: unread bytes.
-    `free`: free bytes of the state folder's disk, None if unknown."""
+    `free`: free bytes of the state folder's disk, None if unknown. `deliveries`: durations of
+    attempts by receiver."""
+    for receiver, durations in deliveries.items():
+        yield from durations.points(DELIVERY_DURATION, make_labels(receiver=receiver))
     yield Point("ldlm_monitor_behind_bytes", (), behind)
     if free is not None:
         yield Point("ldlm_monitor_state_free_bytes", (), free)

@@ -115,6 +115,7 @@ def run(
             site = Site(
                 snapshot=lambda: pump.snapshot,
                 notifications=outbox.counts,
+                deliveries=lambda: outbox.durations,
                 behind=pump.behind,
                 ready=lambda: pump.caught_up,
                 redact=redact,

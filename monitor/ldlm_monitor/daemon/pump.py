@@ -230,7 +230,7 @@ class Pump:
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
             free = self.folder.look() if self.folder is not None else None
-            points = edge_points(self.outbox.counts(), self.behind(), free)
+            points = edge_points(self.outbox.counts(), self.behind(), free, self.outbox.durations)
             hosts = self.probing.hosts if self.probing is not None else NO_HOSTS
             self.monitor.note_edge(list(points), hosts)
 

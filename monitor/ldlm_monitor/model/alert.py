@@ -110,7 +110,7 @@ its run is over (`ended`), or its series are gone (`unknown`)."""
 
 @dataclass(frozen=True, slots=True)
 class VectorSample:
-    """One element of an instant vector; `labels` do not include `__name__`."""
+    """One element of an instant vector; the label `__name__`, where present, names its metric."""
 
     labels: Labels
     value: float

@@ -35,10 +35,16 @@ class Metric:
     labels: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> Literal["gauge", "counter"]:
+    def kind(self) -> Literal["gauge", "counter", "histogram"]:
         """The metric's type, by Prometheus' naming guidelines: a counter's name ends in _total."""
+        if self.name.endswith("_duration_seconds"):
+            return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
 
+
+STEP_DURATION = "ldlm_train_step_duration_seconds"
+EVALUATION_DURATION = "ldlm_monitor_evaluation_duration_seconds"
+DELIVERY_DURATION = "ldlm_monitor_delivery_duration_seconds"
 
 # Each metric's name, HELP text, and labels beside `run` and `rank` (contract, section 3).
 _TRAIN = (
@@ -64,6 +70,7 @@ _TRAIN = (
         "Tokens a second: of all ranks together, or of one rank if labelled with a rank.",
     ),
     ("ldlm_train_step_seconds", "Duration of a step."),
+    (STEP_DURATION, "Durations of steps: as logged, else by the times of steps."),
     ("ldlm_train_mfu_ratio", "Model FLOPs utilisation, 0 to 1."),
     ("ldlm_train_memory_allocated_bytes", "Accelerator memory allocated."),
     ("ldlm_train_memory_reserved_bytes", "Accelerator memory reserved."),
@@ -78,6 +85,7 @@ _TRAIN = (
     ("ldlm_events_total", "Typed events.", "kind", "severity"),
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
+    ("ldlm_run_world_size", "Ranks of the run, where its log has the number."),
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
 )
@@ -105,6 +113,9 @@ _MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
     ("ldlm_monitor_behind_bytes", "Bytes written to the logs and not read yet."),
     ("ldlm_monitor_state_free_bytes", "Free bytes on the disk of the state folder."),
     ("ldlm_monitor_evaluation_seconds", "Duration of the last evaluation."),
+    (EVALUATION_DURATION, "Durations of evaluations of all rules."),
+    (DELIVERY_DURATION, "Durations of attempts to deliver a message.", "receiver"),
+    ("ldlm_build_info", "Always 1; the label has the monitor's version.", "version"),
 )
 DETECT_PREFIX = "ldlm_detect_"  # of the detectors' gauges, which `_DETECT` lists without it
 _DETECT = (  # name without prefix, HELP text

@@ -111,6 +111,7 @@ class Courier(Sender):
         return 0.0
 
     def _deliver(self, pending: Pending) -> None:
+        begun = time.monotonic()
         try:
             receipt = self._destination.send(pending.message)
         except DeliveryError as error:
@@ -121,6 +122,7 @@ class Courier(Sender):
         else:
             self._outbox.accepted(pending, time.time(), receipt)
             self._add(receipt)
+        self._outbox.durations[pending.receiver].observe((time.monotonic() - begun,))
 
     def _add(self, receipt: Receipt) -> None:
         """Add the receipt's picture. It is optional, so a failure is only logged."""

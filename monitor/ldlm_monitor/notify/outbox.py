@@ -13,6 +13,7 @@ from typing import Final
 
 from ldlm_monitor.config.policy import StreamPolicy
 from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.notify import deliveries, group_messages, groups
 from ldlm_monitor.notify.deliveries import Holds, Outcome
@@ -21,6 +22,7 @@ from ldlm_monitor.notify.message import Notification, Receipt, story_of
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.state.database import Database
 
+_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0)  # bounds of the buckets of deliveries. A choice
 KEPT_SECONDS: Final = 30 * 86400.0
 """Seconds for which a settled notification is stored: until then, reading the logs again does not
 send it again. A choice: a longer time would need more disk."""
@@ -50,6 +52,7 @@ class Outbox:
         self._active: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
         """By receiver: attempts that failed since the last success, and when the next is due."""
+        self.durations: dict[str, Histogram] = {}
         self._database = Database(path, deliveries.SCHEMA + groups.SCHEMA)
         # What was on its way when the last process ended may have arrived: it is sent again
         # unchanged, so that the receiver can recognise it.
@@ -61,7 +64,8 @@ class Outbox:
         self._database.close()
 
     def register(self, receiver: str) -> None:
-        """Create the counts of `receiver`, at 0."""
+        """Create the counts and `durations` (of attempts) of `receiver`, at 0."""
+        self.durations.setdefault(receiver, Histogram(_SECONDS))
         self._database.run(lambda db: deliveries.register(db, receiver))
 
     def note(self, notification: Notification) -> None:

@@ -93,7 +93,7 @@ class Evaluator:
         value = self.value(expr, at)
         if isinstance(value, float):
             return [VectorSample((), value)]
-        return [VectorSample(without_name(labels), number) for labels, number in value]
+        return [VectorSample(labels, number) for labels, number in value]
 
     def value(self, expr: Expression, at: float) -> float | Vector:
         """The value at `at` (Unix seconds): a float for a scalar, or a vector with metric names.

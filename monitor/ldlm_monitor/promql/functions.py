@@ -26,6 +26,7 @@ from ldlm_monitor.promql.nodes import (
     with_label,
     without_name,
 )
+from ldlm_monitor.text.golang import expanded
 
 
 def _round(value: float, multiple: float) -> float:
@@ -114,7 +115,7 @@ def _label_replace(vector: Vector, target: str, template: str, source: str, patt
         if (match := regex.fullmatch(dict(labels).get(source, ""))) is None:
             result.append((labels, value))
         else:
-            result.append((with_label(labels, target, _expand(template, match)), value))
+            result.append((with_label(labels, target, expanded(template, match)), value))
     return result
 
 
@@ -134,23 +135,6 @@ def compile_pattern(pattern: str) -> Any:
         return re2.compile(f"(?s:{pattern})", options)
     except re2.error as problem:
         raise RuleError(f"invalid regular expression {pattern!r} (RE2)") from problem
-
-
-# `$$`, `${name}` or `$name` in a template: the grammar of Go's `Regexp.Expand`.
-_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
-
-
-def _expand(template: str, match: Any) -> str:
-    def filled(reference: re.Match[str]) -> str:
-        if reference[1]:
-            return "$"
-        name = reference[2] or reference[3]
-        if name.isdecimal():
-            number = int(name)
-            return (match.group(number) or "") if number <= match.re.groups else ""
-        return match.groupdict().get(name) or ""
-
-    return _REFERENCE.sub(filled, template)
 
 
 OVER_VECTOR: dict[str, Callable[..., Vector]] = {  # of a vector, scalars and string literals

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ldlm_monitor.model.points import Labels
+from ldlm_monitor.text.golang import unquoted
 
 STALE = object()  # `parse_values` yields it for `stale`: the series ends here
 HISTOGRAM = object()  # yielded for a native histogram, which the evaluator does not support
@@ -25,7 +26,6 @@ _POINT = re.compile(
     rf"|_(?:x(?P<omitted>\d+))?(?:\s+|$)"
     rf"|(?P<first>[+-]?{_NUMBER})(?P<step>[+-]{_NUMBER})?(?:x(?P<times>\d+))?(?:\s+|$)"
 )
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}  # in Go
 
 
 def parse_series(text: str) -> tuple[Labels, str]:
@@ -58,22 +58,6 @@ def _pairs(text: str) -> dict[str, str]:
             found[name] = unquoted(label[2])
         position = label.end()
     return found
-
-
-def unquoted(text: str) -> str:
-    """The content of a string literal, quotes included in `text`, with Go's escapes resolved."""
-    if text[0] == "`":
-        return text[1:-1]
-
-    def plain(escape: re.Match[str]) -> str:
-        code = escape[1]
-        if code[0] in "xuU" and len(code) > 1:
-            return chr(int(code[1:], 16))
-        return _ESCAPES.get(code, code)
-
-    return re.sub(
-        r"\\(x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|.)", plain, text[1:-1], flags=re.DOTALL
-    )
 
 
 def parse_values(text: str) -> Iterator[object]:

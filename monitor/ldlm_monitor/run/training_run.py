@@ -1,10 +1,12 @@
 """One run as a whole: its numbers, events and states, and the series that it exports."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ldlm_monitor.config import Stall
-from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
+from ldlm_monitor.model.histogram import Histogram
+from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES, STEP_DURATION
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
@@ -17,6 +19,9 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # kinds that report a skipped step
 _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
+_STEP_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Bounds of the buckets of step durations. A choice: each is a line of a scrape for every run, and
+a threefold change of a step is seen wherever it begins."""
 
 
 class TrainingRun:
@@ -37,6 +42,8 @@ class TrainingRun:
         self.logged = LoggedSettings()
         self._remark: Position | None = None
         self.ranks: set[int] = set()
+        self._durations = Histogram(_STEP_SECONDS)
+        self._timed_by: tuple[str, int | None] | None = None
         self._begins_anew = False
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
@@ -112,6 +119,11 @@ class TrainingRun:
         begins_anew, self._begins_anew = self._begins_anew, False
         if durations:
             values[DERIVED_STEP_SECONDS, None] = durations
+        if self._timed_by is None:  # one rank's durations count: each rank takes all steps
+            self._timed_by = next((key for key in values if key[0] == "step_seconds"), None)
+        if counted := values.get(self._timed_by or (DERIVED_STEP_SECONDS, None)):
+            self._durations.observe(filter(math.isfinite, counted))
+            self._points = None
         return Measured(
             values=values,
             step=self.progress.step,
@@ -247,7 +259,9 @@ class TrainingRun:
             Point("ldlm_train_skipped_steps_total", run, self.progress.skipped_steps),
             Point("ldlm_run_info", info, 1),
         ]
-        gauges = {
+        points += self._durations.points(STEP_DURATION, run)
+        gauges: dict[str, float | None] = {
+            "ldlm_run_world_size": logged.world_size,
             "ldlm_train_step": self.progress.step,
             "ldlm_train_epoch": self.progress.epoch,
             "ldlm_train_progress_ratio": self.progress.ratio,

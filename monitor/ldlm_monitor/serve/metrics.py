@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
+from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
@@ -18,13 +20,15 @@ from prometheus_client.registry import Collector
 from ldlm_monitor.core.self_metrics import core_points, edge_points
 from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.points import Labels
+from ldlm_monitor.model.histogram import Histogram
+from ldlm_monitor.model.points import Labels, Point
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.text.sanitize import encodable
 
 OPENMETRICS = "application/openmetrics-text"  # media types in the header `Accept`
 TEXT = "text/plain"
 _encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest  # untyped there
+_PROCESS = ProcessCollector(registry=None)  # CPU, memory and files of this process; Linux alone
 _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
 """Replaces control characters: a NUL ends a whole scrape in Prometheus' lexer."""
 _READABLE_BY_ALL = 0o644
@@ -36,23 +40,33 @@ class _Families(list[Family], Collector):
         return iter(self)
 
 
-def _family(name: str, series: Mapping[Labels, float], redact: Callable[[str], str]) -> Family:
-    words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
-    detected = names.Metric(name, f"Computed by a detector: {words}.")
-    metric = names.METRICS.get(name, detected)
+def _family(metric: names.Metric, points: list[Point], redact: Callable[[str], str]) -> Family:
     # The library adds `_total` to a counter's family where the format requires it.
     counter = metric.kind == "counter"
-    family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
+    name = metric.name.removesuffix("_total") if counter else metric.name
+    family = Family(name, metric.help, metric.kind)
     # Redaction may make the labels of two series equal: the last value is kept.
-    shown = {
-        tuple(
-            (label, encodable(redact(text)).translate(_UNEXPORTABLE)) for label, text in labels
-        ): value
-        for labels, value in series.items()
-    }
-    for labels, value in shown.items():
-        family.add_sample(name, dict(labels), value)
+    shown: dict[tuple[str, Labels], float] = {}
+    for point in points:
+        labels = ((name, _exportable(redact(text))) for name, text in point.labels)
+        shown[point.name, tuple(labels)] = point.value
+    for (series, labels_shown), value in shown.items():
+        family.add_sample(series, dict(labels_shown), value)
     return family
+
+
+def _exportable(text: str) -> str:
+    return encodable(text).translate(_UNEXPORTABLE)
+
+
+def _metric(name: str) -> names.Metric:
+    """The metric of a series' name; of a histogram it ends in `_bucket`, `_sum` or `_count`."""
+    if name in names.METRICS:
+        return names.METRICS[name]
+    if (histogram := names.METRICS.get(name.rpartition("_")[0])) is not None:
+        return histogram
+    words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
+    return names.Metric(name, f"Computed by a detector: {words}.")
 
 
 def exposition(
@@ -61,20 +75,28 @@ def exposition(
     notifications: Mapping[tuple[str, str], int],
     behind: int,
     free: int | None = None,
+    deliveries: Mapping[str, Histogram] = MappingProxyType({}),
     redact: Callable[[str], str] = str,
     accept: str,
 ) -> tuple[str, bytes]:
     """(content type, body) of a scrape, in the format that the header `accept` prefers.
 
-    `notifications` are `Outbox.counts()`. `behind` (not read yet) and `free` (on the state's disk,
-    None if unknown) are bytes. `redact` is applied to every label's value, as names of runs and
-    quantities come from logs. If a series occurs twice, the last value is kept.
+    `notifications` are `Outbox.counts()`, `deliveries` its durations. `behind` (not read yet) and
+    `free` (on the state's disk, None if unknown) are bytes. `redact` is applied to every label's
+    value, as names of runs and quantities come from logs. If a series occurs twice, the last value
+    is kept.
     """
-    series: dict[str, dict[Labels, float]] = {}
+    found: dict[names.Metric, list[Point]] = {}
     core = core_points(snapshot.monitor)
-    for point in chain(snapshot.points, core, edge_points(notifications, behind, free)):
-        series.setdefault(point.name, {})[point.labels] = point.value
-    families = _Families(_family(name, series[name], redact) for name in sorted(series))
+    edge = edge_points(notifications, behind, free, deliveries)
+    of_name: dict[str, list[Point]] = {}
+    for point in chain(snapshot.points, core, edge):
+        if point.name not in of_name:
+            of_name[point.name] = found.setdefault(_metric(point.name), [])
+        of_name[point.name].append(point)
+    in_order = sorted(found, key=lambda metric: metric.name)
+    families = _Families(_family(metric, found[metric], redact) for metric in in_order)
+    families += _PROCESS.collect()
     # Prometheus lists the formats by falling weight, so the first known one is preferred.
     if OPENMETRICS in accept.lower().partition(TEXT)[0]:
         return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(families)

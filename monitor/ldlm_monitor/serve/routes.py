@@ -155,6 +155,7 @@ class Routes:
         content_type, body = exposition(
             self._site.snapshot(),
             notifications=self._site.notifications(),
+            deliveries=self._site.deliveries(),
             behind=self._site.behind(),
             free=self._site.free(),
             redact=self._redact,

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
+from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.serve.access import HostNames
@@ -54,13 +55,13 @@ class Silencing(Protocol):
 class Site:
     """The values that are served. Callables are called in threads, for each request that needs one.
 
-    `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
-    None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
-    text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
-    answers queries of curves and logs, `page` makes the page of a run, `ask` answers queries of
-    Prometheus' API, `mounted` those below /mcp. `gate` has TLS and credentials; without both,
-    requests may use only the host names of `names` (None: any). Commands need a token unless
-    `takes_commands`.
+    `notifications` is `Outbox.counts`, `deliveries` its `durations`. `behind` (not read yet) and
+    `free` (on the state's disk; None: unknown) return bytes. `ready`: whether all backlogs were
+    read. `redact` is applied to text from logs. `reload` loads the settings again and returns an
+    error's text, or "". `source` answers queries of curves and logs, `page` makes the page of a
+    run, `ask` answers queries of Prometheus' API, `mounted` those below /mcp. `gate` has TLS and
+    credentials; without both, requests may use only the host names of `names` (None: any). Commands
+    need a token unless `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -76,5 +77,6 @@ class Site:
     ask: Asking | None = None
     mounted: Mounted | None = None
     free: Callable[[], int | None] = lambda: None
+    deliveries: Callable[[], Mapping[str, Histogram]] = dict
     gate: Gate = field(default_factory=Gate)
     names: HostNames | None = None
