@@ -59,8 +59,9 @@ class LossDetector:
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
       median of 100 consecutive steps, or of 20 among the first 100, as their ratio and as their
-      difference over the s of those 100, or of the first up to those 20. A divergence raises
-      them for good; a spike, or the jump of the first updates, does not.
+      difference over the s of those 100, or of the first up to those 20. Of losses above 0 the
+      z-score is that of the logarithms if it is lower: near 0, batches differ by factors. A
+      divergence raises them for good; a spike, or the jump of the first updates, does not.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
     - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of 40 steps (Mann
       1945, Kendall 1975); `loss_slope_ratio`: relative change by their Theil-Sen slope (Sen 1968).
@@ -78,6 +79,7 @@ class LossDetector:
         self._hundreds = Groups(LEVEL)
         self._lowest = math.inf
         self._noise = 0.0
+        self._factor = 0.0  # the noise of the logarithms
         self._highest = -math.inf
         self._trend = (0, 0.0, 0.0)
 
@@ -95,12 +97,18 @@ class LossDetector:
         for group in self._early.extend(first):
             self._first.extend(group)
             if (level := median(group)) < self._lowest:
-                noise = _noise(self._first, median(self._first))
-                self._lowest, self._noise = level, UNSURE * noise
+                self._set_lowest(level, self._first, UNSURE)
         for hundred in self._hundreds.extend(values):
-            level = median(hundred)
-            if level < self._lowest:
-                self._lowest, self._noise = level, _noise(hundred, level)
+            if (level := median(hundred)) < self._lowest:
+                self._set_lowest(level, hundred, 1.0)
+
+    def _set_lowest(self, level: float, values: Values, unsure: float) -> None:
+        middle = median(values)
+        self._lowest, self._noise = level, unsure * _noise(values, middle)
+        logarithms = [math.log(value) for value in values if value > 0]
+        self._factor = (
+            unsure * max(spread(logarithms, median(logarithms)), FINEST) if level > 0 else 0.0
+        )
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
@@ -134,9 +142,13 @@ class LossDetector:
     def _rise(self, recent: Values) -> Iterator[tuple[str, float]]:
         if self._lowest < math.inf:
             level = median(recent)
-            yield "loss_rise_zscore", (level - self._lowest) / self._noise
+            zscore = (level - self._lowest) / self._noise
             if self._lowest > 0:
-                yield "loss_rise_ratio", level / self._lowest
+                ratio = level / self._lowest
+                yield "loss_rise_ratio", ratio
+                if ratio > 1:
+                    zscore = min(zscore, math.log(ratio) / self._factor)
+            yield "loss_rise_zscore", zscore
 
     def _trends(self, values: Values) -> Iterator[tuple[str, float]]:
         if len(values) >= HALVES:
