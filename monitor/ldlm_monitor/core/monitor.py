@@ -12,11 +12,12 @@ from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, Evaluation
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
-from ldlm_monitor.core.self_metrics import SelfCounts, core_points
+from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
@@ -35,8 +36,8 @@ class Monitor:
     Deterministic: the same chunks and times give the same transitions. Starts no thread, reads no
     clock, opens no file but the packaged rules and patterns. `runs`: those that have records.
     `own`: counters of the monitor's work. `clock`: the time up to which everything was judged, Unix
-    seconds; -inf before the first call. `ahead`: seconds added to records' times while the wall
-    clock is behind. `version` counts changes of snapshots. `query`: `RuleEngine.query`.
+    seconds; -inf before the first. `ahead`: seconds added to records' times while the wall clock is
+    behind. `version` counts changes of snapshots. `engine`: rules and store.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Monitor:
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
         self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
-        self.query = self._rules.query
+        self.engine = self._rules
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
@@ -140,10 +141,9 @@ class Monitor:
             self.own.dropped[reason] += count
             self._changed()
 
-    def note_edge(self, points: list[Point]) -> None:
-        """Set the daemon's own metrics for all scrapes from now on, so that rules see them."""
-        if points != self.own.edge:
-            self.own.edge = points
+    def note_edge(self, points: list[Point], hosts: Mapping[str, HostView] = NO_HOSTS) -> None:
+        """Set the daemon's own metrics, and runs' hosts, from now on, so that rules see them."""
+        if self.own.note(points, hosts):
             self._changed()
 
     def reconfigure(self, rules: RuleSet[Expression], stall: Stall) -> None:
@@ -190,7 +190,7 @@ class Monitor:
         health = self._health.of(run.name)
         gauges = self._detectors.run_gauges(run.name)
         known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
-        return run.view(health.level, **known)
+        return run.view(health.level, host=self.own.hosts.get(run.name), **known)
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
@@ -296,5 +296,5 @@ class Monitor:
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
-        runs = [*self.runs.points(at), self._health.points(at)]
+        runs = [*self.runs.points(at), self._health.points(at), self.own.host_points(at)]
         return [*runs, *detected, self._rules.points(self._health.failed_ranks())]

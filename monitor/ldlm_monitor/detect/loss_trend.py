@@ -5,7 +5,16 @@ from array import array
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from ldlm_monitor.detect.window import Groups, RecentValues, Values, finite, median, spread
+from ldlm_monitor.detect.window import (
+    ComparedValues,
+    Groups,
+    RecentValues,
+    Values,
+    finite,
+    median,
+    middle_of,
+    spread_of,
+)
 
 LOSS_WINDOW = 500
 """Logged steps that a value is compared with. A choice: the median of more lags behind learning,
@@ -71,7 +80,7 @@ class LossDetector:
     """
 
     def __init__(self) -> None:
-        self._window = RecentValues(LOSS_WINDOW)
+        self._window = ComparedValues(LOSS_WINDOW, RECENT)
         self._groups = Groups(GROUP)
         self._levels = RecentValues(TREND_GROUPS)
         self._early = Groups(RECENT)
@@ -90,39 +99,39 @@ class LossDetector:
             return
         # `_highest` is the highest value of all steps before the recent ones.
         first = values[: max(0, LEVEL - self._window.count)]
-        older = [*self._window.values[-RECENT:], *values][:-RECENT]
+        older = [*self._window.recent, *values][:-RECENT]
         self._highest = max(self._highest, max(older, default=-math.inf))
         self._window.extend(values)
         self._levels.extend([median(group) for group in self._groups.extend(values)])
         for group in self._early.extend(first):
             self._first.extend(group)
             if (level := median(group)) < self._lowest:
-                self._set_lowest(level, self._first, UNSURE)
-        for hundred in self._hundreds.extend(values):
-            if (level := median(hundred)) < self._lowest:
+                self._set_lowest(level, sorted(self._first), UNSURE)
+        for hundred in map(sorted, self._hundreds.extend(values)):
+            if (level := middle_of(hundred)) < self._lowest:
                 self._set_lowest(level, hundred, 1.0)
 
-    def _set_lowest(self, level: float, values: Values, unsure: float) -> None:
-        middle = median(values)
-        self._lowest, self._noise = level, unsure * _noise(values, middle)
-        logarithms = [math.log(value) for value in values if value > 0]
-        self._factor = (
-            unsure * max(spread(logarithms, median(logarithms)), FINEST) if level > 0 else 0.0
-        )
+    def _set_lowest(self, level: float, ranked: Values, unsure: float) -> None:
+        """Store the lowest level and the noise of the sorted values around it."""
+        self._lowest, self._noise = level, unsure * _noise(ranked, middle_of(ranked))
+        if level > 0:
+            logarithms = [math.log(value) for value in ranked if value > 0]
+            scatter = spread_of(logarithms, middle_of(logarithms))
+            self._factor = unsure * max(scatter, FINEST)
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
         values = self._window.values
         if not values:
             return
-        before, recent = values[:-RECENT], values[-RECENT:]
+        before, recent = self._window.before, self._window.recent
         if (peak := self._peak(recent)) is not None:
             yield "loss_peak_ratio", peak
         if len(before) >= LEAST:
-            middle = median(before)
+            middle = middle_of(before)
             noise = _noise(before, middle)
             yield "loss_zscore", (values[-1] - middle) / noise
-            usual = max(max(before) - middle, SPIKE_SIGMA * noise, JUMP * abs(middle))
+            usual = max(before[-1] - middle, SPIKE_SIGMA * noise, JUMP * abs(middle))
             twice = max(min(pair) for pair in pairwise(recent))
             yield "loss_spike_ratio", max(0.0, (twice - middle) / usual)
         yield from self._rise(recent)
@@ -181,6 +190,6 @@ def relative_slope(values: Values) -> float:
     return median(slopes) * len(values) / max(abs(median(values)), math.ulp(1.0))
 
 
-def _noise(values: Values, middle: float) -> float:
-    # At least an ulp, as callers divide by the noise.
-    return max(spread(values, middle), FINEST * abs(middle), math.ulp(1.0))
+def _noise(ranked: Values, middle: float) -> float:
+    """The deviation of sorted values, and at least an ulp, as callers divide by it."""
+    return max(spread_of(ranked, middle), FINEST * abs(middle), math.ulp(1.0))

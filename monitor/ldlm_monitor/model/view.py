@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, InstanceOf
 
 from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.host_view import GpuView, HostView
 from ldlm_monitor.model.incident_view import IncidentView, View
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
@@ -113,6 +114,8 @@ class RunView(View):
     failed_rank: int | None = Field(default=None, description="which its incident names")
     verdict: VerdictView | None = None
     ranks: tuple[RankView, ...] = Field(default=(), description="those that report their own steps")
+    gpus: tuple[GpuView, ...] = Field(default=(), description="which the callback reports")
+    host: HostView | None = Field(default=None, description="if it is the monitor's own")
     detected: dict[str, float] = Field(
         default={}, description="what detectors compute for the whole run, without their prefix"
     )

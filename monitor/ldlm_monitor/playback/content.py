@@ -220,7 +220,11 @@ def nominal(stretch: Stretch) -> Timeline:
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
     """Facts in a log that lead to the files of its launch. Raises `TimeoutError` (no answer)."""
-    head = part(log, 0, disk)
+    return facts_in(part(log, 0, disk))
+
+
+def facts_in(head: bytes) -> LaunchFacts:
+    """The same of a log's first bytes."""
     # A search for the bare words first: it takes a hundredth of the time.
     directory = _DIRECTORY.search(head) if b"Working directory: " in head else None
     nccl = _NCCL_FILE.search(head) if b"NCCL_DEBUG_FILE=" in head else None

@@ -25,9 +25,9 @@ ROUNDING_SECONDS = 0.001
 """Seconds added to a range, because `ranges.exact` rounds its ends to milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """An accepted expression: its text and its tree."""
+    """An accepted expression: its text and its tree. Only the object itself equals it."""
 
     text: str
     root: Node

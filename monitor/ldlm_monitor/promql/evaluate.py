@@ -5,11 +5,12 @@ expression is first evaluated: walking the tree at each evaluation takes twice a
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from ldlm_monitor.model.alert import VectorSample
-from ldlm_monitor.model.points import Labels, Storage
+from ldlm_monitor.model.points import Labels, Series, Storage
 from ldlm_monitor.promql.analysis import Expression
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
@@ -45,12 +46,21 @@ from ldlm_monitor.promql.operators import (
     vector_operation,
     with_scalar,
 )
-from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
+from ldlm_monitor.promql.ranges import (
+    OVER_RANGE,
+    QueryTimes,
+    Windows,
+    exact,
+    samples_of,
+    unique,
+    windows_of,
+)
 
-Compute: TypeAlias = Callable[[Selection, float], Any]
+Compute: TypeAlias = Callable[[QueryTimes, float], Any]
 """Returns a node's value at a time (Unix seconds); callers must not change a returned vector."""
-Windows: TypeAlias = Callable[[Selection, float], Iterator[RangeWindow]]
-"""Returns the samples of each series of a range vector that has any, at a time (Unix seconds)."""
+COMPILED = 1024
+"""Expressions whose closures are kept: far more than all rules have. More would cost memory, since
+queries over HTTP may be ever new."""
 
 
 class Evaluator:
@@ -64,10 +74,10 @@ class Evaluator:
     def __init__(
         self, storage: Storage, *, step: float = 60.0, delayed_name_removal: bool = False
     ) -> None:
-        self._storage = storage
+        self.storage = storage
         self._step = step
         self.unnamed = name_later if delayed_name_removal else without_name  # drops metric names
-        self._compiled: dict[str, Compute] = {}  # by the expression's text
+        self._closure = lru_cache(COMPILED)(lambda expr: self.compute(expr.root))
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
         """The instant vector at `at` (Unix seconds); a scalar becomes one sample without labels.
@@ -79,19 +89,36 @@ class Evaluator:
             return [VectorSample((), value)]
         return [VectorSample(without_name(labels), number) for labels, number in value]
 
-    def value(
-        self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
-    ) -> float | Vector:
+    def value(self, expr: Expression, at: float) -> float | Vector:
         """The value at `at` (Unix seconds): a float for a scalar, or a vector with metric names.
 
-        `start`, `end` (Unix seconds; None: `at`): for `@ start()` and `@ end()`. Raises RuleError.
+        Raises RuleError as `__call__`.
         """
         at = float(at)
-        compute = self._compiled.get(expr.text)
-        if compute is None:
-            compute = self._compiled[expr.text] = self.compute(expr.root)
-        first, last = at if start is None else start, at if end is None else end
-        value: float | Vector = compute(Selection(self._storage, first, last), at)
+        return self._at(self._closure(expr), QueryTimes(at, at), at)
+
+    def over(self, expr: Expression, times: Sequence[float]) -> list[Series]:
+        """The values at `times` (Unix seconds, rising) as series, sorted by their labels.
+
+        That is Prometheus' range query: `@ start()` and `@ end()` are the first time and the last,
+        and a series has no sample where it has no value. A scalar becomes one series without
+        labels. Raises RuleError as `value`, if it does so at any of the times.
+        """
+        if not times:
+            return []
+        compute = self._closure(expr)
+        query = QueryTimes(float(times[0]), float(times[-1]))
+        found: dict[Labels, tuple[list[float], list[float]]] = {}
+        for at in map(float, times):
+            value = self._at(compute, query, at)
+            for labels, number in [((), value)] if isinstance(value, float) else value:
+                sampled, values = found.setdefault(labels, ([], []))
+                sampled.append(at)
+                values.append(number)
+        return [Series(labels, *samples) for labels, samples in sorted(found.items())]
+
+    def _at(self, compute: Compute, query: QueryTimes, at: float) -> float | Vector:
+        value: float | Vector = compute(query, at)
         if isinstance(value, float) or self.unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
@@ -105,12 +132,12 @@ class Evaluator:
         if isinstance(node, Subquery):
             return self._resampled(node)
         assert isinstance(node, Range), node
-        return lambda query, at: query.windows(node, at)
+        return windows_of(node, self.storage)
 
     def _resampled(self, node: Subquery) -> Windows:
         operand, step = self.compute(node.operand), node.step or self._step
 
-        def windows(query: Selection, at: float) -> Iterator[RangeWindow]:
+        def windows(query: QueryTimes, at: float) -> Iterator[RangeWindow]:
             end = query.shifted(node.shift, at)
             start = exact(end - node.seconds)
             samples: dict[Labels, tuple[list[float], list[float]]] = {}
@@ -129,7 +156,8 @@ class Evaluator:
         return windows
 
     def _selector(self, node: Selector) -> Compute:
-        return lambda query, at: [(labels, value) for labels, _, value in query.latest(node, at)]
+        samples = samples_of(node, self.storage)
+        return lambda query, at: [(labels, value) for labels, _, value in samples(query, at)]
 
     def _negation(self, node: Negation) -> Compute:
         operand, unnamed = self.compute(node.operand), self.unnamed
@@ -155,7 +183,7 @@ class Evaluator:
         if node.operator == "or" or not never_fails(node.right):
             return lambda query, at: combine(left(query, at), right(query, at))
 
-        def matched(query: Selection, at: float) -> Vector:
+        def matched(query: QueryTimes, at: float) -> Vector:
             found: Vector = left(query, at)
             # The left side of most rules is empty while a run is healthy. The right side is then
             # skipped, but only if it cannot raise: Prometheus reports its errors in any case.
@@ -184,7 +212,7 @@ class Evaluator:
             )
         compute, unnamed = ELEMENTWISE[node.function], self.unnamed
 
-        def elementwise(query: Selection, at: float) -> Vector:
+        def elementwise(query: QueryTimes, at: float) -> Vector:
             given = [other(query, at) for other in others]
             return unique(
                 [(unnamed(labels), compute(value, *given)) for labels, value in operand(query, at)]
@@ -200,7 +228,7 @@ class Evaluator:
             scalars.insert(0, lambda query, at: at)
         compute = OVER_RANGE[node.function]
 
-        def over_range(query: Selection, at: float) -> Vector:
+        def over_range(query: QueryTimes, at: float) -> Vector:
             given = [scalar(query, at) for scalar in scalars]
             found = [(each.labels, compute(each, *given)) for each in windows(query, at)]
             return self._renamed(node, [(labels, x) for labels, x in found if x is not None])
@@ -215,11 +243,13 @@ class Evaluator:
 
 def _timestamp(evaluator: Evaluator, node: Call) -> Compute:
     operand = node.arguments[0]
-    unnamed, compute = evaluator.unnamed, evaluator.compute(operand)
+    unnamed = evaluator.unnamed
     if isinstance(operand, Selector):
+        samples = samples_of(operand, evaluator.storage)
         return lambda query, at: unique(
-            [(unnamed(labels), time) for labels, time, _ in query.latest(operand, at)]
+            [(unnamed(labels), time) for labels, time, _ in samples(query, at)]
         )
+    compute = evaluator.compute(operand)
     return lambda query, at: unique([(unnamed(labels), at) for labels, _ in compute(query, at)])
 
 

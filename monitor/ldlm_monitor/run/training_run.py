@@ -172,6 +172,9 @@ class TrainingRun:
             dumps=tuple(self.findings.dumps.values()),
             world_size=self.logged.world_size,
             position=life.progress_position,
+            saved=self.progress.saved,
+            saved_to=self.progress.saved_to,
+            reports_gpus=self.values.last("gpu_utilization_ratio") is not None,
         )
 
     def view(self, health: Health, **judged: Any) -> RunView:
@@ -199,6 +202,7 @@ class TrainingRun:
             settings=dict(self.logged.settings),
             verdict=self.verdict,
             ranks=tuple(self.progress.ranks()),
+            gpus=tuple(self.values.gpus()),
             **judged,
         )
 
@@ -225,7 +229,7 @@ class TrainingRun:
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
-            self.progress.save_checkpoint()
+            self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         if self.life.observe_event(event, at):

@@ -17,6 +17,7 @@ from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
 from ldlm_monitor.tui.desk import Desk, HeldBack, OpenLog, OpenRun
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
+from ldlm_monitor.tui.host_page import HostPage
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.overview import OverviewPage, sorted_runs
 from ldlm_monitor.tui.prompt import Help
@@ -45,6 +46,7 @@ class MonitorApp(App[int]):
             Binding(f"{number}", f"page('{page}')", title, show=False)
             for number, (page, title) in enumerate(PAGES, start=1)
         ),
+        Binding("6", "page('host')", "Host", show=False),
         Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("escape", "page('overview')", "Overview", show=False),
         Binding("q", "leave(0)", "Quit"),
@@ -97,6 +99,7 @@ class MonitorApp(App[int]):
             yield AlertsPage(self.desk, id="alerts")
             yield LogPage(self.desk, id="log")
             yield EventsPage(self.desk, id="events")
+            yield HostPage(self.desk, id="host")
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -162,6 +165,7 @@ class MonitorApp(App[int]):
         """The palette: our pages by name, then the commands of every Textual app."""
         for page, title in PAGES:
             yield SystemCommand(title, f"Show the page: {page}", lambda p=page: self.action_page(p))
+        yield SystemCommand("Host", "Show the page: host", lambda: self.action_page("host"))
         yield SystemCommand("All keys", "What every key does", self.action_keys)
         yield from super().get_system_commands(screen)
 
@@ -179,7 +183,7 @@ class MonitorApp(App[int]):
         self.query_one(LogPage).open(path, event.position)
         self.action_page("log")
 
-    def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage:
+    def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage | HostPage:
         current = self.query_one(ContentSwitcher).current or "overview"
         return self.query_one(f"#{current}")  # type: ignore[return-value]
 

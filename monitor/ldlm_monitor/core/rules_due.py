@@ -1,7 +1,12 @@
-"""When a rule's expression is to be evaluated again: its properties that decide it."""
+"""Which rules are to be evaluated again, by the changes of their metrics and by time."""
+
+import math
+from collections.abc import Iterable
+from heapq import heappop, heappush
 
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.promql.analysis import (
+    ROUNDING_SECONDS,
     TIME_FUNCTIONS,
     counts_samples,
     max_range,
@@ -47,6 +52,63 @@ class RuleQuestion:
         # At stall limits a run's timer has the rules evaluated; between, an older value will do.
         follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
         self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
+
+
+class RulesDue:
+    """Which rules can have another result than at their last evaluation, by their index.
+
+    Because a metric that they read changed, and as long as they can see that change, or by the time
+    alone. Times are Unix seconds.
+    """
+
+    def __init__(self, expressions: Iterable[Expression]) -> None:
+        self.questions = [RuleQuestion(expr) for expr in expressions]
+        self._readers: dict[str, list[int]] = {}
+        for index, asked in enumerate(self.questions):
+            for name in asked.metrics:
+                self._readers.setdefault(name, []).append(index)
+        self._due = set(range(len(self.questions)))
+        self._asked_at = [-math.inf] * len(self.questions)
+        self._until: dict[int, float] = {}  # of rules that read a range with a change in it
+        self._later: list[tuple[float, int]] = []  # a heap: when offsets reach changes
+
+    def note(self, metrics: Iterable[str], at: float) -> None:
+        """Series of these metrics changed, began or ended at `at`."""
+        for name in metrics:
+            for index in self._readers.get(name, ()):
+                asked = self.questions[index]
+                if not asked.moments:
+                    self._until[index] = at + asked.settles_after
+                    self._due.add(index)
+                for offset in asked.moments:
+                    if offset:
+                        heappush(self._later, (at + offset, index))
+                    else:
+                        self._due.add(index)
+
+    def begin(self, at: float) -> None:
+        """Begin an evaluation at `at`."""
+        for index, asked in enumerate(self.questions):
+            if asked.always and at >= self._asked_at[index] + asked.stays:
+                self._due.add(index)
+        self._due.update(self._until)  # once more after the change has left the range
+        self._until = {index: until for index, until in self._until.items() if at <= until}
+        early = []
+        while self._later and self._later[0][0] <= at + ROUNDING_SECONDS:
+            entry = heappop(self._later)
+            self._due.add(entry[1])
+            if entry[0] > at - ROUNDING_SECONDS:
+                early.append(entry)  # whether a rounded offset reaches it is not certain
+        for entry in early:
+            heappush(self._later, entry)
+
+    def take(self, index: int, at: float) -> bool:
+        """Whether to evaluate a rule now, at `at`; it is then due no longer."""
+        if index not in self._due:
+            return False
+        self._due.remove(index)
+        self._asked_at[index] = at
+        return True
 
 
 def _changes_at_limits(node: Node) -> bool:
