@@ -17,13 +17,15 @@ from ldlm_monitor.alerts import load_rules, packaged_rules
 from ldlm_monitor.promql import parse
 
 # The second list was collected and labelled by a reader who did not know what was being changed.
+# The third has a half to develop with and a half that is judged at the end ("half").
 LIST: list[dict[str, Any]] = [
     each
-    for name in ("strangers.json", "strangers_2.json")
+    for name in ("strangers.json", "strangers_2.json", "strangers_3.json")
     for each in json.loads((Path(__file__).parent / name).read_text("utf-8"))
 ]
 LOGS = os.environ.get("LDLM_STRANGERS")
 HANDFUL = 6
+RULES = {rule.name for rule in load_rules(packaged_rules(), parse).alerts}
 
 
 def test_the_list_is_wide_enough_to_mean_something() -> None:
@@ -45,9 +47,8 @@ def test_every_log_can_be_fetched_again_and_checked(truth: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("truth", LIST, ids=[each["file"] for each in LIST])
 def test_a_truth_names_alerts_that_exist_and_a_pattern_with_a_loss(truth: dict[str, Any]) -> None:
-    rules = {rule.name for rule in load_rules(packaged_rules(), parse).alerts}
     accepted = {name for each in truth["failures"] for name in each["alerts"]}
-    assert accepted | set(truth["also"]) <= rules
+    assert accepted | set(truth["also"]) <= RULES
     assert all(each["alerts"] and each["line"] >= 1 for each in truth["failures"])
     if truth["loss"]:
         assert "loss" in re.compile(truth["loss"]["pattern"]).groupindex

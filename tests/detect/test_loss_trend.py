@@ -146,6 +146,16 @@ def test_a_negative_loss_is_compared_by_differences_over_its_noise() -> None:
     assert diverges([*density, *[1.0 + chance.gauss(0, 0.2) for _ in range(30)]])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_losses_near_zero_that_scatter_by_factors_do_not_diverge(seed: int) -> None:
+    """A fine-tuning that knows its data by heart: some batches are harder by factors."""
+    chance = random.Random(seed)
+    learned = [12 * math.exp(-n / 40) + 3e-4 * chance.lognormvariate(0, 1.2) for n in range(800)]
+    harder = [2e-3 * chance.lognormvariate(0, 1.2) for _ in range(200)]
+    assert not diverges([*learned, *harder])
+    assert diverges([*learned, *(0.5 * chance.lognormvariate(0, 1.2) for _ in range(60))])
+
+
 def test_losses_that_begin_at_zero_may_grow() -> None:
     assert "loss_peak_ratio" not in seen([0.0, 0.0001, 0.02, 0.3])
 

@@ -101,3 +101,83 @@ def test_words_at_the_end_of_several_trainings_in_one_log_are_of_all() -> None:
             goal.went_on()
         goal.declare("training finished")
     assert goal.is_reached
+
+
+def planned(seen: Iterable[float], **settings: float) -> StepGoal:
+    goal = StepGoal()
+    goal.expect(settings)
+    for epoch in seen:
+        goal.note(sample(float(epoch)))
+        goal.went_on()
+    return goal
+
+
+@pytest.mark.parametrize(
+    ("epochs", "reached", "why"),
+    [
+        ((1, 2, 3), True, "counted from 1"),
+        ((0, 1, 2), True, "counted from 0"),
+        ((0, 0, 1, 1, 2, 2), True, "two records an epoch"),
+        ((1, 2), False, "an epoch is missing"),
+        ((1, 1, 2, 2, 3), False, "the last epoch has begun"),
+        ((1, 2, 3, 4, 5), False, "the settings were of something else"),
+    ],
+)
+def test_printed_settings_are_a_total_where_the_records_have_none(
+    epochs: tuple[float, ...], reached: bool, why: str
+) -> None:
+    assert planned(epochs, epochs=3).is_reached == reached, why
+
+
+def test_of_two_settings_the_greater_counts() -> None:
+    goal = StepGoal()
+    goal.expect({"epochs": 300})
+    goal.expect({"epochs": 2})
+    for epoch in (1.0, 2.0):
+        goal.note(sample(epoch))
+        goal.went_on()
+    assert not goal.is_reached
+
+
+def test_a_total_of_the_records_outranks_the_settings() -> None:
+    goal = StepGoal()
+    goal.expect({"epochs": 2, "steps": 4})
+    for epoch in (1.0, 2.0):
+        goal.note(sample(epoch, of=5))
+        goal.went_on()
+    goal.observe(4, {"total_steps": 100.0}, 1)
+    assert not goal.is_reached
+
+
+@pytest.mark.parametrize(
+    ("step", "stride", "reached"),
+    [(1000, 50, True), (950, 50, True), (900, 50, False), (1001, 50, True), (1050, 50, False)],
+)
+def test_planned_steps_are_reached_at_their_number_and_not_beyond(
+    step: int, stride: int, reached: bool
+) -> None:
+    goal = StepGoal()
+    goal.expect({"steps": 1000})
+    goal.went_on()
+    goal.observe(0, {}, 0)
+    goal.observe(step, {}, stride)
+    assert goal.is_reached == reached
+
+
+def test_settings_after_records_are_those_of_the_next_training() -> None:
+    goal = planned((1, 2, 3), epochs=9)
+    goal.expect({"epochs": 2})
+    assert not goal.is_reached
+    assert goal.note(sample(1.0)), "its first epoch"
+    goal.went_on()
+    goal.note(sample(2.0))
+    goal.went_on()
+    assert goal.is_reached
+
+
+def test_words_before_the_first_record_are_of_something_else() -> None:
+    goal = StepGoal()
+    goal.declare("done")
+    goal.note(sample(1.0))
+    goal.went_on()
+    assert not goal.is_reached

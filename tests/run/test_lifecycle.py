@@ -45,6 +45,14 @@ def running(steps: int = 100) -> Lifecycle:
     return life
 
 
+def sigterm(**fields: Any) -> Event:
+    return event("elastic_sigterm_peer", signal="SIGTERM", role="victim", **fields)
+
+
+def at_time(each: tuple[float, Event]) -> float:
+    return each[0]
+
+
 def traceback(rank: int | None = None) -> Event:
     return event("python_exception", "error", rank=rank, role="root", traceback="Traceback ...")
 
@@ -605,6 +613,35 @@ class TestEndsThatNoLineReports:
         life = running()
         life.observe_event(gone(status=status), 130.0)
         assert life.state == state
+
+    def test_a_workers_sigterm_with_no_failure_before_it_is_a_kill(self) -> None:
+        life = running()
+        life.observe_event(sigterm(received=True), 105.0)
+        life.tick(1e6)
+        assert life.state == "killed"
+
+    def test_a_workers_sigterm_is_its_launchers_after_a_failure(self) -> None:
+        for failure, signal in ((104.0, 105.0), (106.0, 105.0)):
+            life = running()
+            said = sorted([(failure, traceback()), (signal, sigterm(received=True))], key=at_time)
+            for at, each in said:
+                life.observe_event(each, at)
+            life.tick(1e6)
+            assert life.state == "crashed"
+
+    def test_the_sigterm_that_a_launcher_sends_is_none(self) -> None:
+        life = running()
+        life.observe_event(sigterm(), 105.0)
+        life.tick(106.0)
+        assert life.ending.assumed is None
+
+    def test_words_that_end_other_things_count_after_steps_only(self) -> None:
+        words = {"confirmed_by": "silence", "after": "steps"}
+        started, trained = Lifecycle(0.0, Stall(), position()), running()
+        for life in (started, trained):
+            life.observe_event(event("run_finished", **words), 105.0)
+            life.tick(1e6)
+        assert (started.state, trained.state) == ("starting", "finished")
 
     def test_a_process_that_the_kernel_killed_for_memory_was_killed(self) -> None:
         life = running()

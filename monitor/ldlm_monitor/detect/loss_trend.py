@@ -69,8 +69,9 @@ class LossDetector:
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
       median of 100 consecutive steps, or of 20 among the first 100, as their ratio and as their
-      difference over the s of those 100, or of the first up to those 20. A divergence raises
-      them for good; a spike, or the jump of the first updates, does not.
+      difference over the s of those 100, or of the first up to those 20. Of losses above 0 the
+      z-score is that of the logarithms if it is lower: near 0, batches differ by factors. A
+      divergence raises them for good; a spike, or the jump of the first updates, does not.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
     - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of 40 steps (Mann
       1945, Kendall 1975); `loss_slope_ratio`: relative change by their Theil-Sen slope (Sen 1968).
@@ -88,6 +89,7 @@ class LossDetector:
         self._hundreds = Groups(LEVEL)
         self._lowest = math.inf
         self._noise = 0.0
+        self._factor = 0.0  # the noise of the logarithms
         self._highest = -math.inf
         self._trend = (0, 0.0, 0.0)
 
@@ -105,13 +107,18 @@ class LossDetector:
         for group in self._early.extend(first):
             self._first.extend(group)
             if (level := median(group)) < self._lowest:
-                known = sorted(self._first)
-                noise = _noise(known, middle_of(known))
-                self._lowest, self._noise = level, UNSURE * noise
+                self._set_lowest(level, sorted(self._first), UNSURE)
         for hundred in map(sorted, self._hundreds.extend(values)):
-            level = middle_of(hundred)
-            if level < self._lowest:
-                self._lowest, self._noise = level, _noise(hundred, level)
+            if (level := middle_of(hundred)) < self._lowest:
+                self._set_lowest(level, hundred, 1.0)
+
+    def _set_lowest(self, level: float, ranked: Values, unsure: float) -> None:
+        """Store the lowest level and the noise of the sorted values around it."""
+        self._lowest, self._noise = level, unsure * _noise(ranked, middle_of(ranked))
+        if level > 0:
+            logarithms = [math.log(value) for value in ranked if value > 0]
+            scatter = spread_of(logarithms, middle_of(logarithms))
+            self._factor = unsure * max(scatter, FINEST)
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
@@ -145,9 +152,13 @@ class LossDetector:
     def _rise(self, recent: Values) -> Iterator[tuple[str, float]]:
         if self._lowest < math.inf:
             level = median(recent)
-            yield "loss_rise_zscore", (level - self._lowest) / self._noise
+            zscore = (level - self._lowest) / self._noise
             if self._lowest > 0:
-                yield "loss_rise_ratio", level / self._lowest
+                ratio = level / self._lowest
+                yield "loss_rise_ratio", ratio
+                if ratio > 1:
+                    zscore = min(zscore, math.log(ratio) / self._factor)
+            yield "loss_rise_zscore", zscore
 
     def _trends(self, values: Values) -> Iterator[tuple[str, float]]:
         if len(values) >= HALVES:

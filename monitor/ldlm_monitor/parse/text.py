@@ -47,7 +47,7 @@ class FileState:
     """The parser's state of one file between chunks.
 
     `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of the
-    last `Exception ignored in`, which Python prints before the exception's traceback.
+    last `Exception ignored in` or `--- Logging error ---`, which Python prints before a traceback.
     """
 
     id: FileId

@@ -38,7 +38,9 @@ Part: TypeAlias = tuple[int | None, Any]
 
 _OURS: tuple[tuple[str, Literal["json", "ignored", "learn"]], ...] = (
     (r"^\{\"", "json"),  # a record that begins like a JSON object
-    (r"Exception ignored in", "ignored"),  # Python prints it before an exception's traceback
+    # Python prints these before the traceback of an exception that ends nothing.
+    (r"Exception ignored in", "ignored"),
+    (r"--- Logging error ---", "ignored"),
     *((trigger, "learn") for trigger in LEARNED),
 )
 """Triggers of the parser itself, and the claims that they give."""
@@ -68,8 +70,8 @@ class Claims:
 
     `learn`: the record may have metrics of unknown form. `bar`: the record may have a progress
     bar. `alone`: the record may have a bar, and its other triggers, if any, are of `lines`.
-    `json`: the record begins like a JSON object. `ignored`: the record has Python's
-    `Exception ignored in`.
+    `json`: the record begins like a JSON object. `ignored`: the record announces the traceback of
+    an exception that Python ignores.
     """
 
     bar: bool = False

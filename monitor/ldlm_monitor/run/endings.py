@@ -52,9 +52,12 @@ def is_kill(event: Event) -> bool:
 
 
 def explains(event: Event, assumed: Ending) -> bool:
-    """Whether `event` is Slurm's reason for an end that is a crash only by srun's exit lines."""
+    """Whether `event` names who ended a run of which only its victims reported so far: Slurm's
+    reason for srun's exit lines, or any sender of the SIGTERM that a worker got.
+    """
     given = event.kind == "slurm_cancelled" and bool(event.fields.get("reason"))
-    return given and assumed.state == "crashed" and assumed.evidence.kind == "srun_task_exit"
+    by_srun = assumed.state == "crashed" and assumed.evidence.kind == "srun_task_exit"
+    return (given and by_srun) or has_sigterm(assumed.evidence)
 
 
 def is_interrupt(event: Event) -> bool:
@@ -64,6 +67,11 @@ def is_interrupt(event: Event) -> bool:
     exception = str(event.fields.get("exc_type", "")).rpartition(".")[2]
     interrupted = event.kind == "python_exception" and exception in _INTERRUPTS
     return interrupted and event.severity == "error"
+
+
+def has_sigterm(event: Event) -> bool:
+    """Whether a worker reports a SIGTERM that it got: of its launcher after a failure, or not."""
+    return event.kind == "elastic_sigterm_peer" and bool(event.fields.get("received"))
 
 
 def is_death(event: Event) -> bool:
@@ -208,9 +216,10 @@ class EndingTracker:
             self._assume("crashed", at, TABLE_SECONDS, event, phase)
         elif phase in ENDED_STATES:
             return
-        elif is_interrupt(event):
+        elif is_interrupt(event) or has_sigterm(event):
             if self.assumed is None:
-                self._assume("killed", at, SILENCE_SECONDS, event, phase)
+                wait = SILENCE_SECONDS if is_interrupt(event) else VICTIM_SECONDS
+                self._assume("killed", at, wait, event, phase)
         elif is_abort(event) or is_fatal(event):
             self._assume("crashed", at, SILENCE_SECONDS, event, phase)
         elif dies_of_another(event):

@@ -2,8 +2,9 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.model.records import FieldValue, Sample
 
 LAST_STRIDE = 0.05
 """Largest share of the total between two logged steps for which a run counts as complete with less
@@ -19,15 +20,33 @@ EPOCHS_COMPARED = 3
 have more, and some report a new best."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many epochs and steps the settings ask for that a log prints; 0: not known."""
+
+    epochs: float = 0.0
+    steps: float = 0.0
+
+    def or_more(self, fields: Mapping[str, FieldValue]) -> "Plan":
+        """The plan with further settings: of two numbers the greater, which ends nothing early."""
+        given = {name: each for name, each in fields.items() if isinstance(each, int | float)}
+        more = {
+            name: max(getattr(self, name), given.get(name, 0.0)) for name in ("epochs", "steps")
+        }
+        return Plan(**more)
+
+
 class EpochGoal:
     """Whether the last epoch is complete: it has as many records as one of those before it.
 
     `is_last`: the present epoch is the last, or it is not known how many there are. Epochs count
-    from the first one seen: from 0 to the total less one, otherwise up to the total.
+    from the first one seen: from 0 to the total less one, otherwise up to the total. `planned`:
+    the total where no record has one, until an epoch is beyond it.
     """
 
-    def __init__(self) -> None:
-        self._total = 0.0
+    def __init__(self, planned: float = 0.0) -> None:
+        self.planned = planned
+        self._counted = 0.0
         self._first: float | None = None
         self._epoch = -1.0
         self._records = 0
@@ -42,8 +61,8 @@ class EpochGoal:
             return False
         fell = epoch is not None and epoch < self._epoch
         if fell:
-            self.__init__()  # type: ignore[misc]
-        self._total = sample.values.get("total_epochs", self._total)
+            self.__init__(self.planned)  # type: ignore[misc]
+        self._counted = sample.values.get("total_epochs", self._counted)
         if epoch is not None and epoch.is_integer() and epoch != self._epoch:
             if self._first is None:
                 self._first = epoch
@@ -52,6 +71,10 @@ class EpochGoal:
             self._epoch, self._records = epoch, 0
         self._records += 1
         return fell
+
+    @property
+    def _total(self) -> float:
+        return self._counted or (self.planned if self._epoch <= self.planned else 0.0)
 
     @property
     def is_last(self) -> bool:
@@ -72,15 +95,26 @@ class StepGoal:
     not count. Of a step's total, the last epoch must have begun, where the log counts epochs.
     """
 
-    def __init__(self) -> None:
-        self._epochs = EpochGoal()
+    def __init__(self, plan: Plan = Plan()) -> None:
+        self._plan = plan
+        self.next_plan = Plan()
+        self._epochs = EpochGoal(plan.epochs)
         self._words = ""
+        self._begun = False
         self._records_since = 0
         self._refuted: Counter[str] = Counter()
         self._total = 0.0
         self._step = -1
         self._slack = 0
         self._begins_at_0 = self._repeats = False
+
+    def expect(self, fields: Mapping[str, FieldValue]) -> None:
+        """Process printed settings: of this training before its first record, then of the next."""
+        if self._begun:
+            self.next_plan = self.next_plan.or_more(fields)
+        else:
+            self._plan = self._plan.or_more(fields)
+            self._epochs.planned = self._plan.epochs
 
     def declare(self, message: str) -> None:
         """Process a line that reports the end in words; numbers in it do not distinguish them."""
@@ -91,9 +125,10 @@ class StepGoal:
     def went_on(self) -> None:
         """Process an advance of the run: words before it did not mean the end of all."""
         self._records_since += 1
-        if self._words and self._records_since > EPILOGUE:
+        if self._words and (self._records_since > EPILOGUE or not self._begun):
             self._refuted[self._words] += 1
             self._words = ""
+        self._begun, self.next_plan = True, Plan()
 
     def note(self, sample: Sample) -> bool:
         """Process any sample; True if another training begins with it, from its first epoch.
@@ -103,6 +138,8 @@ class StepGoal:
         fell = self._epochs.observe(sample)
         if fell:
             self._words = ""
+            if self.next_plan != Plan():
+                self._plan, self._epochs.planned = self.next_plan, self.next_plan.epochs
         return fell and sample.epoch is not None and sample.epoch <= 1
 
     def observe(self, step: int, values: Mapping[str, float], stride: int) -> None:
@@ -114,11 +151,12 @@ class StepGoal:
         self._step = step
         # A bar is drawn at its end, too; of lines, the last steps may have none.
         slack = stride - 1 + self._begins_at_0
-        is_small = slack <= max(LAST_STRIDE * self._total, 1)
+        is_small = slack <= max(LAST_STRIDE * (self._total or self._plan.steps), 1)
         self._slack = slack if stride and is_small and "progress" not in values else 0
 
     @property
     def is_reached(self) -> bool:
         """Whether the last logged step is the last one of the run, or its words say so."""
-        counted = 0 < self._total <= self._step + self._slack and not self._repeats
+        total = self._total or (self._plan.steps if self._step <= self._plan.steps + 1 else 0.0)
+        counted = 0 < total <= self._step + self._slack and not self._repeats
         return bool(self._words) or self._epochs.is_reached or (counted and self._epochs.is_last)

@@ -117,8 +117,7 @@ class Lifecycle:
         its epochs count from the first again.
         """
         # Whether more must follow an inferred number without a position is not known.
-        placed = (sample.step, sample.epoch) != (None, None)
-        self._training |= placed or sample.source != "inferred"
+        self._training |= sample.source != "inferred" or {sample.step, sample.epoch} != {None}
         self._announces_phases = self._announces_phases or "progress" in sample.values
         begins = self._goal.note(sample)
         if is_sign_of_life(sample.values):
@@ -179,9 +178,10 @@ class Lifecycle:
         if begins:
             self._restart(at)
         if kind in ("run_started", "run_finished"):
-            if kind == "run_finished" and event.fields.get("confirmed_by") == "silence":
-                self._training = True
-                self._goal.declare(event.message)
+            if event.fields.get("confirmed_by") == "silence":
+                self._training = self._training or "after" not in event.fields
+                if self._training:
+                    self._goal.declare(event.message)
             elif self.attempts.is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in PAUSES:
@@ -191,6 +191,8 @@ class Lifecycle:
                 self._pause(kind, at)
         elif kind in _LEFT:
             self._observe_exit(event, at)
+        elif kind == "training_plan":
+            self._goal.expect(event.fields)
         else:
             self.ending.observe(event, at, phase=self.phase)
         if self._is_over:
@@ -253,7 +255,7 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
-        self._goal = StepGoal()
+        self._goal = StepGoal(self._goal.next_plan)
         self.ending.assumed = None
         self._paused_by = None
         self._highest_step = -1
