@@ -1,5 +1,7 @@
 """MM-LDLM's own runs, replayed: the right alert, at the line where it happens, and no other."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,19 @@ def test_with_its_companions_each_run_raises_what_a_careful_reader_would(run: st
 @pytest.mark.parametrize("run", sorted(EXPECTED.keys() - {"H_hang_sigstop_rank1_90s"}))
 def test_the_log_alone_has_the_same_alerts(run: str) -> None:
     assert [summary(each) for each in replayed(run, companions=False)] == EXPECTED[run]
+
+
+@pytest.mark.parametrize("tenths", range(0, 50, 5))
+def test_where_the_grid_falls_between_records_changes_no_alert(tmp_path: Path, tenths: int) -> None:
+    """A log without times ends at its last write, which decides where slots of the grid fall."""
+    run = "D3_gradnorm_inf_lossscale"
+    (log,) = (RUNS / run / "train_logs").glob("*.log")
+    copy = tmp_path / log.name
+    shutil.copyfile(log, copy)
+    os.utime(copy, (1_795_497_680 + tenths / 10,) * 2)
+    played = Replay(Settings(files=(str(copy),), companions=False)).transitions()
+    fired = [each for each in played if each.state != "pending" and not each.is_heartbeat]
+    assert [summary(each) for each in fired] == EXPECTED[run]
 
 
 @pytest.mark.parametrize("run", ["E_crash_index_error_rank", "F1_sigkill_rank1"])
