@@ -46,6 +46,7 @@ def test_a_range_query_gives_the_values_over_time(
     assert second - first == 10.0
     assert [int(value) for _, value in series["values"]][-1] <= 30
     assert "ldlm_train_step" in plot.read_text()
+    assert "seconds since 2026-01-29 " in plot.read_text()
     assert main(["query", "ldlm_train_step", "--step", "10s", str(log)]) == 0
     assert "ldlm_train_step{" in capsys.readouterr().out
 

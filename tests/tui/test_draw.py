@@ -49,7 +49,7 @@ def a_run(steps: Sequence[int], **changes: object) -> RunView:
     fields: dict[str, object] = dict.fromkeys(needed)
     fields |= {
         "name": "r", "framework": "x", "state": "running", "health": "HEALTHY", "files": (),
-        "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {},
+        "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {}, "attempt": 1,
         "ranks": tuple(views), "detected": {}, "world_size": len(views), "reasons": (),
     }  # fmt: skip
     return RunView(**{**fields, **changes})

@@ -45,12 +45,16 @@ class FigureMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Lines and marks over the same steps. `unit` (empty: none) is written beside the title."""
+    """Lines and marks over the same steps, or over what `along` names.
+
+    `unit` (empty: none) is written beside the title.
+    """
 
     title: str
     lines: Sequence[Line]
     unit: str = ""
     marks: Sequence[FigureMark] = ()
+    along: str = "step"
 
 
 LOG_FROM = 10.0
@@ -155,7 +159,7 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
         f'<svg class="chart" y="{y}" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
         f'aria-label="{escape(_spoken(chart, title))}"><title>{escape(title)}</title>'
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
-        f'<text x="100%" y="16" text-anchor="end">step →</text>'
+        f'<text x="100%" y="16" text-anchor="end">{escape(chart.along)} →</text>'
     )
     yield from _legend(chart, legend)
     top = _top(chart)

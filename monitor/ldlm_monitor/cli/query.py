@@ -122,11 +122,12 @@ def _draw(title: str, result: Sequence[dict[str, Any]], plot: Path) -> None:
     lines = []
     for color, each in enumerate(result):
         xs = [at - start for at, _ in each["values"]]
-        values = [float(value) for _, value in each["values"]]
-        odd = [x for x, value in zip(xs, values, strict=True) if not math.isfinite(value)]
+        given = [float(value) for _, value in each["values"]]
+        odd = [x for x, value in zip(xs, given, strict=True) if not math.isfinite(value)]
+        values = [value if math.isfinite(value) else math.nan for value in given]
         curve = {"means": values, "lows": values, "highs": values, "nonfinite": odd}
         lines.append(Line(name=_labels(each["metric"]), xs=xs, color=color, **curve))
-    figure = Figure(title=title, unit=f"by seconds since {utc(start)}", lines=lines)
+    figure = Figure(title=title, lines=lines, along=f"seconds since {utc(start)}")
     write_file(plot, page([figure]), "--plot")
 
 

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.config import Stall
+from ldlm_monitor.core.decisions import decided
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
@@ -68,13 +69,11 @@ class Monitor:
         self._health = HealthBook(self.runs, self._incidents)
         self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
-        self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT)
-        self._throttle = EvaluationThrottle()
+        self._throttle, self._timed = EvaluationThrottle(), True
         self._transitions: deque[Transition] = deque(maxlen=RECENT)
         self.own = SelfCounts(self._parser, self.runs)
-        self.clock, self.ahead = -math.inf, 0.0
-        self.version = 0
+        self.clock, self.ahead, self.version = -math.inf, 0.0, 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
         """Parse and judge bytes read at `now` (Unix seconds).
@@ -173,12 +172,14 @@ class Monitor:
     def snapshot(self) -> Snapshot:
         """Everything that views show, as of the last `feed` or `tick`."""
         self._health.update(self._rules.firing(), self.clock)
+        shown = tuple(map(self._view, self.runs))
+        incidents, runs = decided(self._incidents, self.runs, shown, self._events, self.clock)
         return Snapshot(
             version=self.version,
             at=max(self.clock, 0.0),
-            runs=tuple(map(self._view, self.runs)),
+            runs=runs,
             alerts=tuple(self.alerts()),
-            incidents=self._incidents.views(self.clock),
+            incidents=incidents,
             events=tuple(self._events),
             transitions=tuple(self._transitions),
             monitor=self.own.view(),
@@ -187,8 +188,7 @@ class Monitor:
         )
 
     def _view(self, run: TrainingRun) -> RunView:
-        health = self._health.of(run.name)
-        gauges = self._detectors.run_gauges(run.name)
+        health, gauges = self._health.of(run.name), self._detectors.run_gauges(run.name)
         known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
         return run.view(health.level, host=self.own.hosts.get(run.name), **known)
 

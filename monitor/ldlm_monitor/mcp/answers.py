@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ldlm_monitor.mcp import facts
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Source
+from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Source, visible
 from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.text.sanitize import plain, redact
 
@@ -127,7 +127,7 @@ class Tools:
             path=path, at=0 if find else None, at_line=line, find=find, bars=line is not None,
             before=max(0, min(before, MOST_LINES)), after=max(0, min(after, MOST_LINES)),
         )  # fmt: skip
-        found = self._source.log(asked)
+        found = visible(self._source, asked, redact)
         if find and found.found is None:
             raise InputError("is not in this log", where=find[: facts.TEXT])
         lines = [

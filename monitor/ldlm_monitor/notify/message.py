@@ -77,7 +77,7 @@ class Story:
 
     `excerpt` holds (file:line, text) of the log lines that show the first cause. `cause` is
     empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`. `rank`
-    is the single rank that the incident names, if it does.
+    is the single rank that the incident names, if it does. `decision`: what to do, as a sentence.
     """
 
     id: str
@@ -88,6 +88,7 @@ class Story:
     excerpt: tuple[tuple[str, str], ...]
     action: str
     rank: str | None = None
+    decision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +229,7 @@ def story_of(view: IncidentView) -> Story:
             for each in view.excerpt[:_EXCERPT]
         ),
         action=fit(view.action, 2000),
+        decision=fit(view.decided, 500),
         rank=None if root.rank is None or not known else str(root.rank),
     )
 

@@ -181,7 +181,7 @@ def _incident(incident: IncidentView) -> Item:
         notes=tuple(_story(incident)),
         reasons=(*incident.root.why, *claims),
         excerpt=tuple((line.text, _place(line.position)) for line in incident.excerpt),
-        action=incident.action,
+        action=incident.advice,
     )
 
 

@@ -201,6 +201,7 @@ class TrainingRun:
             skipped_steps=self.progress.skipped_steps,
             settings=dict(self.logged.settings),
             verdict=self.verdict,
+            attempt=life.attempts.number,
             ranks=tuple(self.progress.ranks()),
             gpus=tuple(self.values.gpus()),
             **judged,

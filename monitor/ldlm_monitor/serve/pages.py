@@ -6,7 +6,7 @@ for an unknown run, quantity or file.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from html import escape
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from ldlm_monitor.model.errors import InputError, first_problem
-from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, LogSlice, Natural, Source
+from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source, visible
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.text.sanitize import jsonable, plain, run_path
 
@@ -30,9 +30,6 @@ _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in 
 _CACHED, _CACHED_LENGTH = 16384, 400
 """Texts that the cache of `redact` holds, and characters of the longest: a choice. Some MB in all
 suffice for the labels of thousands of series."""
-_HIDDEN = 200
-"""Hidden texts that one search passes over; the client goes on from there. A choice: each costs two
-reads, and a handler blocks one of few threads."""
 _SHOWN = 200
 """Characters of a text on the landing page: a choice, more than usual names of runs have."""
 
@@ -123,25 +120,9 @@ def series(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
 def log(redact: Redact, source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Records of a followed file, as a JSON document. Raises HTTPException."""
     try:
-        return asdict(_visible(redact, source, _parsed(_LOGS, parameters)))
+        return asdict(visible(source, _parsed(_LOGS, parameters), redact))
     except InputError as problem:
         raise HTTPException(404, str(problem)) from None
-
-
-def _visible(redact: Redact, source: Source, query: LogQuery) -> LogSlice:
-    """The answer to a query; a search passes over texts that `redact` hides.
-
-    Otherwise a client could find out a secret by searches, letter by letter.
-    """
-    for _ in range(_HIDDEN):
-        found = source.log(query)
-        if found.found is None:
-            return found
-        hit = source.log(LogQuery(path=query.path, at=found.found, after=1, bars=True))
-        if any(query.find.lower() in redact(line.text).lower() for line in hit.lines):
-            return found
-        query = replace(query, at=hit.start if query.backwards else hit.end)
-    return replace(found, start=query.at or 0, end=query.at or 0, lines=(), found=None)
 
 
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
