@@ -151,7 +151,9 @@ def test_head_gives_the_headers_of_get_and_no_body(running, path):
         connection.sendall(f"HEAD {path} HTTP/1.0\r\n\r\n".encode())
         assert b"".join(iter(lambda: connection.recv(4096), b"")).endswith(b"\r\n\r\n")
     assert (head.status, head.headers["Content-Type"]) == (get.status, get.headers["Content-Type"])
-    assert head.headers["Content-Length"] == str(len(get.body))
+    # The figures of the process in /metrics change from one answer to the next.
+    spread = 64 if path == "/metrics" else 0
+    assert abs(int(head.headers["Content-Length"]) - len(get.body)) <= spread
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/events", "/nothing"])
