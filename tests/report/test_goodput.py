@@ -203,7 +203,7 @@ def test_a_scripted_run_is_accounted_for_as_it_was_made(seed: int) -> None:
     readings.put("steps", steps, exact=True)
     view = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0)).view("HEALTHY")
     view = view.model_copy(update={"stall_limit_seconds": 60.0, "world_size": 8})
-    found = goodput(readings, view, now=at)
+    found = goodput(readings, view, now=at, price=2.5)
     assert found is not None
     truth["steps taken again"] = redone
     losses = {spent.what: spent.seconds for spent in found.losses}
@@ -217,3 +217,4 @@ def test_a_scripted_run_is_accounted_for_as_it_was_made(seed: int) -> None:
         up = pytest.approx((at - truth["restart"]) / failures, rel=0.01)
         assert found.mttf_seconds == up
     assert found.gpu_hours == pytest.approx(8 * at / 3600)
+    assert found.cost == pytest.approx(2.5 * 8 * at / 3600)

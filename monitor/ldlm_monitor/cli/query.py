@@ -142,10 +142,12 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     from ldlm_monitor.report.document import report
     from ldlm_monitor.text.format import duration
 
-    snapshot, readings = read(settings_for_inputs(flags, files, once=True))
+    settings = settings_for_inputs(flags, files, once=True)
+    snapshot, readings = read(settings)
     if not snapshot.runs:
         raise UsageError("no training was found", where=" ".join(files), remedy="name its log")
-    runs = report(snapshot.model_copy(update={"curves": {}}), readings).runs
+    without = snapshot.model_copy(update={"curves": {}})
+    runs = report(without, readings, settings.gpu_hour_price).runs
     if form == "json":
         for run in runs:
             found = None if run.goodput is None else run.goodput.model_dump(mode="json")
@@ -155,7 +157,7 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     for run in runs:
         spent = run.goodput
         if spent is None:
-            rows.append((run.name, *"------"))
+            rows.append((run.name, *"-------"))
             continue
         lost = ", ".join(f"{each.what} {duration(each.seconds)}" for each in spent.losses)
         rows.append(
@@ -166,10 +168,12 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
                 f"{100 * spent.ettr:.1f} %",
                 "-" if spent.mttf_seconds is None else duration(spent.mttf_seconds),
                 "-" if spent.gpu_hours is None else f"{spent.gpu_hours:.2f}",
+                "-" if spent.cost is None else f"{spent.cost:.2f}",
                 lost or "-",
             )
         )
-    _print_table(("run", "time", "goodput", "ETTR", "MTTF", "GPU hours", "lost to"), rows)
+    heads = ("run", "time", "goodput", "ETTR", "MTTF", "GPU hours", "cost", "lost to")
+    _print_table(heads, rows)
     return 0
 
 

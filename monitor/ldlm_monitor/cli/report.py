@@ -45,7 +45,9 @@ def report(
 def write_once(found: Settings, output: Path | None = None) -> int:
     """Reads the files to their ends and writes the report (None: to stdout); the exit code."""
     snapshot, readings = read(found)
-    text = _rendered(snapshot, readings, output.suffix.lower() if output else ".txt")
+    text = _rendered(
+        snapshot, readings, output.suffix.lower() if output else ".txt", found.gpu_hour_price
+    )
     if output is None:
         sys.stdout.write(text)
     else:
@@ -92,15 +94,17 @@ def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
     return page(document(one, {})), policy()
 
 
-def _rendered(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:
+def _rendered(
+    snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str, price: float | None
+) -> str:
     from ldlm_monitor.report.text import health_report, markdown
 
     if suffix == ".txt":
-        return health_report(snapshot, readings)
+        return health_report(snapshot, readings, price)
     from ldlm_monitor.report.document import report as document
     from ldlm_monitor.report.html import page
 
-    found = document(snapshot, readings)
+    found = document(snapshot, readings, price)
     if suffix == ".json":
         return found.model_dump_json(indent=2) + "\n"
     return page(found) if suffix == ".html" else markdown(found)

@@ -115,6 +115,8 @@ class Settings(Section):
     """Read to the end, report, exit."""
     fail_on: FailOn = Field(default="critical", examples=["error"])
     """The least severity of an alert for which the exit code is 3; `never`: none."""
+    gpu_hour_price: float | None = Field(default=None, ge=0, allow_inf_nan=False, examples=[2.5])
+    """The price of one GPU for an hour, in any currency: reports then give what a run cost."""
     # A choice: less loses history, more starts later. A launch's settings are in the first MiB.
     history_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 8
     """MiB of a log that are read when the daemon first sees it, its start and its end (eight times

@@ -86,10 +86,13 @@ class Report(View):
     monitor: MonitorView
 
 
-def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
+def report(
+    snapshot: Snapshot, readings: Mapping[str, RunReadings], price: float | None = None
+) -> Report:
     """The report of a snapshot; `readings`, by run, give goodput and resumes.
 
-    Texts from logs are redacted, but not escaped for HTML or Markdown.
+    `price` is that of a GPU for an hour. Texts from logs are redacted, but not escaped for HTML or
+    Markdown.
     """
     owned = {run.name for run in snapshot.runs}
     ordered = sorted(snapshot.runs, key=lambda run: (HEALTH.index(run.health), _seen_at(run)))
@@ -97,7 +100,7 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
         "version": __version__,
         "at": snapshot.at,
         "health": worst_health(snapshot),
-        "runs": [_run(run, snapshot, readings.get(run.name)) for run in reversed(ordered)],
+        "runs": [_run(run, snapshot, readings.get(run.name), price) for run in reversed(ordered)],
         "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
         "monitor": snapshot.monitor,
     }
@@ -108,7 +111,9 @@ def _seen_at(run: RunView) -> float:
     return max(run.ended_at or 0.0, run.last_progress_at or 0.0, run.started_at or 0.0)
 
 
-def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:
+def _run(
+    run: RunView, snapshot: Snapshot, readings: RunReadings | None, price: float | None
+) -> dict[str, Any]:
     alerts = [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
     incidents = [each for each in snapshot.incidents if each.run == run.name]
     curves = snapshot.curves.get(run.name, {})
@@ -121,7 +126,7 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
         "incidents": incidents,
         "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
-        "goodput": readings and goodput(readings, run, snapshot.at),
+        "goodput": readings and goodput(readings, run, snapshot.at, price),
         "resumed_at": [resume.step for resume in resumes],
         "timeline": _timeline(run, snapshot, incidents),
         "recommendations": recommendations(

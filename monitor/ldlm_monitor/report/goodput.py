@@ -48,6 +48,7 @@ class Goodput(View):
     ettr: float = Field(description="effective training time ratio, 0..1: less lost to failures")
     mttf_seconds: float | None = Field(description="time up per failure; None without a failure")
     gpu_hours: float | None = Field(description="total time x ranks; None if these are unknown")
+    cost: float | None = Field(description="GPU-hours x `gpu_hour_price`; None without a price")
 
     @property
     def said(self) -> str:
@@ -59,14 +60,19 @@ class Goodput(View):
             if self.mttf_seconds is not None
             else ""
         )
+        cost = f" {self.gpu_hours:.2f} GPU-hours cost {self.cost:.2f}." if self.cost else ""
         return (
             f"{100 * self.share:.1f} % of {duration(self.total_seconds)} brought the training "
-            f"forward, at {duration(self.step_seconds)} a step{blind}.{failed}"
+            f"forward, at {duration(self.step_seconds)} a step{blind}.{failed}{cost}"
         )
 
 
-def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
+def goodput(
+    readings: RunReadings, run: RunView, now: float, price: float | None = None
+) -> Goodput | None:
     """The goodput from the run's start to its end, or to `now` (Unix seconds) if it goes on.
+
+    `price` is that of a GPU for an hour.
 
     None for fewer than three steps, if a step has no time, or if no time passed. Evaluations and
     checkpoints are recognised if the log announces them; other pauses are unexplained. Steps that
@@ -91,7 +97,7 @@ def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
     lost["skipped steps"] = [skipped / run.skipped_steps] * run.skipped_steps if skipped else []
     found = _summed(productive - skipped, lost, usual, least)
     failures = len(readings.steps.resumes) + (run.state in ("crashed", "killed"))
-    return found and _reliability(found, failures, run.world_size)
+    return found and _reliability(found, failures, run.world_size, price)
 
 
 def _gaps(
@@ -141,17 +147,20 @@ def _summed(
         ettr=1 - sum(loss.seconds for loss in losses if loss.what in _NO_PROGRESS) / total,
         mttf_seconds=None,
         gpu_hours=None,
+        cost=None,
     )
 
 
-def _reliability(found: Goodput, failures: int, ranks: int | None) -> Goodput:
+def _reliability(found: Goodput, failures: int, ranks: int | None, price: float | None) -> Goodput:
     """The account with the figures of its failures; the time up is all but that of restarts."""
     down = sum(loss.seconds for loss in found.losses if loss.what == "restart")
+    hours = found.total_seconds * ranks / 3600 if ranks else None
     return found.model_copy(
         update={
             "failures": failures,
             "mttf_seconds": (found.total_seconds - down) / failures if failures else None,
-            "gpu_hours": found.total_seconds * ranks / 3600 if ranks else None,
+            "gpu_hours": hours,
+            "cost": hours * price if hours is not None and price is not None else None,
         }
     )
 
