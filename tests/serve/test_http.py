@@ -36,7 +36,8 @@ def test_a_query_changes_nothing(running):
 
 
 @pytest.mark.parametrize(
-    ("name", "beside"), [("runs", {"monitor"}), ("alerts", {"transitions"}), ("events", set())]
+    ("name", "beside"),
+    [("runs", {"monitor", "inputs"}), ("alerts", {"transitions"}), ("events", set())],
 )
 def test_the_api_gives_that_part_of_the_snapshot_with_its_version(running, name, beside):
     response = running.ask(f"/api/v1/{name}")

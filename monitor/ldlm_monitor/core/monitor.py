@@ -2,7 +2,6 @@
 
 import math
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
@@ -11,6 +10,7 @@ from ldlm_monitor.config import Stall
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
+from ldlm_monitor.core.recent_records import RecentRecords
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
@@ -68,9 +68,11 @@ class Monitor:
         self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
         self._timed = True
-        self._events: deque[Event] = deque(maxlen=RECENT)
+        self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle = EvaluationThrottle()
-        self._transitions: deque[Transition] = deque(maxlen=RECENT)
+        self._transitions = RecentRecords[Transition](
+            RECENT, lambda transition: transition.labels.get("run", "")
+        )
         self.own = SelfCounts(self._parser, self.runs)
         self.clock, self.ahead = -math.inf, 0.0
         self.version = 0
@@ -179,8 +181,8 @@ class Monitor:
             runs=tuple(map(self._view, self.runs)),
             alerts=tuple(self.alerts()),
             incidents=self._incidents.views(self.clock),
-            events=tuple(self._events),
-            transitions=tuple(self._transitions),
+            events=self._events.items(),
+            transitions=self._transitions.items(),
             monitor=self.own.view(),
             points=tuple(point for group in self._run_points(self.clock) for point in group),
             curves={run.name: run.values.curves() for run in self.runs},
@@ -234,7 +236,7 @@ class Monitor:
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         if isinstance(record, Event):
-            self._events.append(record)
+            self._events.extend((record,))
             self._incidents.take(record, self.clock)
         return self._judge_at_once(run, urgent)
 

@@ -53,6 +53,14 @@ class ReasonView(View):
     since: float | None
 
 
+class NonfiniteView(View):
+    """The first value of `quantity` that was NaN or infinite at a step; `rank` None if unknown."""
+
+    step: int
+    quantity: str
+    rank: int | None
+
+
 class RankView(View):
     """A rank's last step, last record's time (Unix seconds), and phase (None if not reported)."""
 
@@ -113,6 +121,11 @@ class RunView(View):
     failed_rank: int | None = Field(default=None, description="which its incident names")
     verdict: VerdictView | None = None
     ranks: tuple[RankView, ...] = Field(default=(), description="those that report their own steps")
+    step_seconds: float | None = Field(default=None, description="per step, logged or derived")
+    checkpoints: tuple[int, ...] = Field(default=(), description="steps of the last saved, rising")
+    nonfinite: tuple[NonfiniteView, ...] = Field(
+        default=(), description="of any rank, by step; bounded, and the first is always kept"
+    )
     detected: dict[str, float] = Field(
         default={}, description="what detectors compute for the whole run, without their prefix"
     )
@@ -177,6 +190,14 @@ class MonitorView(View):
         return cls(**counts, evaluation_seconds=0.0, records={}, dropped={})
 
 
+class InputView(View):
+    """A file or pattern that shows no run, and why: `lines` were read, None if not counted."""
+
+    name: str
+    state: Literal["waiting", "unreadable", "reading", "no training recognised"]
+    lines: int | None = None
+
+
 class Snapshot(View):
     """The whole state at one moment (`at`, Unix seconds), sharing nothing with the monitor.
 
@@ -194,5 +215,6 @@ class Snapshot(View):
         default=(), description="of alerts, the newest last, bounded"
     )
     monitor: MonitorView
+    inputs: tuple[InputView, ...] = Field(default=(), description="without a run, bounded")
     points: tuple[Point, ...] = Field(exclude=True)
     curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)

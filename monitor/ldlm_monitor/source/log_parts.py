@@ -134,6 +134,10 @@ class LogReader:
         """Close the file."""
         DIRECT.close(self._descriptor)
 
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes `start` to `end` of the file; fewer if it has become shorter."""
+        return DIRECT.pread(self._descriptor, end - start, start)
+
     def after(self, at: int) -> Iterator[RawLine]:
         """The records from byte `at` on, up to `SEARCHED_BYTES` further."""
         rest, offset = b"", at
