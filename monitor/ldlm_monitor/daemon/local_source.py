@@ -105,11 +105,13 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
     if at is None:
         at = log.size if line is None else log.offset_of(line)
     at = max(min(at, log.size), 0)
+    counted = None
     if query.find:
         found, looked = log.find(query.find, at, backwards=query.backwards)
         if found is None:
             return LogSlice(path=query.path, size=log.size, start=looked, end=looked, lines=())
         at, line = found, None
+        counted = log.count(query.find, found)
     number = line if line is not None else log.line_number(at)
     wanted = _filter(query, at)
     before, first = first_matching(log.before(at), min(query.before, MAX_LINES), wanted)
@@ -125,7 +127,13 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
         lines.append(_line(raw, log.line_number(raw.offset) if is_filtered else number))
         number = None if number is None else number + raw.newlines
     return LogSlice(
-        path=query.path, size=log.size, start=start, end=end, lines=tuple(lines), found=found
+        path=query.path,
+        size=log.size,
+        start=start,
+        end=end,
+        lines=tuple(lines),
+        found=found,
+        matches=None if counted is None else (counted[0] + 1, counted[1]),
     )
 
 

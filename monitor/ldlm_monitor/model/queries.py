@@ -45,6 +45,7 @@ class LogSlice:
     Bytes `start` to `end` were read; `lines` lacks those of their records that a filter drops.
     `found`: the offset of the record that contains the text of `LogQuery.find`. If `found` is None
     after a search, the search reached `end` without a match; the next one may begin there.
+    `matches`: which of how many occurrences was found; None if they were not counted.
     """
 
     path: str
@@ -53,6 +54,7 @@ class LogSlice:
     end: int
     lines: tuple[LogLine, ...]
     found: int | None = None
+    matches: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,7 +114,7 @@ def _visible(redact: Redact, source: Source, query: LogQuery) -> LogSlice:
     Otherwise a client could find out a secret by searches, letter by letter.
     """
     for _ in range(_HIDDEN):
-        found = source.log(query)
+        found = replace(source.log(query), matches=None)  # a count would include hidden texts
         if found.found is None:
             return found
         hit = source.log(LogQuery(path=query.path, at=found.found, after=1, bars=True))
