@@ -13,7 +13,16 @@ from ldlm_monitor.model.records import Position
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import Line, StyledSpan, safe, wrap
 from ldlm_monitor.tui.keys import keys
-from ldlm_monitor.tui.log_rows import LOG_KEYS, PlacedLine, filters, log_row, log_title, merged
+from ldlm_monitor.tui.log_rows import (
+    LOG_KEYS,
+    PlacedLine,
+    filters,
+    index_at,
+    log_row,
+    log_title,
+    merged,
+    next_match,
+)
 from ldlm_monitor.tui.prompt import TextPrompt
 from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
@@ -111,10 +120,7 @@ class LogPage(Vertical):
         self._show(replace(query, find=self._text, backwards=backwards), at)
 
     def _find_in_merged(self, *, backwards: bool) -> None:
-        here, wanted = self.rows.cursor, self._text.lower()
-        after, before = range(here + 1, len(self.lines)), range(here)
-        others = [*reversed(before), *reversed(after)] if backwards else [*after, *before]
-        found = next((i for i in others if wanted in self.lines[i].line.text.lower()), None)
+        found = next_match(self.lines, self.rows.cursor, self._text, backwards=backwards)
         if found is None:
             self.notify("Not found in the merged records.", markup=False)
         else:
@@ -219,9 +225,9 @@ class LogPage(Vertical):
         at = here.line.offset
 
         def put(found: LogSlice) -> None:
-            before = self._index_at(at)
+            before = index_at(self.lines, at)
             self._hold(found)
-            self.rows.show(len(self.lines), shifted=self._index_at(at) - before)
+            self.rows.show(len(self.lines), shifted=index_at(self.lines, at) - before)
 
         self._ask(self._around(at, here.line.line), put)
 
@@ -266,7 +272,9 @@ class LogPage(Vertical):
             return
         if query.find:
             self._count = "{} of {}".format(*found.matches) if found.matches else ""
-            self._count += "  on from the other end" if self._is_second_round else ""
+            if self._is_second_round:
+                self.notify("The search went on from the other end.", markup=False)
+            self.query_one(Painted).refresh()
         last = len(self.lines) - 1
         if cursor is None and found == self._held and self.rows.cursor == last:
             return  # nothing new: the view stays where the wheel has scrolled it
@@ -275,18 +283,13 @@ class LogPage(Vertical):
         if cursor is None:
             self.rows.move_to(len(self.lines) - 1)
             return
-        index = self._index_at(cursor if found.found is None else found.found)
+        index = index_at(self.lines, cursor if found.found is None else found.found)
         self.rows.scroll_to(y=max(index - self.rows.size.height // 2, 0), animate=False)
         self.rows.move_to(index, centre=True)
 
     def _hold(self, found: LogSlice) -> None:
         self._held = found
         self.lines = [PlacedLine(self.path, line) for line in found.lines]
-
-    def _index_at(self, offset: int) -> int:
-        """The index of the record that contains a byte, otherwise of the last record."""
-        indices = (i for i, each in enumerate(self.lines) if each.line.end > offset)
-        return next(indices, len(self.lines) - 1)
 
     def _title(self, width: int, height: int) -> list[Line]:
         glyphs = self._desk.glyphs

@@ -61,6 +61,18 @@ def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[Placed
     return [placed for _, placed in sorted(found, key=lambda entry: entry[0])]
 
 
+def next_match(lines: Sequence[PlacedLine], here: int, text: str, *, backwards: bool) -> int | None:
+    """The index of the next record with `text`, round the end; None if no record has it."""
+    after, before = range(here + 1, len(lines)), range(here)
+    others = [*reversed(before), *reversed(after)] if backwards else [*after, *before]
+    return next((i for i in others if text.lower() in lines[i].line.text.lower()), None)
+
+
+def index_at(lines: Sequence[PlacedLine], offset: int) -> int:
+    """The index of the record that contains a byte, otherwise of the last record."""
+    return next((i for i, each in enumerate(lines) if each.line.end > offset), len(lines) - 1)
+
+
 def log_row(
     placed: PlacedLine,
     severities: Mapping[tuple[str, int], str],

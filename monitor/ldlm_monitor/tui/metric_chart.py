@@ -18,20 +18,13 @@ from ldlm_monitor.tui.chart_marks import marks_of, placed
 from ldlm_monitor.tui.desk import Curves, Desk, OpenLog
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.metrics import is_loss, metrics
 from ldlm_monitor.tui.triage import middle_cut
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
 _SMOOTHINGS = (0.0, 0.9, 0.98)  # weights of the past: none, ~10, ~50 values. A choice: noise or lag
 _POINTS = 1024  # buckets of a window in detail: the 2 dots of each cell, up to 512 columns
 _LEGEND = 24  # cells of a run's name. A choice: five names fit a wide screen
-_FIRST = ("loss", "grad_norm", "learning_rate", "tokens_per_second", "samples_per_second",
-          "steps_per_second", "step_seconds", "memory_allocated_bytes")  # fmt: skip
-"""Quantities in the order of the key `v`; further ones follow by name."""
-
-
-def is_loss(quantity: str) -> bool:
-    """Whether the quantity is the loss or a component of it."""
-    return quantity == "loss" or (quantity.startswith("loss_") and quantity != "loss_scale")
 
 
 class MetricChart(Painted, can_focus=True):
@@ -77,17 +70,10 @@ class MetricChart(Painted, can_focus=True):
     def show(self, curves: Mapping[str, CurveView], others: Curves | None = None) -> None:
         """Draw the selected run's `curves`, by quantity; `others` are those of picked runs."""
         self._curves, self._others = curves, others or {}
-        if self._curves and self.metric not in self.metrics():
-            self.metric = self.metrics()[0]
+        if self._curves and self.metric not in metrics(self._curves):
+            self.metric = metrics(self._curves)[0]
         self._arrange()
         self._ask_detail()
-
-    def metrics(self) -> list[str]:
-        """The quantities that `v` goes through; components of the loss are shown by `c`."""
-        known = [name for name in self._curves if not is_loss(name) or name == "loss"]
-        return sorted(
-            known, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
-        )
 
     def _arrange(self) -> None:
         run = self._desk.chosen()
@@ -150,7 +136,7 @@ class MetricChart(Painted, can_focus=True):
 
     def action_metric(self, by: int) -> None:
         """Show the next quantity, or if `by` is below 0 the one before."""
-        if found := self.metrics():
+        if found := metrics(self._curves):
             here = found.index(self.metric) if self.metric in found else 0
             self.metric = found[(here + by) % len(found)]
             self._desk.redraw()

@@ -118,7 +118,7 @@ class RowList(ScrollView, can_focus=True):
         Key("up,k", "move(-1)", "Up", "move; a click does, too", "arrows j k"),
         Key("down,j", "move(1)", "Down"),
         Key("pageup", "page(-1)", "Page up", "move by pages", "PgUp PgDn"),
-        Key("pagedown,space", "page(1)", "Page down"),
+        Key("pagedown", "page(1)", "Page down"),
         Key("home,g", "end(0)", "Start", "to the first, to the last", "g G"),
         Key("end,G", "end(-1)", "End"),
         Key("enter", "choose", "Open", "open: a run, the line of an alert or event", "Enter", True),
