@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import FloatSchema
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "monitor"), str(ROOT / "doctor")]
@@ -22,7 +21,11 @@ sys.path[:0] = [str(ROOT / "monitor"), str(ROOT / "doctor")]
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
 from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
+from ldlm_monitor.model.view import Snapshot  # noqa: E402
+from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
+from ldlm_monitor.records import adapter  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402
+from ldlm_monitor.serve.openapi import Spelled  # noqa: E402
 
 PAGES = ROOT / "docs"
 PACKS = ("default.yml", "fleet.yml")
@@ -33,6 +36,7 @@ TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
 BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),
+    ("GPUs", "ldlm_gpu_", "`gpu`: its number, or its `rank`'s."),
     ("Runs", "ldlm_run_", "One run, whatever its ranks."),
     ("Events and alerts", "ldlm_(events|alerts|eval)", "Counted by kind; pending and firing."),
     ("Detectors", "ldlm_detect_", "A run against its own past, a rank against the others."),
@@ -148,23 +152,17 @@ def metrics() -> str:
     return "\n".join(parts) + "\n"
 
 
-class Spelled(GenerateJsonSchema):
-    """Non-finite numbers are spelled: JSON has none."""
-
-    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
-        """A number, or the name of one that JSON cannot express."""
-        return {"anyOf": [super().float_schema(schema), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-
-
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+def schema_of(model: type[BaseModel] | TypeAdapter[Any]) -> dict[str, Any]:
     """By draft 2020-12. The model spells non-finite numbers (`ser_json_inf_nan="strings"`)."""
-    schema = model.model_json_schema(mode="serialization", schema_generator=Spelled)
+    made = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
+    schema = made.json_schema(mode="serialization", schema_generator=Spelled)
     return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
 
 
 def schemas() -> dict[str, str]:
-    """Of what commands write as JSON."""
-    models = {"report": Report, "compare": Comparison}
+    """Of what commands write as JSON, and the monitor to a webhook."""
+    models: dict[str, Any] = {"report": Report, "compare": Comparison, "snapshot": Snapshot}
+    models |= {"records": adapter(), "webhook": WebhookBody}
     return {
         f"{name}.schema.json": json.dumps(schema_of(model), indent=2) + "\n"
         for name, model in models.items()

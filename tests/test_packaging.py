@@ -44,6 +44,7 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
         "ldlm_monitor/playback/demo.jsonl.gz",
         "ldlm_monitor/report/advice.yml",
         "ldlm_monitor/report/page.css",
+        "ldlm_monitor/report/page.js",
         "ldlm_monitor/analysis/chart.css",
     }
     assert {*wanted, *others} <= set(held)

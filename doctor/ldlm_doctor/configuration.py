@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import PurePath
 
 import re2
 import yaml
@@ -51,7 +52,8 @@ def audit(project: Project) -> Findings:
         yield from environment_rules.judge(Environment(_last(dockerfile(file))), around)
     unread = _unread(project)
     for file in (*project.of(Kind.YAML), *project.of(Kind.JSON)):
-        document = read(file)
+        # What a code host runs on its own machines is no training.
+        document = None if ".github" in PurePath(file.path).parts else read(file)
         if document is not None:
             own = unread if file.kind is Kind.YAML else frozenset[str]()
             yield from _audit_document(document, around, own)
@@ -77,7 +79,9 @@ def _audit_document(document: Document, around: Surroundings, unread: frozenset[
     names = frozenset(option.name for options in groups for option in options)
     for options in groups:
         group = Group(options, all_names=names)
-        yield from option_rules.judge(group)
+        for finding in option_rules.judge(group):
+            if not (around.guards_workers and finding.check_id == "config-loader-without-workers"):
+                yield finding
         for option in options:
             if option.name in unread and option.value not in (None, "", "null", "~"):
                 yield option.finding("option-unread", option.name)

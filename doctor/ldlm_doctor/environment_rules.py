@@ -28,6 +28,9 @@ _KNOWN = (
     "OMP_NUM_THREADS", "DEEPSPEED_TIMEOUT", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED",
 )  # fmt: skip
 
+_IB_TIMEOUT_BITS = 31
+"""The greatest value of the field in the InfiniBand verbs, which has five bits."""
+
 
 def is_known(name: str) -> bool:
     """Whether a variable means something to NCCL or PyTorch."""
@@ -161,7 +164,9 @@ def fabric(environment: Environment, around: Surroundings) -> Findings:
     """InfiniBand and sockets."""
     for setting in environment.of("NCCL_IB_TIMEOUT"):
         value = setting.amount
-        if value is not None and not 18 <= value <= 22:
+        if value is not None and value > _IB_TIMEOUT_BITS:
+            yield setting.finding("nccl-ib-timeout-range")
+        elif value is not None and not 18 <= value <= 22:
             yield setting.finding("nccl-ib-timeout")
     for setting in environment.of("NCCL_IB_GID_INDEX"):
         if around.torch is not None and around.torch >= (2, 5) and setting.value != "-1":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
 import yaml
@@ -42,6 +42,14 @@ class SourceFile:
     path: str
     kind: Kind
     content: bytes
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it is a test in Python by its name: what it sets is made up."""
+        name = PurePath(self.path).stem
+        return self.kind is Kind.PYTHON and (
+            name.startswith("test_") or name.endswith("_test") or name == "conftest"
+        )
 
 
 @dataclass(frozen=True, slots=True)

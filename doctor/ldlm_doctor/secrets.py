@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 import re2
 
 from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile, data
@@ -26,6 +24,12 @@ _PLACEHOLDER = re2.compile(
     r"(?i)(?:your|change.?me|^example|placeholder|dummy|redacted|insert.|replace.?(?:me|with|this)|"
     r"xxxx|\*\*\*|todo|\.\.\.|^none$|^null$)"
 )
+_WORD = re2.compile(
+    r"(?i)^(?:my|the|some)?[-_]?(?:pass(?:word|wd|phrase)?|secret|token|key|api_?key)$"
+)
+"""What documentation writes in place of a secret: the word for it."""
+_VARIABLE = re2.compile(r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$")
+"""The name of an environment variable or of a stored secret, as in `--env-secret R2_KEY=R2_KEY`."""
 _FORMS = tuple((what, re2.compile(pattern)) for what, pattern in data("secrets").items())
 _ANY = re2.compile(
     "|".join(f"(?:{p})" for p in (*data("secrets").values(), *(r.pattern for r in _ASSIGNMENTS)))
@@ -37,14 +41,8 @@ _MAX_LINE = 4096
 def audit(project: Project) -> Findings:
     """Each line with a secret, once; the secret itself is left out of the evidence."""
     for file in project.files:
-        if file.kind is not Kind.REQUIREMENTS and not _is_test(file):
+        if file.kind is not Kind.REQUIREMENTS and not file.is_test:
             yield from _in_file(file)
-
-
-def _is_test(file: SourceFile) -> bool:
-    """A test in Python: what looks like a secret there is made up."""
-    name = PurePath(file.path).name
-    return file.kind is Kind.PYTHON and (name.startswith("test_") or name == "conftest.py")
 
 
 def _in_file(file: SourceFile) -> Findings:
@@ -79,6 +77,8 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
 def _is_secret(value: str, *, named: bool) -> bool:
     """No placeholder, no path, no word: it has letters and digits, and few repeat."""
     if _PLACEHOLDER.search(value) or value.startswith(("/", "./", "~", "%", "file:")):
+        return False
+    if _WORD.match(value) or _VARIABLE.match(value):
         return False
     mixed = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     return (named and len(value) < 32) or (mixed and len(set(value)) >= 6)

@@ -97,12 +97,13 @@ class Surroundings:
     """What is known beside the settings of one place.
 
     `torch` is the version that the project pins, or the process has (None: not known);
-    `group_timeouts` are the process-group timeouts that the project sets; `readers` are
-    names that the project's own code reads.
+    `group_timeouts` are the process-group timeouts that the project sets; `guards_workers`:
+    its code asks whether there are loader workers; `readers` are names that its code reads.
     """
 
     torch: Release | None = None
     group_timeouts: tuple[GroupTimeout, ...] = ()
+    guards_workers: bool = False
     readers: frozenset[str] = frozenset()
     modern: bool = False
     """The project uses names that PyTorch has only since 2.2."""

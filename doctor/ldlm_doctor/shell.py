@@ -96,5 +96,4 @@ def environment_of(script: Script, others: Neighbours) -> Environment:
 _RULES = (
     jobs.exit_codes, jobs.truncations, jobs.requeues, shell_values.exponents,
     shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
-    shell_values.patches,
 )  # fmt: skip

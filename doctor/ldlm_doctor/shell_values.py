@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import re2
 from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_syntax import text_of, unended_documents, within
 from ldlm_doctor.bash_values import UNKNOWN
-from ldlm_doctor.model import Findings, data
+from ldlm_doctor.model import Findings
 
 _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
 _STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
@@ -18,15 +16,6 @@ _ACCUMULATION = re2.compile(r"(?i)accum")
 _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
 _SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_REWRITES = re2.compile(r"\.write\(|\.write_text\(|writelines\(")
-_SED = re2.compile(
-    r"(NCCL_TIMEOUT=[0-9]+|NCCL_BLOCKING_WAIT=0|find_unused_parameters=False)[^/|]*[/|][a-z]*['\"]?$"
-)
-_SED_PROBLEMS = {
-    "NCCL_TIMEOUT": "nothing reads NCCL_TIMEOUT: remove it, and give init_process_group a timeout",
-    "NCCL_BLOCKING_WAIT": "where TORCH_NCCL_BLOCKING_WAIT=1 is set it wins: remove both",
-    "find_unused_parameters": "freeze parameters before DDP wraps the model, then it can be False",
-}
 
 
 def exponents(script: Script) -> Findings:
@@ -114,29 +103,3 @@ def restores(script: Script) -> Findings:
                 yield script.finding(
                     deleted[target].node.start_byte, "restore-from-unset", unset[0]
                 )
-
-
-@cache
-def _known_patches() -> tuple[tuple[re2._Regexp[str], str], ...]:
-    return tuple((re2.compile(each["pattern"]), each["problem"]) for each in data("patches"))
-
-
-def patches(script: Script) -> Findings:
-    """Here-documents that write files, and `sed -i`, with a change that is known."""
-    for body in within(script.root, "heredoc_body"):
-        text = text_of(body)
-        if not _REWRITES.search(text):
-            continue
-        for pattern, problem in _known_patches():
-            found = pattern.search(text)
-            if found:
-                at = body.start_byte + len(text[: found.start()].encode())
-                yield script.finding(at, "patch-known-wrong", problem)
-    for command in script.commands:
-        if command.texts[:1] != ("sed",) or not any(t.startswith("-i") for t in command.texts):
-            continue
-        for word in command.words[1:]:
-            found = _SED.search(word.text)
-            if found and word.text.lstrip().startswith("s"):
-                name = str(found.group(1)).partition("=")[0]
-                yield script.finding(word.start, "patch-known-wrong", _SED_PROBLEMS[name])

@@ -25,6 +25,8 @@ SARIF_SCHEMA = (
 
 _WIDTH = 96
 _PLACES = 12
+_PLACES_OF_INFO = 3
+"""A choice: what is no fault takes a paragraph, however often it stands there."""
 _EVIDENCE = 160
 _LEVELS = {"critical": "error", "error": "error", "warning": "warning", "info": "note"}
 _COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36"}
@@ -67,14 +69,15 @@ def _paragraph(check: Check, group: list[Finding], colour: bool) -> Iterator[str
     severity = check.severity.upper()
     shown = f"\x1b[{_COLOURS[check.severity]}m{severity}\x1b[0m" if colour else severity
     yield f"{shown}  {check.title}  [{check.id}]"
-    for finding in group[:_PLACES]:
+    places = _PLACES if check.severity != "info" else _PLACES_OF_INFO
+    for finding in group[:places]:
         place = f"{clean(finding.path)}:{finding.line}"
         evidence = _short(clean(finding.evidence))
         yield f"  {place}: {evidence}" if evidence else f"  {place}"
         if finding.detail:
             yield from _wrapped(clean(finding.detail), "      ")
-    if len(group) > _PLACES:
-        yield f"  and {len(group) - _PLACES} more places (--json has all)"
+    if len(group) > places:
+        yield f"  and {len(group) - places} more places (--json has all)"
     yield from _wrapped(check.why, "    ")
     if check.since:
         yield from _wrapped(f"Since: {check.since}", "    ")

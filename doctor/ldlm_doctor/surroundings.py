@@ -19,6 +19,10 @@ _TORCH_PINNED = re2.compile(
     r"[\"'v^~]*([12])\.([0-9]+)"
 )
 _GROUP_CALL = re2.compile(r"(?s)(?:init_process_group|new_group|InitProcessGroupKwargs)\(.{0,400}")
+_GUARDS_WORKERS = re2.compile(
+    r"""workers["'\]]*\s*(?:>|==|!=)\s*0\b|\bif\s+[\w.]*workers\s*(?:else|and|:)"""
+)
+"""Code that asks whether there are workers, and so can leave out what needs some."""
 _TIMEDELTA = re2.compile(
     r"timeout\s*=\s*(?:datetime\.)?timedelta\(\s*(days|hours|minutes|seconds)\s*=\s*([0-9][0-9_.]*)"
 )
@@ -44,6 +48,7 @@ def surroundings(project: Project) -> Surroundings:
     return Surroundings(
         torch=_torch(project),
         group_timeouts=tuple(_group_timeouts(project)),
+        guards_workers=any(_GUARDS_WORKERS.search(_text(file)) for file in project.of(Kind.PYTHON)),
         readers=frozenset(_readers(project)),
         records_errors=any("import record" in text for text in texts),
         modern=any(_MODERN.search(_ALIKE.sub("", text)) for text in texts),
@@ -67,7 +72,7 @@ def _torch(project: Project) -> Release | None:
 
 def _group_timeouts(project: Project) -> Iterator[GroupTimeout]:
     for file in project.of(Kind.PYTHON):
-        text = _text(file)
+        text = "" if file.is_test else _text(file)
         for call in _GROUP_CALL.finditer(text):
             for given in list(_TIMEDELTA.finditer(call.group(0)))[:1]:
                 amount = float(str(given.group(2)).replace("_", ""))

@@ -72,6 +72,10 @@ callback.close()
         "gpu_temperature_celsius": 71.0,
         "gpu_sm_clock_hertz": 1.98e9,
         "gpu_memory_clock_hertz": 2.619e9,
+        "gpu_ecc_errors_total": 3,
+        "gpu_throttled_power": 0,
+        "gpu_throttled_thermal": 1,
+        "gpu_throttled_hardware": 0,
     }
     assert all(measure(name).name == name for name in reported)
 

@@ -29,9 +29,41 @@ def test_a_query_is_evaluated_at_the_end_of_the_logs(
     data = json.loads(capsys.readouterr().out)
     assert data["resultType"] == "vector"
     ((at, value),) = [each["value"] for each in data["result"]]
-    assert (value, data["result"][0]["metric"]["run"]) == ("60.0", "exp7")
+    assert (value, data["result"][0]["metric"]["run"]) == ("60", "exp7")
     assert main(["query", "--format", "json", "time()", str(log)]) == 0
-    assert float(json.loads(capsys.readouterr().out)["result"][0]["value"][1]) == at
+    scalar = json.loads(capsys.readouterr().out)
+    assert (scalar["resultType"], float(scalar["result"][1])) == ("scalar", at)
+
+
+def test_a_range_query_gives_the_values_over_time(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plot = tmp_path / "loss.svg"
+    asked = ["query", "ldlm_train_step", "--step", "10s", "--plot", str(plot), "--format", "json"]
+    assert main([*asked, "--end", "2026-01-29T10:00:30Z", str(log)]) == 0
+    (series,) = json.loads(capsys.readouterr().out)["result"]
+    (first, _), (second, _) = series["values"][:2]
+    assert second - first == 10.0
+    assert [int(value) for _, value in series["values"]][-1] <= 30
+    assert "ldlm_train_step" in plot.read_text()
+    assert "seconds since 2026-01-29 " in plot.read_text()
+    assert main(["query", "ldlm_train_step", "--step", "10s", str(log)]) == 0
+    assert "ldlm_train_step{" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--step", "never"], "--step"),
+        (["--start", "2026-01-29"], "zone"),
+        (["--step", "1ms", "--start", "0"], "11,000"),
+    ],
+)
+def test_a_range_that_cannot_be_asked_for_is_refused(
+    log: Path, capsys: pytest.CaptureFixture[str], flags: list[str], word: str
+) -> None:
+    assert main(["query", "ldlm_train_step", *flags, str(log)]) == 2
+    assert word in capsys.readouterr().err
 
 
 def test_a_query_s_table_has_a_line_a_series(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,6 +124,16 @@ def test_a_label_that_is_none_or_is_taken_already_is_refused(name: str) -> None:
         load({"external_labels": {name: "a"}})
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["monitor.lan", "ftp://m.lan", "https://m.lan/?a", "https://u:p@m.lan", "https://m.lan/|"],
+)
+def test_the_address_for_people_is_a_url_to_which_a_path_can_be_added(url: str) -> None:
+    with pytest.raises(ConfigError, match="should"):
+        load({"external_url": url})
+    assert load({"external_url": "https://m.lan/ldlm/"}).external_url == "https://m.lan/ldlm"
+
+
 @pytest.mark.parametrize("name", ["http://monitor.lan", "monitor.lan:9847", "*", "", "a b"])
 def test_an_allowed_host_is_a_name_without_scheme_and_port(name: str) -> None:
     with pytest.raises(ConfigError, match="should be a host's name"):

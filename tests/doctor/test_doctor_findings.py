@@ -45,3 +45,12 @@ def test_every_check_has_an_example() -> None:
     shown = {check for case in cases("planted") for check, _ in expected(case)}
     advice = {check for check in checks("launch") if check.startswith("advice-")}
     assert shown | advice == set(checks("launch"))
+
+
+def test_what_a_code_host_runs_and_what_tests_set_are_no_training(tmp_path: Path) -> None:
+    settings = "env:\n  NCCL_DEBUG: INFO\n  TORCH_NCCL_BLOCKING_WAIT: '1'\n"
+    (tmp_path / ".github/workflows").mkdir(parents=True)
+    (tmp_path / ".github/workflows/ci.yml").write_text(settings)
+    assert found(tmp_path) == []
+    (tmp_path / "job.yml").write_text(settings)
+    assert {each.path for each in found(tmp_path)} == {str(tmp_path / "job.yml")}

@@ -97,7 +97,7 @@ def test_a_stall_is_active_in_alertmanager_inhibited_by_its_own_rules_and_resolv
     append(LOG, bars(40, 42))
     stalled = alertmanager.until("TrainingStalled", active=True)
     assert stalled["labels"]["run"] == "train_20260129_101500"
-    assert stalled["generatorURL"] == daemon.url()
+    assert stalled["generatorURL"] == f"{daemon.url()}/runs/train_20260129_101500"
     assert {"summary", "description", "action"} == set(stalled["annotations"])
     append(LOG, bars(42, 44) + "WARNING: Invalid text_loss detected: nan\n")
     alertmanager.until("NonFiniteLoss", active=True)

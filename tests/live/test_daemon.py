@@ -71,6 +71,15 @@ def test_a_name_that_was_made_to_lead_here_is_answered_nothing(start, append, ba
     refused.value.close()
 
 
+def test_a_message_links_to_the_page_of_its_run(start, slack, append, bars, tmp_path):
+    (tmp_path / "ldlm-monitor.toml").write_text('external_url = "https://monitor.lan/ldlm/"\n')
+    append(LOG, bars(0, 5))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(LOG, NAN)
+    assert f"<https://monitor.lan/ldlm/runs/{RUN}|" in slack.next()
+    assert "CRITICAL" in daemon.get(f"/runs/{RUN}")
+
+
 def test_metrics_and_health_pages_answer(start, append, bars):
     append(LOG, bars(0, 5) + NAN)
     daemon = start("train_logs/*.log").ready()
@@ -326,3 +335,37 @@ def test_a_silence_keeps_an_alert_from_slack_over_a_restart_until_it_ends(
     message = slack.next()
     assert "NonFiniteLoss firing" in message
     assert RUN in message
+
+
+def test_a_daemon_answers_promql_about_what_it_follows(start, append):
+    append(LOG, "".join(f"step {step}/100 loss 2.5\n" for step in range(20)))
+    daemon = start("train_logs/*.log").ready()
+    path = "/prometheus/api/v1/query?query=max(ldlm_train_step)"
+
+    def steps() -> list[str]:
+        return [each["value"][1] for each in json.loads(daemon.get(path))["data"]["result"]]
+
+    def wait_for(step: str) -> None:  # the next scrape is due on the grid
+        deadline = time.monotonic() + 60
+        while steps() != [step]:
+            assert time.monotonic() < deadline
+
+    wait_for("19")
+    append(LOG, "step 20/100 loss 2.4\n")
+    wait_for("20")
+
+
+def test_agents_ask_a_daemon_that_lets_them(start, append, tmp_path):
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    (tmp_path / "ldlm-monitor.toml").write_text("mcp = true\n")
+    append(LOG, "".join(f"step {step}/100 loss 2.5\n" for step in range(20)))
+    daemon = start("train_logs/*.log").ready()
+    asked = {"name": "runs", "arguments": {}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(f"{daemon.url()}/mcp", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        (content,) = json.load(answer)["result"]["content"]
+    (run,) = json.loads(content["text"])["runs"]
+    assert (run["run"], run["step"]) == (RUN, 19)
+    assert run["cite"].endswith("node0.log:20")

@@ -50,7 +50,7 @@ def write(path: Path, text: str) -> None:
 
 
 def names(inputs: Inputs, now: float) -> list[str]:
-    return [str(each.path.name) for each in inputs.joining(now, rung=False)]
+    return [str(each.path.name) for each in inputs.joining(now, None)]
 
 
 def test_rows_that_are_written_later_join_their_log(inputs: Inputs, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_log_that_grew_may_say_whose_rows_they_are(inputs: Inputs, tmp_path: P
     assert names(inputs, NOW + COMPANION_SECONDS) == []
     log = tmp_path / "train_logs/train_20260129_101500_node0.log"
     write(log, f"Working directory: {tmp_path}/saved/run_b\n")
-    (joining,) = inputs.joining(NOW + 100 * COMPANION_SECONDS, rung=False)
+    (joining,) = inputs.joining(NOW + 100 * COMPANION_SECONDS, None)
     assert joining.path == tmp_path / "saved/run_b/training_log.jsonl"
 
 
@@ -77,7 +77,7 @@ def test_a_run_of_which_nothing_is_known_yet_is_called_as_its_callback_calls_it(
     monitor = Monitor()
     patterns = resolve([str(two_nodes / "train_logs/*.log")], base=two_nodes)
     inputs = Inputs(patterns, monitor, companions=True, disk=DIRECT)
-    joining = inputs.joining(NOW, rung=False)
+    joining = inputs.joining(NOW, None)
     assert len(joining) == 3
     assert {monitor.names.origin(str(each.path)).run for each in joining} == {"qwen-7b"}
     assert {monitor.names.origin(str(each.path)).node for each in joining} == {"0", "1", None}
@@ -90,7 +90,7 @@ def joined_late(folder: Path, monitor: Monitor) -> list[Path]:
     monitor.feed(Chunk(str(log), (1, 1, 0), 0, 1, lost), NOW)
     patterns = resolve([str(log)], base=folder)
     inputs = Inputs(patterns, monitor, companions=True, disk=DIRECT)
-    return [each.path for each in inputs.joining(NOW, rung=False)]
+    return [each.path for each in inputs.joining(NOW, None)]
 
 
 def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives_it(
@@ -150,6 +150,6 @@ def test_a_log_that_appears_while_the_folder_is_listed_is_found_at_the_next_look
         write(tmp_path / "b.log", "* World size: 2\n")  # the folder has been listed
         return []
 
-    (first,) = inputs.joining(NOW, rung=False, known=known)
+    (first,) = inputs.joining(NOW, None, known)
     assert first.path.name == "a.log"
     assert names(inputs, NOW + 1) == ["b.log"]

@@ -1,5 +1,6 @@
 """Rules are asked again whenever their answer can differ."""
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -161,6 +162,36 @@ def test_a_rule_loaded_later_looks_back_as_far_as_it_says(tmp_path: Path) -> Non
         found += monitor.feed(chunk, at) + monitor.tick(at + 299)
     assert [each.state for each in found] == ["firing", "resolved"]
     assert found[1].time == pytest.approx(NOW + 6 * 300 + 12 * 3600, abs=60.0)
+
+
+def test_a_rule_loaded_later_finds_the_change_that_its_offset_leads_to(tmp_path: Path) -> None:
+    changed = "{alert: Changed, expr: 'ldlm_train_loss offset 10m > 50'}"
+    high = rules_of(tmp_path, "{alert: High, expr: 'ldlm_train_loss > 99'}")
+    monitor = Monitor(rules=high)
+    found = []
+    for chunk, at in steps([60.0] * 3 + [2.5] * 3):
+        found += monitor.feed(chunk, at)
+    monitor.reconfigure(rules_of(tmp_path, changed), Stall())
+    found += monitor.tick(NOW + 2000)
+    assert [(each.state, each.time) for each in found] == [
+        ("firing", NOW + 600),
+        ("resolved", NOW + 635),
+    ]
+
+
+def test_time_passes_while_a_rule_fails_whose_alert_is_pending(tmp_path: Path) -> None:
+    """It began as a match of one to one; now there are two series of the run."""
+    both = "ldlm_train_loss * on (run) ldlm_train_grad_norm > 1"
+    monitor = Monitor(rules=rules_of(tmp_path, f"{{alert: Both, expr: '{both}', for: 1m}}"))
+    offset = 0
+    for step in range(9):
+        row = {"step": step, "time": NOW + 10 * step, "loss": 2.5, "grad_norm": 1.0}
+        line = (json.dumps(row | ({"rank": step % 2} if step > 2 else {})) + "\n").encode()
+        monitor.feed(Chunk("health.jsonl", (1, 1, 0), offset, step + 1, line), NOW + 10 * step)
+        offset += len(line)
+    monitor.tick(NOW + 2000)
+    assert monitor.clock == NOW + 2000
+    assert [each.state for each in monitor.alerts()] == ["pending"]
 
 
 TWO_OF_A_NAME = (

@@ -1,4 +1,4 @@
-"""Signals and requests that reach the daemon at an awkward moment."""
+"""Signals, requests and bytes that reach the daemon at an awkward moment."""
 
 import os
 import signal
@@ -6,18 +6,19 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from polling import PollingWaker
 from test_restart import NOW, Watched, bars
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.daemon import _turn
 from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.signals import CutShort, Signals
+from ldlm_monitor.daemon.pump import CutShort, Pump
+from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.source.file_system import DIRECT
+from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.state_store import StateStore
 
 
@@ -30,44 +31,57 @@ def signals() -> Iterator[Signals]:
         signal.signal(number, handler)
 
 
-def test_a_second_signal_does_not_cut_short_what_the_first_one_began(signals: Signals) -> None:
-    signals.cuts_short = True
-    with pytest.raises(CutShort):
-        os.kill(os.getpid(), signal.SIGINT)
-    os.kill(os.getpid(), signal.SIGINT)
-    assert signals.stop
-
-
-@pytest.mark.parametrize("in_main_thread", [True, False])
-def test_a_signal_cuts_the_first_reading_short_only_if_it_is_in_the_main_thread(
-    tmp_path: Path, signals: Signals, in_main_thread: bool
-) -> None:
+def test_a_stop_during_the_first_reading_ends_it_and_keeps_no_state(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.write(bars(0, 40), 40)
-    seen: set[bool] = set()
+    stops = False
 
-    def stat(path: Path) -> os.stat_result:
-        seen.add(signals.cuts_short)
-        return DIRECT.stat(path)
+    def pread(descriptor: int, size: int, offset: int) -> bytes:
+        nonlocal stops
+        stops = True
+        return DIRECT.pread(descriptor, size, offset)
 
-    outbox = Outbox(tmp_path / "outbox.sqlite")
+    outbox, store = Outbox(tmp_path / "outbox.sqlite"), StateStore(tmp_path / "ledger.sqlite")
     pump = Pump(
         Settings(files=(str(tmp_path / "*.log"),)),
         outbox,
-        StateStore(tmp_path / "ledger.sqlite"),
+        store,
         Dispatcher(outbox, []),
         PollingWaker(),
-        disk=replace(DIRECT, stat=stat),
+        disk=replace(DIRECT, pread=pread),
+        stopping=lambda: stops,
     )
-    seen.clear()
-    turn = threading.Thread(target=_turn, args=(pump, signals, set(), NOW + 41))
-    turn.run() if in_main_thread else turn.start()
-    if not in_main_thread:
-        turn.join()
-    assert pump.caught_up
-    assert seen == {in_main_thread}
-    assert not signals.cuts_short
+    with pytest.raises(CutShort):
+        pump.turn(None, NOW + 41)
     pump.close()
+    assert not pump.caught_up
+    assert pump.snapshot.runs == ()
+    assert store.load() is None
+    store.close()
+    outbox.close()
+
+
+def test_an_unfinished_line_of_standard_input_is_looked_at_as_soon_as_one_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    came = threading.Event()
+    waker = PollingWaker()
+    monkeypatch.setattr(waker, "ring", lambda path: came.set())
+    outbox, store = Outbox(tmp_path / "outbox.sqlite"), StateStore(tmp_path / "ledger.sqlite")
+    with os.fdopen(reading, "rb") as stream, monkeypatch.context() as patched:
+        patched.setattr("sys.stdin", SimpleNamespace(buffer=stream))
+        pump = Pump(Settings(files=("-",)), outbox, store, Dispatcher(outbox, []), waker)
+        pump.turn(None, NOW)
+        os.write(writing, b"Training:   1%|1/95 [00:01<01:34,  1.00it/s, Loss=2.5]")
+        assert came.wait(30)
+        pump.turn(set(), NOW + 0.1)
+        assert pump.pause(NOW + 0.1) <= PEEK_SECONDS
+        os.close(writing)
+        while not pump.ended:
+            pump.turn(set(), NOW + 0.2)
+        pump.close()
+    store.close()
     outbox.close()
 
 

@@ -121,7 +121,7 @@ def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
     assert "empty" not in posted["labels"]
     assert posted["startsAt"] == "2026-01-29T10:15:00.000Z"
     assert posted["endsAt"] == "2026-01-29T10:19:00.000Z"
-    assert posted["generatorURL"] == "http://127.0.0.1:9847"
+    assert posted["generatorURL"] == "http://127.0.0.1:9847/runs/gpt"
 
 
 def sender(
@@ -154,7 +154,7 @@ def test_what_was_not_accepted_is_sent_again_after_the_pause_that_was_asked_for(
 def test_a_server_that_is_not_there_is_said_and_counted(outbox: Outbox) -> None:
     alertmanager = sender("http://127.0.0.1:1", outbox, alert())
     with pytest.raises(DeliveryError, match="could not be reached"):
-        AlertmanagerClient("http://127.0.0.1:1").send([])
+        AlertmanagerClient("http://127.0.0.1:1").send([], 0.0)
     assert 0.5 <= alertmanager.turn() <= 1.0
     assert outbox.counts()[alertmanager.receiver, "retried"] == 1
 

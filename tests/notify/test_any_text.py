@@ -33,7 +33,7 @@ from ldlm_monitor.report.text import health_report
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import transition_json, transition_line
-from ldlm_monitor.text.sanitize import redact
+from ldlm_monitor.text.sanitize import plain, redact, run_path
 
 NOW = 1_769_681_700.0
 ATTACKS = [
@@ -112,10 +112,12 @@ def strings(document: object) -> list[str]:
 
 @given(transitions())
 def test_slack_gets_blocks_in_which_nothing_acts(transition: Transition) -> None:
-    fallback, blocks = drawn(news_of(message_of(from_transition(transition))))
+    linked = from_transition(transition, "https://monitor.lan")
+    fallback, blocks = drawn(news_of(message_of(linked)))
     for shown in strings(json.loads(json.dumps([fallback, blocks]))):
         check(shown)
-        assert not set("<>") & set(shown)
+        link = re.fullmatch(r"<https://monitor\.lan(/runs/[\w.~%-]*)?\|[ a-zA-Z]+>", shown)
+        assert link or not set("<>") & set(shown)
 
 
 @given(st.lists(transitions(), min_size=1, max_size=3))
@@ -213,6 +215,7 @@ def test_report_pages_and_api_show_harmless_text(transition: Transition, message
         "html", "html lang", "head", "meta", "meta charset", "title", "body", "h1", "h2", "ul",
         "li", "a", "a href",
     }  # fmt: skip
+    assert run_path(run) == run_path(plain(run))  # so that the page is found by the link
     _, scrape = exposition(snapshot, notifications={}, behind=0, redact=redact, accept="")
     samples = [
         sample

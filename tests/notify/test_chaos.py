@@ -38,7 +38,7 @@ from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.notify import http_client
 from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack_webhook import SlackWebhook
+from ldlm_monitor.notify.slack_message import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.daemon.dispatcher import Dispatcher

@@ -18,7 +18,7 @@ from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.message import Message, Notification, Receipt, to_json
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.slack_webhook import SlackWebhook
+from ldlm_monitor.notify.slack_message import SlackWebhook
 
 
 @contextmanager
@@ -195,7 +195,7 @@ from pathlib import Path
 from ldlm_monitor.notify.courier import Courier
 from ldlm_monitor.notify.message import Notification, from_json
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack_webhook import SlackWebhook
+from ldlm_monitor.notify.slack_message import SlackWebhook
 
 class DiesAfterTheAnswer(SlackWebhook):
     def send(self, message):

@@ -15,7 +15,7 @@ from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.http_client import post
 from ldlm_monitor.notify.message import message_of
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.slack_webhook import SlackWebhook
+from ldlm_monitor.notify.slack_message import SlackWebhook
 from ldlm_monitor.notify.states import AlertmanagerClient, HeartbeatSender, Pulse
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.tui.remote import RemoteSource
@@ -93,7 +93,7 @@ class Senders:
                 (service,) = apprise_services([url.replace("http", "json", 1)])
                 service.send(self._message)
             case "alertmanager":
-                AlertmanagerClient(url, authorization=secret).send([])
+                AlertmanagerClient(url, authorization=secret).send([], 0.0)
             case "heartbeat":
                 beat = HeartbeatSender(url, 3600, Pulse(lambda: 1), self._outbox)
                 if beat.turn() != 3600:

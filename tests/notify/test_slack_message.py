@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stories import slack_message
 
-from ldlm_monitor.notify.message import Notification
+from ldlm_monitor.notify.apprise import plain_text
+from ldlm_monitor.notify.content import news_of
+from ldlm_monitor.notify.message import Notification, message_of
 
 
 def texts(blocks: list[dict]) -> list[str]:
@@ -36,6 +38,14 @@ def test_a_firing_alert_says_all_one_needs(make_notification):
         "*What to do*\nLower LEARNING_RATE, then resume from the last checkpoint.",
         "since 2023-11-14 22:13:20 UTC",
     ]
+
+
+def test_a_link_leads_to_the_page_of_the_run(make_notification):
+    link = "https://monitor.lan/ldlm/runs/gpt%3C2%3E"
+    _, blocks = slack_message(make_notification(link=link))
+    assert texts(blocks)[-2] == f"<{link}|Open the page of this run>"
+    _title, text = plain_text(news_of(message_of(make_notification(link=link))))
+    assert f"Page of the run: {link}" in text.splitlines()
 
 
 def test_a_resolved_alert_says_how_long_it_lasted_and_asks_for_nothing(make_notification):

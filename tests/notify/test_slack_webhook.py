@@ -10,7 +10,7 @@ from stories import slack_message
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import message_of
-from ldlm_monitor.notify.slack_webhook import HOW_TO_CONFIGURE, SlackWebhook
+from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE, SlackWebhook
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

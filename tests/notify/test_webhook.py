@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jsonschema import ValidationError, validate
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.message import Notification, message_of
-from ldlm_monitor.notify.webhook import WebhookBody, WebhookSender, webhook_body
+from ldlm_monitor.notify.webhook import WebhookSender, webhook_body
 
 SCHEMA = Path(__file__).parents[2] / "docs/webhook.schema.json"
 SECRET = "5f0d1c2b3a49586776859403"
@@ -52,11 +53,11 @@ def test_the_body_is_a_transition_as_the_contract_has_it() -> None:
     }
 
 
-def test_the_schema_that_is_documented_is_that_of_the_body() -> None:
-    schema = WebhookBody.model_json_schema(mode="serialization")
-    assert json.loads(SCHEMA.read_text("utf-8")) == schema, (
-        f"write it anew: {json.dumps(schema, indent=2)}"
-    )
+def test_the_body_is_of_the_schema_that_is_documented() -> None:
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    validate(json.loads(webhook_body(NAN)), schema)
+    with pytest.raises(ValidationError):
+        validate({"alert": "NonFiniteLoss"}, schema)
 
 
 def test_a_receiver_can_check_the_signature_and_knows_a_repeat(slack) -> None:

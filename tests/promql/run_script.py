@@ -118,14 +118,13 @@ def native(labels: Labels) -> Labels:
 
 def answer(evaluator: Evaluator, expression: Expression, evaluated: Evaluation) -> Result:
     """The result of an instant query, or of a range query as points per series."""
-    found: dict[Labels, list[tuple[float, float]]] = {}
-    for at in evaluated.times:
-        value = evaluator.value(expression, at, start=evaluated.start, end=evaluated.end)
-        if evaluated.step is None and isinstance(value, float):
+    if evaluated.step is None:
+        value = evaluator.value(expression, evaluated.start)
+        if isinstance(value, float):
             return value
-        for labels, one in [((), value)] if isinstance(value, float) else value:
-            found.setdefault(labels, []).append((at, one))
-    return list(found.items())
+        return [(labels, [(evaluated.start, one)]) for labels, one in value]
+    found = evaluator.over(expression, evaluated.times)
+    return [(each.labels, list(zip(each.times, each.values, strict=True))) for each in found]
 
 
 def expected_scalar(evaluated: Evaluation) -> float | None:

@@ -225,6 +225,40 @@ def test_prometheus_sorts_alike(server: Prometheus, question: Question) -> None:
     check(server, question, ordered=True)
 
 
+@st.composite
+def ranges(draw: st.DrawFn) -> tuple[Question, float, float]:
+    """A question, the time at which its range ends, and the step."""
+    world, start, text = draw(questions())
+    step = 10 * draw(st.integers(1, 12))
+    return (world, start, text), start + 10 * draw(st.integers(0, 40)), step
+
+
+@pytest.mark.live
+@needs_prometheus
+@settings(loosely, derandomize=True)
+@given(ranges())
+def test_prometheus_answers_range_queries_alike(
+    server: Prometheus, asked: tuple[Question, float, float]
+) -> None:
+    (world, start, text), end, step = asked
+    answer = server.ask_range(text, start, end, step)
+    try:
+        times = [start + step * slot for slot in range(int((end - start) // step) + 1)]
+        ours = Evaluator(world.storage).over(parse(text), times)
+    except RuleError:
+        assert answer["status"] == "error", text
+        return
+    assert answer["status"] == "success", (text, answer)
+    theirs = {
+        tuple(sorted(each["metric"].items())): each["values"] for each in answer["data"]["result"]
+    }
+    assert [each.labels for each in ours] == sorted(theirs), text
+    for each in ours:
+        sampled, values = zip(*theirs[each.labels], strict=True)
+        assert list(each.times) == list(sampled), text
+        assert all(map(alike, each.values, map(float, values))), text
+
+
 @pytest.mark.long
 @pytest.mark.live
 @needs_prometheus

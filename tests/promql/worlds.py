@@ -135,16 +135,23 @@ def _shown(value: float) -> str:
 
 
 class Prometheus:
-    """A server that answers instant queries over HTTP."""
+    """A server that answers queries over HTTP."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def ask(self, query: str, at: float) -> Any:
         """The API's answer: `status`, and `data` or `error`."""
-        body = urlencode({"query": query, "time": repr(at)})
+        return self._post("query", {"query": query, "time": repr(at)})
+
+    def ask_range(self, query: str, start: float, end: float, step: float) -> Any:
+        """As `ask`, of a range query."""
+        times = {"start": repr(start), "end": repr(end), "step": repr(step)}
+        return self._post("query_range", {"query": query, **times})
+
+    def _post(self, what: str, parameters: dict[str, str]) -> Any:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
-        self._connection.request("POST", "/api/v1/query", body, form)
+        self._connection.request("POST", f"/api/v1/{what}", urlencode(parameters), form)
         return json.loads(self._connection.getresponse().read())
 
     def ready(self) -> bool:

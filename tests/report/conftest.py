@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.model.incident_view import IncidentView, RootView
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, Statistics
@@ -89,6 +90,48 @@ def make_event() -> Callable[..., Event]:
             "position": POSITION,
         }
         return Event(**(facts | changes))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_incident() -> Callable[..., IncidentView]:
+    def make(**changes: Any) -> IncidentView:
+        root = RootView(
+            tier="local",
+            kind="python_exception",
+            message="IndexError",
+            rank=1,
+            ranks="1",
+            node=None,
+            host=None,
+            local_rank=None,
+            pid=None,
+            at=NOW - 20,
+            position=POSITION,
+            why=("rank 1 logged an error of its own",),
+        )
+        facts: dict[str, Any] = {
+            "id": "1",
+            "run": "train_20260129_101500",
+            "state": "open",
+            "ended_reason": "",
+            "title": "IndexError on rank 1",
+            "confidence": "probable",
+            "opened_at": NOW - 20,
+            "updated_at": NOW - 20,
+            "ended_at": None,
+            "root": root,
+            "collective": None,
+            "symptoms": (),
+            "events": 0,
+            "claims": (),
+            "excerpt": (),
+            "action": "Mend it.",
+            "last_step": 250,
+            "alerts": (),
+        }
+        return IncidentView(**(facts | changes))
 
     return make
 

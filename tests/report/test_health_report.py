@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.core.health import worst_health
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import AlertView, RunView, Snapshot, Statistics
+from ldlm_monitor.model.view import AlertView, ReasonView, RunView, Snapshot, Statistics
+from ldlm_monitor.report.contents import what_to_do
 from ldlm_monitor.report.document import report
 from ldlm_monitor.report.html import page
 from ldlm_monitor.report.text import WIDTH, health_report, markdown
@@ -196,25 +198,57 @@ def test_the_summary_of_an_alert_does_not_repeat_the_run_above_it(
     assert firing[1] == "           the loss is NaN"
 
 
-def test_several_runs_are_summed_up_at_the_end(
+def test_several_runs_begin_with_a_table_worst_first_and_healthy_ones_are_a_line(
     make_run: MakeRun, make_alert: MakeAlert, make_snapshot: MakeSnapshot
 ) -> None:
-    """Where the eye is when it has been printed."""
+    why = ReasonView(kind="alert", severity="critical", text="word " * 30 + "end", since=None)
     runs = (
         make_run(name="first"),
-        make_run(name="second", state="crashed", health="CRITICAL"),
+        make_run(name="second", state="crashed", health="CRITICAL", reasons=(why,)),
+        make_run(name="third", health="CRITICAL", last_progress_at=1769681700.0),
+        make_run(name="fourth", health="WARNING"),
     )
-    alerts = tuple(
-        make_alert(name, labels={"severity": "critical", "run": "second", "rank": rank})
-        for name, rank in (("TrainingCrashed", "1"), ("NonFiniteLoss", "0"), ("NonFiniteLoss", "1"))
-    )
-    report = health_report(make_snapshot(*runs, alerts=alerts))
-    assert report.split("-" * WIDTH)[-1].splitlines()[1:4] == [
-        "HEALTHY   first                                                          running",
-        "CRITICAL  second                                                         crashed",
-        "          TrainingCrashed, NonFiniteLoss",
+    alert = make_alert("TrainingCrashed", labels={"severity": "critical", "run": "second"})
+    report = health_report(make_snapshot(*runs, alerts=(alert,)))
+    table = report.split("\n\n")[1].splitlines()
+    assert report.splitlines()[2] == "4 runs: 2 CRITICAL, 1 WARNING, 1 HEALTHY"
+    assert [line.split()[1] for line in table if line[0] != " "] == [
+        *("third", "second", "fourth", "first")
     ]
-    assert "HEALTHY   first" not in health_report(make_snapshot(runs[0]))
+    assert table[-1].endswith("running, step 250 of 1000")
+    reason = " ".join(line.strip() for line in table if line.startswith(" " * 10))
+    assert why.text in reason  # whole: wrapped, not cut
+    assert report.count("first") == 1
+    assert report.count("third") == 2
+    assert "4 runs: 2 CRITICAL" in report.split("-" * WIDTH)[-1]
+
+
+def test_one_run_of_several_has_its_newest_incident_whole_and_earlier_ones_as_lines(
+    make_run: MakeRun, make_snapshot: MakeSnapshot, make_incident: Callable[..., IncidentView]
+) -> None:
+    incidents = [make_incident(title=f"failure {n}", action=f"mend {n}") for n in range(6)]
+    snapshot = make_snapshot(make_run(health="CRITICAL"), make_run(name="other"))
+    report = health_report(snapshot.model_copy(update={"incidents": tuple(incidents)}))
+    assert "-> mend 5" in report
+    assert "-> mend 4" not in report
+    assert [n for n in range(6) if f"failure {n}" in report] == [2, 3, 4, 5]
+    assert "and 2 more" in report
+
+
+def test_what_to_do_is_the_newest_incidents_action_and_advice_once(
+    make_run: MakeRun,
+    make_alert: MakeAlert,
+    make_snapshot: MakeSnapshot,
+    make_incident: Callable[..., IncidentView],
+) -> None:
+    snapshot = make_snapshot(make_run(health="CRITICAL"), alerts=(make_alert(),))
+    (run,) = report(snapshot, {}).runs
+    assert what_to_do(run) == ("Go back to a checkpoint.", *run.recommendations)
+    incidents = tuple(make_incident(action=action) for action in ("first", "second", ""))
+    (run,) = report(snapshot.model_copy(update={"incidents": incidents}), {}).runs
+    assert what_to_do(run) == ("second", *run.recommendations)
+    (run,) = report(make_snapshot(make_run()), {}).runs
+    assert what_to_do(run) == ()
 
 
 def test_a_run_that_ended_has_no_time_left_and_cannot_stall(

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/train_logs"
 BAD_LATENTS = EXAMPLES / "train_20261121_083451_node0.log"
 BAD_TOKEN = EXAMPLES / "train_20261121_083515_node0.log"
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 HOSTILE = '<script>alert(1)</script> & "quoted" `code` [link](http://x) | cell'
 
 Write = Callable[..., str]
@@ -79,7 +76,8 @@ def test_the_json_is_what_its_schema_says(write: Write) -> None:
 
 def test_a_page_begins_with_the_verdict_and_names_the_first_cause(write: Write) -> None:
     words = " ".join(Page(write("r.html", BAD_TOKEN)).words)
-    order = [words.index(text) for text in ("CRITICAL", "IndexError", "Incidents", "Charts")]
+    parts = ("CRITICAL", "IndexError", "incident at 119", "What to do", "Incidents", "More charts")
+    order = [words.index(text) for text in parts]
     assert order == sorted(order)
     assert "rank 1 logged an error of its own" in words
 
@@ -100,16 +98,22 @@ def test_every_form_has_the_cause_the_alert_the_issues_and_what_to_do(
 
 def test_a_page_needs_nothing_else(write: Write) -> None:
     page = Page(write("r.html", BAD_TOKEN))
-    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert not {"link", "img", "iframe", "object"} & set(page.tags)
     assert all(link.startswith("#") for link in page.links)
 
 
 def test_a_nan_and_every_charted_quantity_are_to_be_seen(write: Write) -> None:
     text = write("r.html", BAD_LATENTS)
     assert "not finite at 35" in text
-    titles = re.findall(r'role="img" aria-label="([^"]+)"', text)
-    assert titles[:2] == ["loss", "loss components"]
-    assert "learning rate" in titles
+    spoken = re.findall(r'role="img" aria-label="([^"]+)"', text)
+    assert spoken[0].startswith(
+        "loss, by step; from 4.8029 at 0 to 1.8825 at 299; not finite at 35;"
+    )
+    assert [each.partition(",")[0] for each in spoken][:3] == [
+        "loss",
+        "loss components",
+        "accuracy",
+    ]
 
 
 @pytest.mark.parametrize("name", ["r.html", "r.md", "r.json"])
@@ -121,7 +125,7 @@ def test_no_secret_of_a_log_is_in_a_report(write: Write, tmp_path: Path, name: s
 
 def test_text_of_a_log_is_no_markup_of_the_page(write: Write, tmp_path: Path) -> None:
     page = Page(write("r.html", hostile_log(tmp_path)))
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1  # the page's own
     assert any("<script>alert(1)</script>" in words for words in page.words)
 
 
@@ -181,42 +185,3 @@ def test_an_unknown_ending_is_one_clear_line(capsys: pytest.CaptureFixture[str])
         'ldlm-monitor: --output health.pdf: cannot write a report as ".pdf"; '
         "end the name in .html, .md, .json or .txt\n"
     )
-
-
-@pytest.mark.live
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
-def test_a_browser_shows_the_page_without_scrolling_sideways(
-    write: Write, tmp_path: Path, width: int, dark: bool
-) -> None:
-    """In a frame as wide as a phone or a desk: the page's own script could not run."""
-    write("r.html", BAD_TOKEN, BAD_LATENTS)
-    (tmp_path / "frame.html").write_text(
-        f'<iframe src="r.html" style="width:{width}px;height:900px;border:0"></iframe><script>'
-        "onload=()=>{const page=document.querySelector('iframe').contentDocument;"
-        "const charts=[...page.querySelectorAll('svg.chart')];"
-        "document.title=[page.documentElement.scrollWidth,charts.length,"
-        "Math.min(...charts.map(c=>c.getBoundingClientRect().height)),"
-        "getComputedStyle(page.body).backgroundColor].join(' ')}</script>",
-        encoding="utf-8",
-    )
-    assert CHROMIUM is not None
-    done = subprocess.run(
-        [
-            *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", "--allow-file-access-from-files"),
-            *(f"--window-size={width + 40},1000", "--dump-dom"),
-            *(["--blink-settings=preferredColorScheme=0"] if dark else []),
-            (tmp_path / "frame.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    title = re.search(r"<title>(\d+) (\d+) ([\d.]+) (rgb[^<]+)</title>", done.stdout)
-    assert title is not None, done.stdout[:500]
-    assert int(title[1]) <= width
-    assert int(title[2]) >= 8
-    assert float(title[3]) > 150
-    assert title[4] == ("rgb(13, 17, 22)" if dark else "rgb(244, 246, 248)")

@@ -36,11 +36,14 @@ def exported(values: RunValues) -> dict[str, float]:
         ("loss_scale", ("ldlm_train_loss_scale", ())),
         ("accuracy", ("ldlm_train_accuracy_ratio", ())),
         ("accuracy_text", ("ldlm_train_accuracy_ratio", (("component", "text"),))),
+        ("gpu_power_watts", ("ldlm_gpu_power_watts", (("gpu", "3"),))),
+        ("gpu_throttled_power", ("ldlm_gpu_throttled", (("gpu", "3"), ("reason", "power")))),
+        ("gpu_sm_clock_hertz", ("ldlm_train_metric", (("name", "gpu_sm_clock_hertz"),))),
         ("latent_norm", ("ldlm_train_metric", (("name", "latent_norm"),))),
     ],
 )
 def test_every_quantity_has_its_metric(quantity: str, name: Any) -> None:
-    assert exported_name(quantity) == name
+    assert exported_name(quantity, rank=3) == name
 
 
 def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() -> None:

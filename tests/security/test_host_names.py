@@ -115,6 +115,13 @@ def test_beyond_loopback_any_name_is_its_own_unless_some_are_given():
     assert not given.accepts("evil.example")
 
 
+def test_the_address_for_people_is_one_of_its_names():
+    names = names_for(Settings(external_url="https://monitor.lan/ldlm"), "127.0.0.1")
+    assert names is not None
+    assert names.accepts("monitor.lan")
+    assert not names.accepts("evil.example")
+
+
 def test_on_loopback_this_machines_own_name_is_one_of_its_names():
     """/etc/hosts often lets it lead to 127.0.0.1."""
     names = names_for(Settings(), "127.0.0.1")

@@ -77,9 +77,10 @@ def test_a_selector_that_was_asked_before_finds_series_that_come_later() -> None
     store = SeriesStore(5, 3600)
     not_b = Matcher("run", "!=", "b")
     selectors = [(*LOSS, not_b), (not_b,), (Matcher("__name__", "=~", ".*loss"),)]
+    readers = [store.reader(selector) for selector in selectors]
 
     def found() -> list[list[str]]:
-        asked = [store.latest(selector, -math.inf, 100) for selector in selectors]
+        asked = [reader.latest(-math.inf, 100) for reader in readers]
         return [[dict(labels)["run"] for labels, _, _ in each] for each in asked]
 
     store.append([[loss(1.0, "a")]], 5)
@@ -91,11 +92,12 @@ def test_a_selector_that_was_asked_before_finds_series_that_come_later() -> None
 def test_a_selector_does_not_find_what_was_forgotten() -> None:
     store = SeriesStore(5, 100)
     store.append([[loss(1.0, "a"), loss(1.0, "b")]], 5)
-    assert len(list(store.latest(LOSS, -math.inf, 100))) == 2
+    reader = store.reader(LOSS)
+    assert len(list(reader.latest(-math.inf, 100))) == 2
     for slot in range(2, 600):
         store.append([[loss(float(slot), "b")]], slot * 5)
-    found = [dict(series.labels)["run"] for series in store.select(LOSS, 0, 3000)]
-    assert found == ["b"]
+    for select in (store.reader(LOSS).select, reader.select):
+        assert [dict(series.labels)["run"] for series in select(0, 3000)] == ["b"]
 
 
 def test_memory_is_bounded_by_the_retention() -> None:
@@ -163,14 +165,3 @@ def test_a_group_that_is_the_same_object_goes_on_and_one_that_is_missing_has_end
         "a",
         [5, 10, 20],
     )
-
-
-def test_selectors_of_many_queries_take_no_memory_for_ever() -> None:
-    store = SeriesStore(5, 3600)
-    store.append([[loss(2.0)]], 5)
-    for number in range(3000):
-        matchers = (Matcher("__name__", "=", f"n{number % 1500}"), Matcher("a", "=", f"{number}"))
-        assert list(store.select(matchers, 0, 5)) == []
-    assert sum(map(len, store._matched.values())) <= 1024
-    assert len(store._matched) <= 1024
-    assert samples(store, 5, 5) == [(5, 2.0)]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from ldlm_monitor.cli.report import run_page
 from ldlm_monitor.model.names import METRICS, RUN_STATES
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
@@ -164,6 +165,7 @@ def running(make_snapshot: Callable[..., Snapshot]) -> Iterator[Running]:
             notifications=lambda: {("slack", "sent"): 3, ("slack", "pending"): 1},
             behind=lambda: 512,
             ready=lambda: state.ready,
+            page=run_page,
             redact=lambda text: text.replace("hunter2", "[redacted]"),
         ),
     )

@@ -1,15 +1,19 @@
 """The routes, over a real connection."""
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from html import escape
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ldlm_monitor.cli.report import run_page
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.report.html import policy
 from ldlm_monitor.serve import Server, Site
 
 
@@ -80,6 +84,33 @@ def test_the_landing_page_escapes_names_and_runs_no_script(running, make_snapsho
     assert b"&lt;script&gt;" in response.body
     assert b"x" * 500 not in response.body
     assert b'href="/api/v1/alerts"' in response.body
+
+
+@pytest.mark.parametrize("run", ["r1", "a/b c", "größe?x#y", "50%", "<b>", "x" * 1000])
+def test_the_landing_page_leads_to_the_page_of_each_run(running, make_snapshot, run):
+    running.snapshot = make_snapshot(run=run)
+    (link,) = re.findall('href="(runs/[^"]*)"', running.ask("/").body.decode())
+    page = running.ask(f"/{link}")
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert f"{escape(run[:300])}" in page.body.decode()
+    assert page.headers.get_all("Content-Security-Policy") == [
+        f"{policy()}; frame-ancestors 'none'"
+    ]
+    assert running.ask("/runs/other").status == 404
+
+
+def test_the_page_of_a_run_shows_its_alerts_and_the_monitors_not_those_of_other_runs(make_snapshot):
+    snapshot = make_snapshot()
+    (mine,) = snapshot.alerts
+    alerts = [
+        mine,
+        mine.model_copy(update={"name": "OfAnother", "labels": {**mine.labels, "run": "r2"}}),
+        mine.model_copy(update={"name": "MonitorBehind", "labels": {"severity": "warning"}}),
+    ]
+    page, _ = run_page(snapshot.model_copy(update={"alerts": alerts}), "r1")
+    assert "NonFiniteLoss" in page
+    assert "MonitorBehind" in page
+    assert "OfAnother" not in page
 
 
 @pytest.mark.parametrize(

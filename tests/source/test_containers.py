@@ -12,7 +12,7 @@ from ldlm_monitor.model.chunk import Origin
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.containers import CriLines, DockerLines
+from ldlm_monitor.source.decoders import CriLines, DockerLines
 from ldlm_monitor.source.notices import Journal
 
 BROKEN = "OSError: [Errno 28] No space left on device"

@@ -172,18 +172,6 @@ def test_an_emptied_file_is_read_from_its_start_and_said_so(reading, log):
     assert {first[2], second[2]} == {0, 1}
 
 
-def test_what_was_seen_and_truncated_unread_is_counted_as_lost(reading, log):
-    reader = reading(log)
-    append(log, lines(0, 100_000))
-    reader.look(budget=1)
-    behind = reader.follower.behind()
-    assert behind > 0
-    os.truncate(log, 0)
-    reader.look()
-    assert reader.follower.journal.lost_bytes == behind
-    assert reader.follower.behind() == 0
-
-
 def test_copytruncate_that_grows_past_the_old_end_between_two_looks_is_noticed(reading, log):
     """All begin with the same banner, longer than what is compared of the first bytes."""
     banner = b"#" * 2000 + b"\n"

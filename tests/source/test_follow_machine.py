@@ -66,7 +66,7 @@ class Writers(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.log = self.folder / "train.log"
         self.away = self.folder / "away"
-        self.follower = Follower()
+        self.follower: Follower
         self.now = 1000.0
         self.count = 0
         self.rotated = 0

@@ -210,14 +210,6 @@ def test_an_offset_counts_what_is_before_it_as_read(reading, log):
     assert (reader.chunks[0].offset, reader.chunks[0].line) == (12, 3)
 
 
-def test_a_line_that_is_given_with_the_offset_is_not_counted(reading, log):
-    append(log, b"old 1\nold 2\nnew\n")
-    reader = reading()
-    reader.follower.add(log, offset=12, line=300)
-    assert reader.look() == [b"new"]
-    assert reader.chunks[0].line == 300
-
-
 def test_an_offset_beyond_the_end_is_another_files(reading, log):
     append(log, b"new\n")
     reader = reading()

@@ -149,6 +149,7 @@ def test_a_copy_that_gets_the_inode_number_of_the_deleted_original_is_not_read_a
     shutil.copy(writers.log, tmp_path / "swap")
     (tmp_path / "swap").replace(writers.log)
     writers.look()
+    writers.follower.close()
     assert original not in {
         each.inode for each in positions_from_json(writers.kept) if each.path == str(writers.log)
     }

@@ -57,7 +57,7 @@ def test_what_a_stalled_server_holds_is_not_waited_for_at_the_end(server, follow
     before = follower.positions()
     assert list(follower.finish()) == []
     assert before == follower.positions() == []
-    (thread,) = (each for each in threading.enumerate() if each.name.startswith("read "))
+    (thread,) = (each for each in threading.enumerate() if each.name == f"read {server.folder}")
     follower.close()
     server.revive()
     thread.join(30)
@@ -101,22 +101,25 @@ def test_files_on_a_network_are_followed_like_others(server, follower):
     follower.close()
 
 
-def test_a_local_disk_that_was_slow_is_read_in_a_thread_from_then_on(tmp_path):
+def test_what_a_slow_local_disk_has_comes_with_a_later_read(tmp_path, monkeypatch):
     log = tmp_path / "train.log"
     log.write_bytes(b"one\n")
-    clock = [0.0]
+    answers = threading.Event()
 
     def stat(path: Path) -> os.stat_result:
-        clock[0] += 3.0
+        assert answers.wait(30)
         return os.stat(path)
 
-    follower = Follower(disk=Disk(stat=stat), clock=lambda: clock[0], mounts=lambda: MountTable(""))
+    monkeypatch.setattr("ldlm_monitor.source.follow.LOCAL_SECONDS", 0.01)
+    follower = Follower(disk=Disk(stat=stat), mounts=lambda: MountTable(""))
     follower.add(log)
-    assert [chunk.data for chunk in follower.read(None, 1000.0)] == [b"one\n"]
-    assert follower._local.threaded
-    with log.open("ab") as file:
-        file.write(b"two\n")
-    assert read_until(follower, 1, 1001.0) == [b"two\n"]
+    assert list(follower.read(None, 1000.0)) == []
+    assert list(follower.read(None, 1006.0)) == []
+    (notice,) = follower.journal.drain()
+    assert "no answer from the local disks for 6s" in str(notice)
+    answers.set()
+    assert read_until(follower, 1, 1007.0) == [b"one\n"]
+    monkeypatch.undo()
     follower.close()
 
 

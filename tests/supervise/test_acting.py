@@ -27,6 +27,8 @@ for step in range(first, 41):
         time.sleep(600)
     if at_fault and fault == "crash":
         raise SystemExit(1)
+    if at_fault and fault == "code":
+        raise TypeError("step() takes 1 positional argument")
     if at_fault and fault == "nan":
         time.sleep(20)
     time.sleep(0.1)
@@ -76,6 +78,13 @@ def test_a_crash_without_a_reaction_is_only_watched(folder: Path) -> None:
     report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
     until(report.exists, seconds=90)
     assert "TrainingCrashed" in report.read_text()
+
+
+def test_an_error_in_the_code_is_not_restarted(folder: Path) -> None:
+    code, _, log = ended(started(folder, "--on", "crash=restart:3", "code"))
+    assert code == 1
+    assert "no restart: STOP" in log
+    assert "attempt 2 starts" not in log
 
 
 def test_a_run_in_the_background_is_stopped_by_name(folder: Path) -> None:

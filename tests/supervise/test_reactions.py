@@ -2,7 +2,9 @@
 
 import pytest
 
+from ldlm_monitor.incidents.decisions import DecisionFacts, decide
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.incident_view import DecisionView
 from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot
 from ldlm_monitor.supervise.reactions import Budget, Order, Reactions, Supervisor
 
@@ -14,6 +16,7 @@ def snapshot(
     step: int = 10,
     limit: float = 30.0,
     last_progress_at: float | None = None,
+    decision: DecisionView | None = None,
 ) -> Snapshot:
     run = RunView(
         name="train",
@@ -35,6 +38,7 @@ def snapshot(
         event_counts={},
         skipped_steps=0,
         settings={},
+        decision=decision,
     )
     return Snapshot(
         version=1,
@@ -192,3 +196,40 @@ def test_a_command_that_we_kill_and_that_exits_with_0_is_started_again() -> None
     acting = supervisor("hang=kill", "crash=restart:1")
     assert orders(acting, snapshot(firing("TrainingStalled", START + 50)), START + 50)
     assert acting.ended(0, START + 51).start_at
+
+
+def failure(kind: str, message: str, **facts: object) -> DecisionView:
+    return decide(DecisionFacts(kind=kind, message=message, failed=True, **facts))  # type: ignore[arg-type]
+
+
+def test_a_crash_that_is_decided_stop_is_not_restarted() -> None:
+    run = supervisor("crash=restart:3")
+    due = run.ended(1, START + 9)
+    assert due.start_at is not None
+    seen = snapshot(decision=failure("python_exception", "TypeError: x"))
+    found = run.reconsidered(due, seen)
+    assert found.release
+    assert found.note.startswith("no restart: STOP")
+
+
+def test_a_restart_gets_the_node_to_leave_out() -> None:
+    run = supervisor("crash=restart:3")
+    due = run.ended(1, START + 9)
+    broken = failure("cuda_error", "CUDA error: uncorrectable ECC error encountered", node="gpu07")
+    found = run.reconsidered(due, snapshot(decision=broken))
+    assert not found.release
+    assert found.environment == {"LDLM_ATTEMPT": "2", "LDLM_EXCLUDE_NODES": "gpu07"}
+
+
+def test_what_a_killed_hang_printed_does_not_forbid_its_restart() -> None:
+    run = supervisor("hang=kill", "crash=restart:3")
+    assert orders(run, snapshot(firing("TrainingStalled", START + 9)), START + 9)
+    due = run.ended(-15, START + 10)
+    seen = snapshot(decision=failure("python_exception", "RuntimeError: worker died"))
+    assert run.reconsidered(due, seen) == due
+
+
+def test_an_end_without_a_known_failure_is_restarted() -> None:
+    run = supervisor("crash=restart:3")
+    due = run.ended(1, START + 9)
+    assert run.reconsidered(due, snapshot()) == due

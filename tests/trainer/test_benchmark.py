@@ -28,8 +28,8 @@ def test_the_settings_of_every_training_are_valid(name: str) -> None:
     for cell in profile.cells:
         given = {**improvements.BASELINE, **profile.settings, **cell.change}
         settings = load(None, [f"{key}={value}" for key, value in given.items()])
-        counts = settings.accumulation(cell.processes)
-        effective = counts[0][1] * settings.data.batch_size * cell.processes
+        first = settings.stages(cell.processes)[0]
+        effective = first.times * first.size * cell.processes
         assert effective == int(profile.settings["schedule.effective_batch"])
 
 

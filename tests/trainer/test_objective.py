@@ -1,5 +1,6 @@
 """The objective against its formulas, and switches that must not change the mathematics."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ldlm_trainer.diffusion import (
     L2T,
     LEAST_T,
     MODES,
+    SUMS,
     T2L,
     UNCONDITIONAL,
     add_noise,
@@ -26,6 +28,7 @@ from ldlm_trainer.diffusion import (
 )
 from ldlm_trainer.model import MultimodalDiT, Shape
 from ldlm_trainer.shards import MASK, Shards
+from ldlm_trainer.step import Balance, Result
 
 Make = Callable[..., Config]
 CPU = torch.device("cpu")
@@ -103,6 +106,37 @@ def test_cosine_loss_weighs_as_much_as_the_mean_square_of_unit_vectors() -> None
     assert torch.allclose(latent_losses(3 * a, b, "cosine"), latent_losses(a, b, "cosine"))
 
 
+def test_normalized_vectors_differ_in_direction_alone() -> None:
+    """At the length that the data's latents have, so that the loss is of the size of the mse."""
+    a, b = torch.randn(5, 1, 8), torch.randn(5, 1, 8)
+    found = latent_losses(a, b, "normalized_mse")
+    assert torch.allclose(latent_losses(3 * a, b / 7, "normalized_mse"), found, atol=1e-6)
+    assert torch.allclose(found, 8 * latent_losses(a, b, "cosine"), atol=1e-5)
+
+
+def test_balanced_losses_count_alike_whatever_their_size() -> None:
+    balance = Balance(Objective(mode="mixed", weighting="balanced", latent_weight=2.0))
+    assert balance.weight == 2.0
+    for _ in range(3):
+        balance.observe(result(text=3.0, latent=0.5))
+    assert balance.weight == pytest.approx(2.0 * 6)
+    balance.observe(result(text=math.nan, latent=0.5))
+    balance.observe(result(text=3.0, latent=0.0))
+    assert balance.weight == pytest.approx(2.0 * 6)
+    balance.means = [1.0, 1e-9]
+    assert balance.weight == 200.0
+    assert Balance(Objective(mode="mixed")).weight == 1.0
+
+
+def result(*, text: float, latent: float) -> Result:
+    sums = dict.fromkeys(SUMS, 0.0) | {"text_sum": text * 10, "latent_sum": latent * 4}
+    return Result(
+        step=0, own_loss=0.0, own_text=0.0, own_latent=0.0, grad_norm=1.0, stop=False, sums=sums,
+        tokens_asked=10.0, latents_asked=4.0, lr=0.1, latent_weight=1.0, loss_scale=math.nan,
+        seconds=1.0, own_seconds=1.0, data_seconds=0.0,
+    )  # fmt: skip
+
+
 def test_upstreams_objective_hides_everything() -> None:
     compat = Objective(mode="l2t", upstream_compat=True)
     text = add_noise(batch(L2T), MASK, compat, noise())
@@ -133,7 +167,7 @@ def gradients(
     total = torch.zeros(())
     for number, part in enumerate(batches):
         noised = add_noise(part, MASK, chosen.objective, noise(number))
-        loss, _ = micro_loss(model, part, noised, chosen.objective)
+        loss, _ = micro_loss(model, part, noised, chosen.objective, 1.0)
         loss.backward()
         total += loss.detach()
     return total, [p.grad for p in model.parameters()]
@@ -174,11 +208,11 @@ def test_a_step_is_the_same_in_one_batch_and_in_several(
     torch.manual_seed(0)
     model = MultimodalDiT(settings().model, halves.samples.shape)
     noised = add_noise(whole, MASK, settings().objective, noise())
-    together, _ = micro_loss(model, whole, noised, settings().objective)
+    together, _ = micro_loss(model, whole, noised, settings().objective, 1.0)
     apart = torch.zeros(())
     for start, part in zip((0, 4), parts, strict=True):
         rows = type(noised)(*(field[start : start + 4] for field in noised))
-        apart += micro_loss(model, part, rows, settings().objective)[0]
+        apart += micro_loss(model, part, rows, settings().objective, 1.0)[0]
     assert float(apart.detach()) == pytest.approx(float(together.detach()), rel=1e-5)
 
 

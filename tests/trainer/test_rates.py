@@ -40,9 +40,10 @@ def test_a_restart_warms_up_again_to_a_lower_peak() -> None:
     assert [step for step in range(300) if optim.is_restart(step, schedule)] == [100, 200]
 
 
-def test_a_plateau_lowers_the_factor_after_its_patience() -> None:
-    plateau = optim.Plateau(Schedule(plateau_patience=2, plateau_factor=0.5))
-    lowered = [plateau.observe(loss) for loss in (5.0, 4.0, 4.1, 4.2, 4.3, math.nan)]
+def test_a_plateau_lowers_the_factor_after_so_many_steps_without_a_better_loss() -> None:
+    plateau = optim.Plateau(Schedule(plateau_patience=20, plateau_factor=0.5))
+    losses = (5.0, 4.0, 3.99, 4.2, 4.3, math.nan)
+    lowered = [plateau.observe(loss, 10 * step) for step, loss in enumerate(losses)]
     assert lowered == [False, False, False, True, False, True]
     assert plateau.factor == 0.25
 
@@ -52,16 +53,24 @@ def test_a_plateau_goes_on_from_its_state() -> None:
     first, second = optim.Plateau(settings), optim.Plateau(settings)
     second.restore(first.state())
     assert second.best == math.inf
-    first.observe(3.0)
-    first.observe(3.5)
+    first.observe(3.0, 1)
+    first.observe(3.5, 2)
     second.restore(first.state())
-    assert second.observe(3.5)
+    assert second.observe(3.5, 3)
 
 
 def test_negative_losses_improve_too() -> None:
     """A threshold that multiplies would call every step of a falling negative loss none."""
     plateau = optim.Plateau(Schedule(plateau_patience=1, plateau_threshold=0.01))
-    assert not any(plateau.observe(loss) for loss in (-1.0, -1.5, -2.0))
+    assert not any(plateau.observe(loss, step) for step, loss in enumerate((-1.0, -1.5, -2.0)))
+
+
+def test_a_reduction_ends_at_the_least_rate_and_raises_none() -> None:
+    plateau = optim.Plateau(Schedule(plateau_min_lr=1e-4))
+    plateau.factor = 0.01
+    assert plateau.applied(1e-1) == pytest.approx(1e-3)
+    assert plateau.applied(1e-3) == 1e-4
+    assert plateau.applied(1e-5) == 1e-5
 
 
 def model() -> MultimodalDiT:

@@ -40,7 +40,7 @@ def test_every_epoch_shows_every_sample_once(samples: int, steps: int) -> None:
 def test_what_a_step_takes_does_not_depend_on_the_number_of_ranks() -> None:
     alone, four = (plan(world, schedule__effective_batch=16) for world in (1, 4))
     assert (alone.takes(7).indices == four.takes(7).indices).all()
-    parts = [four.takes(7).indices[four.part(0, rank)] for rank in range(4)]
+    parts = [four.takes(7).indices[four.part(7, 0, rank)] for rank in range(4)]
     assert (np.concatenate(parts) == alone.takes(7).indices).all()
 
 

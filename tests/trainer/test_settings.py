@@ -1,7 +1,9 @@
 """Settings that cannot work are refused before anything starts, with their remedy."""
 
 import ast
+import subprocess
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install '.[trai
 
 import ldlm_trainer
 from ldlm_trainer.config import Config, load
-from ldlm_trainer.preflight import check, warnings_of
+from ldlm_trainer.preflight import check, uncommitted, warnings_of
 
 Make = Callable[..., Config]
 
@@ -38,14 +40,22 @@ def test_every_setting_is_read_by_code() -> None:
 
 def test_the_accumulation_reaches_the_effective_batch_exactly(settings: Make) -> None:
     given = settings(schedule__effective_batch=32, schedule__batch_growth="[[10, 64]]")
-    assert given.accumulation(world=2) == ((0, 4), (10, 8))
+    assert given.stages(world=2) == ((0, 4, 4), (10, 4, 8))
+
+
+def test_micro_batches_grow_beside_the_effective_batch(settings: Make) -> None:
+    """The seeds' steps of 2 x 4, 4 x 2 and 8 x 1 samples."""
+    given = settings(
+        data__batch_size=2, schedule__effective_batch=8, schedule__micro_growth="[[5, 4], [9, 8]]"
+    )
+    assert given.stages(world=1) == ((0, 2, 4), (5, 4, 2), (9, 8, 1))
 
 
 def test_an_effective_batch_that_would_be_missed_is_refused(settings: Make) -> None:
     """The seeds' shell arithmetic makes 96 of 128 without a word."""
     given = settings(schedule__effective_batch=128)
     with pytest.raises(UsageError, match=r"128 .*no multiple of 96.*take 96") as error:
-        given.accumulation(world=24)
+        given.stages(world=24)
     assert error.value.where == "schedule.effective_batch"
 
 
@@ -58,6 +68,8 @@ def test_an_effective_batch_that_would_be_missed_is_refused(settings: Make) -> N
         (["schedule.steps=10", "schedule.warmup=10"], "leaves no step"),
         (["schedule.restart_every=50", "schedule.warmup=50"], "longer than warmup"),
         (["schedule.batch_growth=[[20, 8], [10, 4]]"], "must rise"),
+        (["schedule.micro_growth=[[5, 0]]"], "must have a sample"),
+        (["ddp.compression=powersgd", "ddp.find_unused_parameters=true"], "the same buckets"),
         (["model.width=60", "model.heads=8"], "multiple of 8 heads"),
         (["run.name=../evil"], "run.name"),
         (["schedule.steps"], "write section.key=value"),
@@ -105,3 +117,22 @@ def test_preflight_says_what_a_step_will_take(settings: Make) -> None:
 def test_preflight_misses_data_that_are_not_there(settings: Make, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="python -m ldlm_trainer prepare"):
         list(check(settings(data__folder=tmp_path / "none"), nodes=1, processes=1))
+
+
+def test_a_work_tree_that_is_not_committed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert list(uncommitted()) == []
+    subprocess.run(("git", "init", "-q"), check=True)
+    assert list(uncommitted()) == []
+    (tmp_path / "train.py").write_text("")
+    (line,) = uncommitted()
+    assert "1 file of this folder's git repository not committed" in line
+
+
+def test_a_backend_whose_package_is_missing_is_refused_before_the_launch(settings: Make) -> None:
+    if find_spec("mmdit") is not None:
+        pytest.skip("mmdit is installed")
+    with pytest.raises(UsageError, match="the package mmdit is not installed"):
+        list(check(settings(model__backend="mmdit"), nodes=1, processes=1))

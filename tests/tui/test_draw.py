@@ -47,10 +47,11 @@ def a_run(steps: Sequence[int], **changes: object) -> RunView:
         RankView(rank=rank, step=step, seen_at=100.0, phase="all_reduce" if rank == 13 else None)
         for rank, step in enumerate(steps)
     ]
-    fields: dict[str, object] = dict.fromkeys(RunView.model_fields)
+    needed = (name for name, field in RunView.model_fields.items() if field.is_required())
+    fields: dict[str, object] = dict.fromkeys(needed)
     fields |= {
         "name": "r", "framework": "x", "state": "running", "health": "HEALTHY", "files": (),
-        "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {},
+        "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {}, "attempt": 1,
         "ranks": tuple(views), "detected": {}, "world_size": len(views), "reasons": (),
         "checkpoints": (), "nonfinite": (),
     }  # fmt: skip

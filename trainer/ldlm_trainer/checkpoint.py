@@ -16,6 +16,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
@@ -152,6 +153,31 @@ class Keeper:
         return next((c for c in reversed(self.all()) if is_good(c)), None)
 
 
+class Writer:
+    """Writes checkpoints in a thread, one at a time, so that the training need not wait."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[Path] | None = None
+
+    def start(
+        self, step: int, state: Mapping[str, object], meta: Mapping[str, Any], *, beside: bool
+    ) -> None:
+        """Begin to write; `beside`: steps go on meanwhile, so that what is written is a copy."""
+        given = {name: _copied(value) for name, value in state.items()} if beside else state
+        self._writing = self._thread.submit(self._keeper.save, step, given, meta)
+
+    def finish(self) -> Path | None:
+        """Wait for what was begun; None: nothing was. Raises OSError where it failed."""
+        writing, self._writing = self._writing, None
+        return None if writing is None else writing.result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+
 def is_good(checkpoint: Checkpoint) -> bool:
     """Whether every file has the SHA-256 that was noted when it was written."""
     sums = checkpoint.meta.get("sha256", {})
@@ -199,6 +225,18 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _copied(state: object) -> Any:
+    """A copy in the host's memory, which later steps do not change."""
+    match state:
+        case torch.Tensor():
+            return state.detach().to("cpu", copy=True)
+        case dict():
+            return {key: _copied(value) for key, value in state.items()}
+        case list():
+            return [_copied(value) for value in state]
+    return state
 
 
 def random_state() -> dict[str, Any]:

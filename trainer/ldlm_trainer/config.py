@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -63,8 +63,10 @@ class Objective(_Section):
     """`mixed` draws one of the three modes for each sample, `sequential` takes turns."""
     phase_steps: Annotated[int, Field(ge=1)] = 1000
     """Steps of one turn in mode `sequential`."""
-    latent_loss: Literal["mse", "cosine"] = "mse"
+    latent_loss: Literal["mse", "cosine", "normalized_mse"] = "mse"
     latent_weight: Annotated[float, Field(ge=0.0)] = 1.0
+    weighting: Literal["fixed", "balanced"] = "fixed"
+    """`balanced`: `latent_weight` times how much greater the text loss has been lately."""
     upstream_compat: bool = False
     """Upstream's objective, which fixes the diffusion time at 1 in l2t and t2l."""
     freeze: bool = True
@@ -80,6 +82,9 @@ class Ddp(_Section):
     sync_buffers: bool = False
     no_sync: bool = True
     """Reduce gradients with the last micro-batch of a step only."""
+    compression: Literal["none", "fp16", "bf16", "powersgd"] = "none"
+    """How gradients travel between ranks: as they are, in half precision, or as two factors."""
+    powersgd_rank: Annotated[int, Field(ge=1)] = 2
 
 
 class Optim(_Section):
@@ -93,8 +98,9 @@ class Optim(_Section):
     clip_norm: Annotated[float, Field(ge=0.0)] = 0.5
     """0: no clipping."""
     fused: bool = True
-    precision: Literal["fp32", "bf16", "pure_bf16"] = "fp32"
-    """`bf16`: autocast over float32 weights; `pure_bf16`: upstream's, without them."""
+    precision: Literal["fp32", "bf16", "fp16", "pure_bf16"] = "fp32"
+    """`bf16`, `fp16`: autocast over float32 weights, `fp16` with a dynamic loss scale;
+    `pure_bf16`: upstream's, without float32 weights."""
 
 
 class Schedule(_Section):
@@ -109,14 +115,18 @@ class Schedule(_Section):
     restart_decay: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """The peak of a cycle, as a part of the one before."""
     plateau_patience: Annotated[int, Field(ge=0)] = 0
-    """Evaluations without improvement after which the rate is reduced; 0: never."""
+    """Steps without a better evaluation after which the rate is reduced; 0: never."""
     plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    plateau_threshold: Annotated[float, Field(ge=0.0)] = 0.0
-    """By how much an evaluation must be lower to be better, in units of the loss."""
+    plateau_threshold: Annotated[float, Field(ge=0.0)] = 0.01
+    """By which part of its size an evaluation must be lower than the best one to be better."""
+    plateau_min_lr: Annotated[float, Field(ge=0.0)] = 1e-6
+    """No reduction goes below this rate; one that the schedule sets lower stays as it is."""
     effective_batch: Annotated[int, Field(ge=0)] = 0
     """Samples of an optimizer step over all ranks; 0: one micro-batch a rank."""
     batch_growth: tuple[tuple[int, int], ...] = ()
     """(step, effective batch from there on), in rising order."""
+    micro_growth: tuple[tuple[int, int], ...] = ()
+    """(step, `data.batch_size` from there on), in rising order."""
 
 
 class Run(_Section):
@@ -133,6 +143,8 @@ class Run(_Section):
     save_every: Annotated[int, Field(ge=0)] = 500
     keep: Annotated[int, Field(ge=1)] = 3
     """Checkpoints that stay, beside milestones and the best one."""
+    async_save: bool = False
+    """Write checkpoints beside the training, from a copy in memory."""
     milestone_every: Annotated[int, Field(ge=0)] = 0
     """Checkpoints at multiples of this stay for ever; 0: none."""
     resume: Literal["auto", "never"] | Path = "auto"
@@ -146,6 +158,14 @@ class Run(_Section):
     health: bool = True
     """Write health_rank{r}.jsonl with the monitor's callback."""
     faults: str = ""
+
+
+class Stage(NamedTuple):
+    """From step `first` on a rank takes `times` micro-batches of `size` samples a step."""
+
+    first: int
+    size: int
+    times: int
 
 
 class Config(_Section):
@@ -164,24 +184,28 @@ class Config(_Section):
         """Where the run keeps its files."""
         return self.run.save_dir / self.run.name
 
-    def accumulation(self, world: int) -> tuple[tuple[int, int], ...]:
-        """(first step, micro-batches of a step from there on); raises `UsageError`.
+    def stages(self, world: int) -> tuple[Stage, ...]:
+        """The stages of the batch; raises `UsageError`.
 
         An effective batch that is no multiple of what one pass over all ranks takes
         would silently become another one, so it is refused.
         """
-        one_pass = self.data.batch_size * world
-        stages = ((0, self.schedule.effective_batch or one_pass), *self.schedule.batch_growth)
-        for step, effective in stages:
-            if effective % one_pass or effective < one_pass:
+        effective, micro = dict(self.schedule.batch_growth), dict(self.schedule.micro_growth)
+        size, wanted, found = self.data.batch_size, self.schedule.effective_batch, []
+        for step in sorted({0, *effective, *micro}):
+            size, wanted = micro.get(step, size), effective.get(step, wanted)
+            one_pass = size * world
+            samples = wanted or one_pass
+            if samples % one_pass or samples < one_pass:
                 raise UsageError(
-                    f"effective batch {effective} (from step {step}) is no multiple of {one_pass}, "
-                    f"the {self.data.batch_size} samples of each of {world} ranks",
+                    f"effective batch {samples} (from step {step}) is no multiple of {one_pass}, "
+                    f"the {size} samples of each of {world} ranks",
                     where="schedule.effective_batch",
-                    remedy=f"take {max(one_pass, effective // one_pass * one_pass)}, "
+                    remedy=f"take {max(one_pass, samples // one_pass * one_pass)}, "
                     "or change data.batch_size",
                 )
-        return tuple((step, effective // one_pass) for step, effective in stages)
+            found.append(Stage(step, size, samples // one_pass))
+        return tuple(found)
 
     @model_validator(mode="after")
     def _parts_fit_each_other(self) -> Self:
@@ -190,9 +214,12 @@ class Config(_Section):
             raise ValueError(f"warmup {schedule.warmup} leaves no step of {schedule.steps}")
         if 0 < schedule.restart_every <= schedule.warmup:
             raise ValueError("restart_every must be longer than warmup, which every cycle has")
-        steps = [step for step, _ in schedule.batch_growth]
-        if steps != sorted(set(steps)) or (steps and steps[0] < 1):
-            raise ValueError("the steps of batch_growth must rise, from 1 on")
+        for name in ("batch_growth", "micro_growth"):
+            steps = [step for step, _ in getattr(schedule, name)]
+            if steps != sorted(set(steps)) or (steps and steps[0] < 1):
+                raise ValueError(f"the steps of {name} must rise, from 1 on")
+            if any(size < 1 for _, size in getattr(schedule, name)):
+                raise ValueError(f"a batch of {name} must have a sample")
         if mode in ("l2t", "t2l", "sequential") and not (
             self.objective.freeze or ddp.find_unused_parameters
         ):
@@ -205,6 +232,11 @@ class Config(_Section):
         if ddp.static_graph and ddp.no_sync:
             raise ValueError(
                 "ddp.static_graph with ddp.no_sync: a first step that is not reduced breaks it"
+            )
+        if ddp.compression == "powersgd" and (ddp.static_graph or ddp.find_unused_parameters):
+            raise ValueError(
+                "ddp.compression powersgd needs the same buckets in each step: no "
+                "static_graph, no find_unused_parameters"
             )
         if self.optim.precision == "pure_bf16" and self.model.backend == "mmdit":
             raise ValueError("optim.precision pure_bf16 is for model.backend own")

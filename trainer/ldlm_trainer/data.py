@@ -81,30 +81,30 @@ class Plan:
         self.lengths = lengths
         self.length = length
         self.world = world
-        self.micro = settings.data.batch_size
-        stages = settings.accumulation(world)
-        self._starts = [step for step, _ in stages]
-        self._counts = [count for _, count in stages]
+        self._stages = settings.stages(world)
+        self._starts = [stage.first for stage in self._stages]
         self._latest: Taken | None = None
         if len(lengths) < self.effective(settings.schedule.steps):
             raise UsageError(
                 f"{len(lengths)} samples are fewer than one step takes", where="data.folder"
             )
 
-    def accumulation(self, step: int) -> int:
-        """Micro-batches of a step."""
-        return self._counts[bisect_right(self._starts, step) - 1]
+    def stage(self, step: int) -> config.Stage:
+        """The micro-batches of a step."""
+        return self._stages[bisect_right(self._starts, step) - 1]
 
     def effective(self, step: int) -> int:
         """Samples of a step over all ranks."""
-        return self.accumulation(step) * self.micro * self.world
+        stage = self.stage(step)
+        return stage.times * stage.size * self.world
 
     def seen(self, step: int) -> int:
         """Samples that the steps before this one took."""
         ends = [*self._starts[1:], step]
-        stages = zip(self._starts, ends, self._counts, strict=True)
-        passes = sum(max(0, min(step, end) - start) * count for start, end, count in stages)
-        return passes * self.micro * self.world
+        return sum(
+            max(0, min(step, end) - stage.first) * stage.times * stage.size * self.world
+            for stage, end in zip(self._stages, ends, strict=True)
+        )
 
     def place(self, step: int) -> tuple[int, int]:
         """Epoch, and which step of it this one is, counted at its present batch size."""
@@ -124,10 +124,11 @@ class Plan:
             self._latest = self._take(step)
         return self._latest
 
-    def part(self, micro: int, rank: int) -> slice:
+    def part(self, step: int, micro: int, rank: int) -> slice:
         """Which of a step's samples are this micro-batch of this rank."""
-        start = (micro * self.world + rank) * self.micro
-        return slice(start, start + self.micro)
+        size = self.stage(step).size
+        start = (micro * self.world + rank) * size
+        return slice(start, start + size)
 
     def _take(self, step: int) -> Taken:
         indices, modes = self._indices(step), self._modes(step)
@@ -178,7 +179,7 @@ class MicroBatches(Dataset[Batch]):
         step, micro = index
         self.before_read(step)
         taken = self.plan.takes(step)
-        mine = self.plan.part(micro, self.rank)
+        mine = self.plan.part(step, micro, self.rank)
         indices = taken.indices[mine]
         tokens, latents = self.samples.read(indices)
         return Batch(
@@ -199,10 +200,10 @@ class StepOrder:
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for step in range(self.start, self.end):
-            yield from ((step, micro) for micro in range(self.plan.accumulation(step)))
+            yield from ((step, micro) for micro in range(self.plan.stage(step).times))
 
     def __len__(self) -> int:
-        return sum(self.plan.accumulation(step) for step in range(self.start, self.end))
+        return sum(self.plan.stage(step).times for step in range(self.start, self.end))
 
 
 def loader(

@@ -90,9 +90,15 @@ def add_noise(
 def latent_losses(predicted: Tensor, target: Tensor, kind: str) -> Tensor:
     """(B,) losses of latents (B, K, D).
 
-    `cosine` is 2 (1 - cos) / D: the mean squared error of the normalised vectors, so
-    that it weighs as much as `mse` does. It does not ask for their length.
+    `normalized_mse` is the mean squared error of vectors of length sqrt(D), as the latents of
+    the data have: only the direction counts. `cosine` is 2 (1 - cos) / D, the same of vectors of
+    length 1, which weighs D times less; 1 - cos itself would be a change of the weight by D / 2.
     """
+    if kind == "normalized_mse":
+        length = math.sqrt(target.shape[-1])
+        predicted, target = (
+            length * functional.normalize(each, dim=-1) for each in (predicted, target)
+        )
     if kind == "cosine":
         cosine = functional.cosine_similarity(predicted, target, dim=-1)
         return (2 * (1 - cosine) / target.shape[-1]).mean(dim=1)
@@ -100,7 +106,7 @@ def latent_losses(predicted: Tensor, target: Tensor, kind: str) -> Tensor:
 
 
 def micro_loss(
-    model: nn.Module, batch: Batch, noised: Noised, objective: Objective
+    model: nn.Module, batch: Batch, noised: Noised, objective: Objective, latent_weight: float
 ) -> tuple[Tensor, Tensor]:
     """The part of the loss that this micro-batch has in its step, and the sums behind it.
 
@@ -118,7 +124,7 @@ def micro_loss(
     text = (entropy * noised.scored.flatten()).sum()
     kind = "cosine" if objective.upstream_compat else objective.latent_loss
     latent = (latent_losses(predicted, noised.target, kind) * noised.asked).sum()
-    loss = text / batch.tokens_asked + objective.latent_weight * latent / batch.latents_asked
+    loss = text / batch.tokens_asked + latent_weight * latent / batch.latents_asked
     with torch.no_grad():
         hidden = noised.scored > 0
         hits = (logits.argmax(-1) == batch.tokens) & hidden

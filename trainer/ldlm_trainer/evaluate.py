@@ -57,7 +57,7 @@ def evaluate(
         )
         noise = torch.Generator(process.device).manual_seed(NOISE + number)
         noised = add_noise(batch, samples.mask_id, objective, noise)
-        _, sums = micro_loss(model, batch, noised, objective)
+        _, sums = micro_loss(model, batch, noised, objective, 1.0)
         asked = batch.lengths.sum() if mode != MODES["t2l"] else torch.zeros_like(sums[0])
         total += torch.cat((sums, asked[None]))
     model.train(was_training)

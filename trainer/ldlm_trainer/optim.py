@@ -85,26 +85,35 @@ class Plateau:
         self.settings = settings
         self.factor = 1.0
         self.best = math.inf
-        self.waited = 0
+        self.since = 0
 
-    def observe(self, loss: float) -> bool:
-        """Take the loss of an evaluation; True where the factor was lowered. NaN is no progress."""
-        if loss < self.best - self.settings.plateau_threshold:
-            self.best, self.waited = loss, 0
+    def observe(self, loss: float, step: int) -> bool:
+        """Take the loss of an evaluation after `step` steps; True where the factor was lowered.
+
+        NaN is no progress. A threshold in parts of the best loss's size holds for negative
+        losses too, where `best * 0.99` would ask for less than nothing.
+        """
+        settings = self.settings
+        margin = settings.plateau_threshold * abs(self.best) if math.isfinite(self.best) else 0.0
+        if loss < self.best - margin:
+            self.best, self.since = loss, step
             return False
-        self.waited += 1
-        if not self.settings.plateau_patience or self.waited < self.settings.plateau_patience:
+        if not settings.plateau_patience or step - self.since < settings.plateau_patience:
             return False
-        self.factor *= self.settings.plateau_factor
-        self.waited = 0
+        self.factor *= settings.plateau_factor
+        self.since = step
         return True
+
+    def applied(self, rate: float) -> float:
+        """The rate of the schedule after all reductions."""
+        return min(rate, max(rate * self.factor, self.settings.plateau_min_lr))
 
     def state(self) -> dict[str, float]:
         """For a checkpoint; an infinite `best` is left out."""
-        state = {"factor": self.factor, "waited": self.waited}
+        state = {"factor": self.factor, "since": self.since}
         return state | ({"best": self.best} if math.isfinite(self.best) else {})
 
     def restore(self, state: dict[str, float]) -> None:
         """Go on from a checkpoint."""
-        self.factor, self.waited = state["factor"], int(state["waited"])
+        self.factor, self.since = state["factor"], int(state["since"])
         self.best = state.get("best", math.inf)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
 
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.text.format import counted
 from ldlm_trainer import faults
 from ldlm_trainer.data import Plan
 from ldlm_trainer.shards import open_split
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 DAY = 86_400.0
 LEAST_FREE = 1 << 30
+_GIT_SECONDS = 10.0
+"""More than a status takes on a disk that answers; nothing waits longer for advice."""
 OFF = frozenset({"0", "n", "no", "f", "false", "off"})
 
 
@@ -45,15 +50,30 @@ def warnings_of(environment: Mapping[str, str]) -> Iterator[str]:
         yield f"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC={beat} is {days:.0f} days; unset it (480 s)"
 
 
+def uncommitted() -> Iterator[str]:
+    """A line where the work tree differs from its commit: the run could not be repeated."""
+    try:
+        done = subprocess.run(
+            ("git", "status", "--porcelain"), capture_output=True, timeout=_GIT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    changed = len(done.stdout.splitlines())
+    if done.returncode == 0 and changed:
+        yield (
+            f"{counted(changed, 'file')} of this folder's git repository not committed: "
+            "commit, so that the run can be repeated"
+        )
+
+
 def check(settings: Config, *, nodes: int, processes: int) -> Iterator[str]:
     """Lines to print; raises `UsageError` for what cannot work."""
     world = nodes * processes
     faults.parse(settings.run.faults)
-    for first, count in settings.accumulation(world):
-        effective = count * settings.data.batch_size * world
+    for first, size, count in settings.stages(world):
         yield (
-            f"from step {first}: {count} micro-batches of {settings.data.batch_size} on each of "
-            f"{world} ranks, {effective} samples a step"
+            f"from step {first}: {count} micro-batches of {size} on each of "
+            f"{world} ranks, {count * size * world} samples a step"
         )
     for split in ("train", "validation"):
         samples = open_split(settings.data.folder, settings.data.format, split)
@@ -73,4 +93,10 @@ def check(settings: Config, *, nodes: int, processes: int) -> Iterator[str]:
     yield f"{free / 2**30:.1f} GiB free for {settings.folder}"
     if free < LEAST_FREE:
         yield "WARNING: less than 1 GiB is free for checkpoints"
-    yield from (f"WARNING: {text}" for text in warnings_of(os.environ))
+    if settings.model.backend == "mmdit" and find_spec("mmdit") is None:
+        raise UsageError(
+            "the package mmdit is not installed",
+            where="model.backend",
+            remedy="pip install 'ldlm-monitor[mmdit]', or take model.backend=own",
+        )
+    yield from (f"WARNING: {text}" for text in (*warnings_of(os.environ), *uncommitted()))

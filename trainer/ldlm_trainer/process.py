@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Event
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
@@ -21,6 +25,10 @@ from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_trainer.config import Ddp, Run
+
+_EXACT_STEPS = 10
+"""Steps before PowerSGD begins: DDP orders its buckets anew in the first ones, and the hook needs
+the final order. torch's own default is 1,000, for long trainings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +110,9 @@ def _device(wanted: str) -> torch.device:
 
 def expect_prompt_steps(settings: Run, process: Process) -> None:
     """From now on a collective may take `step_timeout` seconds: start-up is over."""
-    change = getattr(dist.distributed_c10d, "_set_pg_timeout", None)
-    if process.world > 1 and change is not None:
-        change(timedelta(seconds=settings.step_timeout))
+    group = dist.group.WORLD
+    if process.world > 1 and group is not None:
+        group.set_timeout(timedelta(seconds=settings.step_timeout))
 
 
 def in_parallel(model: nn.Module, settings: Ddp, process: Process) -> nn.Module:
@@ -115,7 +123,7 @@ def in_parallel(model: nn.Module, settings: Ddp, process: Process) -> nn.Module:
     names = inspect.signature(DistributedDataParallel).parameters
     buffers = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
     options: dict[str, Any] = {buffers: settings.sync_buffers}
-    return DistributedDataParallel(
+    parallel = DistributedDataParallel(
         model,
         device_ids=[process.device] if process.device.type == "cuda" else None,
         find_unused_parameters=settings.find_unused_parameters,
@@ -123,6 +131,39 @@ def in_parallel(model: nn.Module, settings: Ddp, process: Process) -> nn.Module:
         gradient_as_bucket_view=settings.gradient_as_bucket_view,
         **options,
     )
+    _compress(parallel, settings)
+    return parallel
+
+
+def _compress(model: DistributedDataParallel, settings: Ddp) -> None:
+    """Let gradients travel smaller; what PowerSGD left out of them is not kept over a restart."""
+    match settings.compression:
+        case "fp16":
+            model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        case "bf16":
+            model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        case "powersgd":
+            state = powerSGD_hook.PowerSGDState(
+                None, matrix_approximation_rank=settings.powersgd_rank,
+                start_powerSGD_iter=_EXACT_STEPS,
+            )  # fmt: skip
+            model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+
+@contextmanager
+def stopped_by(*numbers: signal.Signals) -> Iterator[Event]:
+    """An event that these signals set, instead of ending the process."""
+    asked = Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def freeze_unused(model: nn.Module, loss: Tensor, process: Process) -> list[str]:

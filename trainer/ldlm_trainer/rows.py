@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -43,13 +44,17 @@ def row(result: Result, trainer: Trainer) -> Values:
         "grad_norm": result.grad_norm,
         "skipped": trainer.skipped,
         "batch_size": samples,
-        "accum": plan.accumulation(result.step),
+        "accum": plan.stage(result.step).times,
         "step_seconds": result.seconds,
         "data_seconds": result.data_seconds,
         "samples_per_sec": samples / result.seconds,
         "tokens_per_sec": result.tokens_asked / result.seconds,
         "samples_total": plan.seen(result.step + 1),
     }
+    if trainer.settings.objective.weighting != "fixed":
+        values["latent_weight"] = result.latent_weight
+    if math.isfinite(result.loss_scale):
+        values["loss_scale"] = result.loss_scale
     if trainer.process.device.type == "cuda":
         values["memory_allocated_bytes"] = torch.cuda.memory_allocated()
         values["memory_reserved_bytes"] = torch.cuda.memory_reserved()
@@ -70,5 +75,5 @@ def health_values(result: Result, trainer: Trainer) -> Values:
         "lr": result.lr,
         "busy_seconds": result.own_seconds,
         "data_seconds": result.data_seconds,
-        "samples": trainer.plan.micro * trainer.plan.accumulation(result.step),
+        "samples": trainer.plan.effective(result.step) // trainer.process.world,
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ldlm_trainer.diffusion import SUMS, add_noise, micro_loss
 
 if TYPE_CHECKING:
-    from ldlm_trainer.config import Config
+    from ldlm_trainer.config import Config, Objective
     from ldlm_trainer.data import Batch
     from ldlm_trainer.faults import Faults
     from ldlm_trainer.process import Process
@@ -44,6 +44,8 @@ class Result:
     tokens_asked: float
     latents_asked: float
     lr: float
+    latent_weight: float
+    loss_scale: float
     seconds: float
     own_seconds: float
     data_seconds: float
@@ -52,6 +54,45 @@ class Result:
     def is_finite(self) -> bool:
         """False: no rank took the step."""
         return math.isfinite(self.grad_norm)
+
+
+_MEMORY = 0.99
+"""What the mean of a loss keeps in each step: it follows in some 100 steps, as the noise of one
+batch should not move the weight. A choice."""
+_FARTHEST = 100.0
+"""Bounds how far the balance moves the weight either way: a latent loss near 0 is learned, and
+needs no more weight. A choice."""
+
+
+class Balance:
+    """The weight of the latent loss: fixed, or such that both losses count alike.
+
+    It looks at the losses of all ranks, so that every rank has the same weight.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self.means: list[float] | None = None
+        """Of text and latent loss, each over the steps that had both."""
+
+    @property
+    def weight(self) -> float:
+        """The weight of the next losses."""
+        given = self._objective.latent_weight
+        if self._objective.weighting == "fixed" or self.means is None:
+            return given
+        text, latent = self.means
+        return given * min(max(text / latent, 1 / _FARTHEST), _FARTHEST)
+
+    def observe(self, result: Result) -> None:
+        """Take the losses of a step; one without both, or not finite, changes nothing."""
+        text = result.sums["text_sum"] / result.tokens_asked
+        latent = result.sums["latent_sum"] / result.latents_asked
+        if not (result.is_finite and 0 < text < math.inf and 0 < latent < math.inf):
+            return
+        old = self.means or [text, latent]
+        new = zip(old, (text, latent), strict=True)
+        self.means = [_MEMORY * before + (1 - _MEMORY) * now for before, now in new]
 
 
 class Stepper:
@@ -68,6 +109,9 @@ class Stepper:
         self.settings, self.process, self.faults = settings, process, faults
         self.optimizer = optimizer
         self.is_fused = bool(optimizer.defaults.get("fused"))
+        self.balance = Balance(settings.objective)
+        fp16 = settings.optim.precision == "fp16"
+        self.scaler = torch.amp.GradScaler(process.device.type) if fp16 else None
         self._late = 1 if process.device.type == "cuda" else 0
         self._waiting: deque[tuple[Tensor, torch.cuda.Event | None, dict[str, float]]] = deque()
 
@@ -91,8 +135,10 @@ class Stepper:
                 loss, part = self.faults.bend(step, loss, part)
                 if is_last:
                     own_seconds = time.perf_counter() - began
-                loss.backward()
+                (loss if self.scaler is None else self.scaler.scale(loss)).backward()
             sums += part
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
         parameters = [p for p in model.parameters() if p.requires_grad]
         limit = self.settings.optim.clip_norm or math.inf
         norm = nn.utils.clip_grad_norm_(parameters, limit).float()
@@ -103,7 +149,7 @@ class Stepper:
         common = self.process.total(common)
         tokens, latents = batch.tokens_asked, batch.latents_asked
         facts = {"step": step, "tokens": tokens, "latents": latents, "data": data_seconds}
-        facts |= {"latent_weight": self.settings.objective.latent_weight}
+        facts |= {"latent_weight": self.balance.weight, "loss_scale": self._loss_scale(step)}
         facts |= {"lr": float(self.optimizer.param_groups[0]["lr"])}
         facts |= {"own": own_seconds, "all": time.perf_counter() - began}
         self._push(torch.cat((own, norm[None], common)), facts)
@@ -114,9 +160,11 @@ class Stepper:
     ) -> tuple[Tensor, Tensor]:
         objective = self.settings.objective
         noised = add_noise(batch, mask_id, objective, noise)
-        autocast = self.settings.optim.precision == "bf16"
-        with torch.autocast(self.process.device.type, torch.bfloat16, enabled=autocast):
-            return micro_loss(model, batch, noised, objective)
+        precision = self.settings.optim.precision
+        kind = torch.float16 if precision == "fp16" else torch.bfloat16
+        autocast = precision in ("bf16", "fp16")
+        with torch.autocast(self.process.device.type, kind, enabled=autocast):
+            return micro_loss(model, batch, noised, objective, self.balance.weight)
 
     def probe(self, model: nn.Module, batch: Batch, mask_id: int) -> Tensor:
         """The loss of a micro-batch, for its graph alone."""
@@ -132,7 +180,10 @@ class Stepper:
 
     def _update(self, norm: Tensor) -> None:
         """Apply the gradients, unless their norm is not finite, and forget them."""
-        if self._late and self.is_fused:
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)  # skips where a gradient is not finite
+            self.scaler.update()
+        elif self._late and self.is_fused:
             # AdamW itself skips on the device: nothing waits for the verdict.
             self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
@@ -140,6 +191,12 @@ class Stepper:
         elif bool(norm.isfinite()):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def _loss_scale(self, step: int) -> float:
+        """The loss scale of fp16; NaN where there is none, or where to read it would wait."""
+        if self.scaler is None or (self._late and step % self.settings.run.log_every):
+            return math.nan
+        return self.scaler.get_scale()
 
     def _generator(self, step: int, micro: int) -> torch.Generator:
         """The noise of a micro-batch: the same whenever it is drawn."""
@@ -175,8 +232,21 @@ class Stepper:
             vector, arrived, facts = self._waiting.popleft()
             if arrived is not None:
                 arrived.synchronize()
-            found.append(_result(vector.tolist(), facts, self.process.world))
+            result = _result(vector.tolist(), facts, self.process.world)
+            self.balance.observe(result)
+            found.append(result)
         return found
+
+    def state(self) -> dict[str, object]:
+        """For a checkpoint: what weighs the next losses."""
+        scale = {} if self.scaler is None else self.scaler.state_dict()
+        return {"balance": self.balance.means, "scale": scale}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.balance.means = state["balance"]
+        if self.scaler is not None and state["scale"]:
+            self.scaler.load_state_dict(state["scale"])
 
 
 def _result(values: list[float], facts: dict[str, float], world: int) -> Result:
@@ -193,6 +263,8 @@ def _result(values: list[float], facts: dict[str, float], world: int) -> Result:
         tokens_asked=facts["tokens"] * world,
         latents_asked=facts["latents"] * world,
         lr=facts["lr"],
+        latent_weight=facts["latent_weight"],
+        loss_scale=facts["loss_scale"],
         seconds=facts["all"],
         own_seconds=facts["own"],
         data_seconds=facts["data"],

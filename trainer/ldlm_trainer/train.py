@@ -7,8 +7,8 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType, TracebackType
+from threading import Event
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -21,7 +21,13 @@ from ldlm_trainer.evaluate import evaluate
 from ldlm_trainer.health import open_health
 from ldlm_trainer.log import Log
 from ldlm_trainer.model import MultimodalDiT
-from ldlm_trainer.process import Process, expect_prompt_steps, freeze_unused, in_parallel
+from ldlm_trainer.process import (
+    Process,
+    expect_prompt_steps,
+    freeze_unused,
+    in_parallel,
+    stopped_by,
+)
 from ldlm_trainer.rows import health_values, row
 from ldlm_trainer.shards import open_split
 from ldlm_trainer.step import Result, Stepper
@@ -58,15 +64,15 @@ class Trainer:
             settings.folder, keep=run.keep, milestone_every=run.milestone_every,
             opened=self.faults.opened,
         )  # fmt: skip
+        self.writer = checkpoint.Writer(self.keeper)
         self.step = self.skipped = self.skipped_in_a_row = 0
         self.best = math.inf
         self._evaluation_due = False
+        self.stepper = Stepper(settings, process, self.optimizer, self.faults)
         resumed = self._resume()
         self.log = Log(settings, process.rank, resumed=resumed)
         self.health = open_health(settings, process)
-        self.stepper = Stepper(settings, process, self.optimizer, self.faults)
         self._frozen: dict[str, list[str]] = {}
-        self._stop = False
         self.log.lines(f"* World size: {process.world}\n* Device: {process.device}")
         if not_fused:
             self.log.lines(f"AdamW is not fused here: {not_fused}")
@@ -75,10 +81,10 @@ class Trainer:
 
     def train(self) -> None:
         """All steps that are left. Raises `GaveUpError`."""
-        with self._stopped_by(signal.SIGTERM, signal.SIGUSR1):
-            self._loop()
+        with stopped_by(signal.SIGTERM, signal.SIGUSR1) as stop:
+            self._loop(stop)
 
-    def _loop(self) -> None:
+    def _loop(self, asked: Event) -> None:
         run, schedule = self.settings.run, self.settings.schedule
         began, batches = time.monotonic(), self._batches()
         mode, model, first = "", nn.Module(), self.step
@@ -90,12 +96,12 @@ class Trainer:
                 mode, model = now, self._for_mode(now)
             rate = optim.learning_rate(step, self.settings.optim.lr, schedule)
             for group in self.optimizer.param_groups:
-                group["lr"] = rate * self.plateau.factor
+                group["lr"] = self.plateau.applied(rate)
             if optim.is_restart(step, schedule):
                 self.log.lines(f"Learning rate restarts at step {step}")
             results = self.stepper.take(
-                step, model, batches, self.plan.accumulation(step),
-                mask_id=self.train_split.mask_id, stop=self._stop,
+                step, model, batches, self.plan.stage(step).times,
+                mask_id=self.train_split.mask_id, stop=asked.is_set(),
             )  # fmt: skip
             self.step += 1
             if self.step == first + 1:
@@ -111,9 +117,11 @@ class Trainer:
             if is_save or is_last or stop:
                 self._save(evaluation_due=bool(is_evaluation and stop))
             if stop:
+                self._finish_save()
                 self._report(self.stepper.results())
                 self.log.lines(f"Training stopped by a signal after step {step}")
                 return
+        self._finish_save()
         hours = (time.monotonic() - began) / 3600
         self.log.lines(f"Training complete! Time: {hours:.2f}h")
 
@@ -184,7 +192,7 @@ class Trainer:
         self.best = min(self.best, losses["eval_loss"])
         if improved:
             self.keeper.best = self.step
-        lowered = self.plateau.observe(losses["eval_loss"])
+        lowered = self.plateau.observe(losses["eval_loss"], self.step)
         shown = " ".join(f"{name}: {value:.4g}" for name, value in losses.items())
         self.log.lines(f"step: {self.step}/{self.settings.schedule.steps} {shown}")
         if lowered:
@@ -210,19 +218,28 @@ class Trainer:
             "torch": torch.__version__,
             "skipped": self.skipped,
             "plateau": self.plateau.state(),
+            "stepper": self.stepper.state(),
             "best": self.best if math.isfinite(self.best) else None,
             "best_step": self.keeper.best,
             "evaluation_due": evaluation_due,
             "time": time.time(),
         }
+        with self.health.phase("checkpoint"):
+            self._finish_save()
+            self.writer.start(self.step, state, meta, beside=self.settings.run.async_save)
+            if not self.settings.run.async_save:
+                self._finish_save()
+
+    def _finish_save(self) -> None:
+        """Wait for the checkpoint that is being written, and log what became of it."""
         try:
-            with self.health.phase("checkpoint"):
-                path = self.keeper.save(self.step, state, meta)
+            path = self.writer.finish()
         except OSError as error:
-            self.log.lines(f"ERROR: no checkpoint at step {self.step}: {error}")
+            self.log.lines(f"ERROR: no checkpoint: {error}")
             self.health.event("checkpoint_failed", str(error), "error")
         else:
-            self.log.lines(f"Saved checkpoint to {path}")
+            if path is not None:
+                self.log.lines(f"Saved checkpoint to {path}")
 
     def _resume(self) -> bool:
         wanted = self.settings.run.resume
@@ -261,6 +278,7 @@ class Trainer:
         meta = found.meta
         self.step, self.skipped = found.step, int(meta["skipped"])
         self.plateau.restore(meta["plateau"])
+        self.stepper.restore(meta["stepper"])
         self.best = math.inf if meta["best"] is None else float(meta["best"])
         self.keeper.best, self.keeper.source = meta["best_step"], found.path
         self._evaluation_due = bool(meta["evaluation_due"])
@@ -275,18 +293,7 @@ class Trainer:
         trace: TracebackType | None,
     ) -> None:
         """Log how it ended."""
+        self._finish_save()
+        self.writer.close()
         self.health.close(error)
         self.log.close()
-
-    @contextmanager
-    def _stopped_by(self, *numbers: signal.Signals) -> Iterator[None]:
-        """Within it these signals let all ranks stop after the step that is being taken."""
-        before = {number: signal.signal(number, self._stop_soon) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _stop_soon(self, number: int, frame: FrameType | None) -> None:
-        self._stop = True

@@ -10,8 +10,8 @@ from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, ow
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, replaced
-from ldlm_doctor.python_code.tree import Function, body_of, calls_in, inside
-from ldlm_doctor.python_code.values import arguments, default_of
+from ldlm_doctor.python_code.tree import Function, Loop, body_of, calls_in, inside
+from ldlm_doctor.python_code.values import arguments, default_of, likely, number
 
 _DEEPEST = 8
 SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
@@ -19,6 +19,7 @@ _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|token
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re.I)
 _SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I)
 _OPTIMIZER = re.compile(r"optim|opt_state|^opt$|scheduler|scaler", re.I)
+_END = re.compile(r"(^|_)(last|final|end)(_|$)|(^|_)(is_)?(done|finished)$", re.I)
 _MOVES = {"replace", "rename", "move", "renames"}
 _KEEPS = re.compile(
     r"save_total_limit|keep_last|keep_n|max_to_keep|num_to_keep|keep_latest|rotate|prune"
@@ -38,7 +39,11 @@ def inspect(module: Module, program: Program) -> Findings:
             continue
         place = full_path(module, path)
         if _varies(module, program, place, path):
-            if _in_training(module, program, call) and not program.any_relative(_deletes, module):
+            if (
+                _in_training(module, program, call)
+                and not _is_last(module, call)
+                and not program.any_relative(_deletes, module)
+            ):
                 yield module.finding("checkpoint-no-rotation", call)
         elif (
             _is_fixed(module, place)
@@ -198,6 +203,44 @@ def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
         other.loop(each) is not None
         for other in program.relatives(module)
         for each in other.called(function.name)
+    )
+
+
+def _is_last(module: Module, call: ast.Call) -> bool:
+    """The save runs only at the end of the training, unless somebody asks for more."""
+    child: ast.AST = call
+    for outer in module.above(call):
+        if isinstance(outer, Function | Loop):
+            return False
+        match outer:
+            case ast.If(test=test, body=body) if any(child is each for each in body):
+                if _asks_for_end(module, test):
+                    return True
+        child = outer
+    return False
+
+
+def _asks_for_end(module: Module, test: ast.expr) -> bool:
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(_asks_for_end(module, value) for value in values)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            ends = [_asks_for_end(module, value) or _is_off(module, value) for value in values]
+            return all(ends) and any(_asks_for_end(module, value) for value in values)
+        case ast.Name() | ast.Attribute():
+            return _END.search(last_name(test)) is not None
+    return False
+
+
+def _is_off(module: Module, test: ast.expr) -> bool:
+    """`save_every > 0 and ...`, where the default of the setting is 0."""
+    values = test.values if isinstance(test, ast.BoolOp) else [test]
+    return any(
+        isinstance(value, ast.Compare)
+        and isinstance(value.ops[0], ast.Gt)
+        and likely(module, value.left) == 0
+        and number(module, value.comparators[0]) == 0
+        for value in values
     )
 
 

@@ -10,7 +10,8 @@ from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, owner_name
 from ldlm_doctor.python_code.module import Module, calling
 from ldlm_doctor.python_code.program import FSDP, Program
-from ldlm_doctor.python_code.training import Ranks, ranks_of
+from ldlm_doctor.python_code.rank_branches import described, rank_branch
+from ldlm_doctor.python_code.training import Ranks
 from ldlm_doctor.python_code.tree import Function
 from ldlm_doctor.python_code.values import constant
 
@@ -73,6 +74,10 @@ _OF_FRAMEWORKS = (
 """Whose methods every rank must call: the name of the object, the packages, the methods."""
 
 
+_ON_FAILURE = re.compile(r"^on_(keyboard_interrupt|exception)$")
+"""Hooks of Lightning that run where a rank fails or is interrupted."""
+
+
 def agreed(module: Module, nodes: Iterable[ast.AST], before: ast.stmt, names: set[str]) -> bool:
     """What these names hold was made common to all ranks before a statement of some nodes."""
     agreeing = _AGREES | _wrappers(module)
@@ -112,62 +117,13 @@ def _assigned(module: Module, node: ast.expr) -> set[str]:
     return set()
 
 
-def rank_branch(
-    module: Module, node: ast.AST, within: ast.AST | None = None
-) -> tuple[Ranks, ast.expr] | None:
-    """The condition on the rank under which a node runs, in its function or `within` a node."""
-    child = node
-    for outer in module.above(node):
-        if isinstance(child, ast.stmt) and (left := _left_before(module, child)) is not None:
-            return left
-        if outer is within or isinstance(outer, Function | ast.Lambda):
-            return None
-        if isinstance(outer, ast.If | ast.IfExp) and child is not outer.test:
-            which = ranks_by(module, outer.test)
-            if which is not None:
-                otherwise = outer.orelse if isinstance(outer.orelse, list) else [outer.orelse]
-                if any(child is each for each in otherwise):
-                    which = which.others
-                return which, outer.test
-        child = outer
-    return None
-
-
-def described(branch: tuple[Ranks, ast.expr]) -> str:
-    """The ranks that a condition lets through, and where it stands."""
-    which, test = branch
-    whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
-    return f"only {whose}, by line {test.lineno}"
-
-
-def ranks_by(module: Module, test: ast.expr) -> Ranks | None:
-    """The ranks that a condition lets through, also by a name for it."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        which = ranks_by(module, test.operand)
-        return which and which.others
-    if isinstance(test, ast.Name) and (bound := module.bound(test)) is not None:
-        return ranks_of(bound) or ranks_of(test)
-    return ranks_of(test)
-
-
-def _left_before(module: Module, child: ast.stmt) -> tuple[Ranks, ast.expr] | None:
-    """`if rank != 0: return`, or `continue`, before the statement in its block."""
-    for statement in module.block(child):
-        if statement is child:
-            return None
-        match statement:
-            case ast.If(test=test, body=[*_, ast.Return() | ast.Continue()], orelse=[]):
-                which = ranks_by(module, test)
-                if which is not None:
-                    return which.others, test
-    return None
-
-
 def inspect(module: Module, program: Program) -> Findings:
     """Each collective, and each call of a function that is one."""
     for call in _collectives(module, program):
         branch = rank_branch(module, call)
-        if branch is None or _is_of_a_group(call):
+        if branch is None or _is_of_a_group(call) or _interrupts(module, call):
+            continue
+        if _is_never_called(module, call):
             continue
         if not _others_call(module, program, call, branch[0]):
             inner = _inner(module, program, call)
@@ -232,6 +188,28 @@ def _is_of_a_group(call: ast.Call) -> bool:
     """The ranks of a group of their own, or a save that asks no other rank."""
     names = {k.arg for k in call.keywords}
     return bool(names & {"group", "process_group", "no_dist"})
+
+
+def _interrupts(module: Module, call: ast.Call) -> bool:
+    """The call answers a signal or a failure, at which ranks are not in step anyway."""
+    set_up = module.calls_to(frozenset({"signal.signal"}))
+    handlers = {last_name(given) for each in set_up for given in each.args[1:]}
+    function = module.function(call)
+    return function is not None and (
+        function.name in handlers or _ON_FAILURE.search(function.name) is not None
+    )
+
+
+def _is_never_called(module: Module, call: ast.Call) -> bool:
+    """The call stands under a flag that is False, or after the group was destroyed."""
+    for outer in module.above(call):
+        if isinstance(outer, ast.If) and constant(module, outer.test) is False:
+            return True
+    function = module.function(call)
+    return any(
+        each.lineno < call.lineno and module.function(each) is function
+        for each in module.called("destroy_process_group")
+    )
 
 
 def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:

@@ -12,7 +12,7 @@ from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, na
 from ldlm_doctor.python_code.module import Module, naming
 from ldlm_doctor.python_code.program import DDP, Program, forwards
 from ldlm_doctor.python_code.source_text import keyword_added, replaced
-from ldlm_doctor.python_code.training import TrainingLoop
+from ldlm_doctor.python_code.training import TrainingLoop, without_gradient
 from ldlm_doctor.python_code.tree import Function, calls_in, inside
 from ldlm_doctor.python_code.values import Arguments, arguments, constant
 
@@ -25,7 +25,10 @@ _DEEPEST = 5
 
 
 def inspect(module: Module, program: Program) -> Findings:
-    """Each place where DDP is applied."""
+    """Each place where DDP is applied, and each where its wrapper is left out."""
+    if program.is_distributed(module):
+        for loop in program.loops(module):
+            yield from _bypassed(module, loop)
     for call in module.calls_to(DDP):
         given = arguments(module, call, _POSITIONAL)
         place = _frozen_in_training(module, program)
@@ -34,6 +37,21 @@ def inspect(module: Module, program: Program) -> Findings:
         if program.trains(module):
             yield from _memory(module, program, call, given)
             yield from _buffers(module, program, call, given)
+
+
+def _bypassed(module: Module, loop: TrainingLoop) -> Findings:
+    """`model.module(batch)` in a step in which `model` itself is never called."""
+    called = {ast.dump(node.func) for node in loop.nodes() if isinstance(node, ast.Call)}
+    for call in loop.calls("module", "forward"):
+        match call.func:
+            case ast.Attribute(value=wrapper, attr="module"):
+                pass
+            case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module")):
+                pass
+            case _:
+                continue
+        if ast.dump(wrapper) not in called and not without_gradient(module, call):
+            yield module.finding("ddp-bypassed", call)
 
 
 def _unused(
@@ -130,7 +148,8 @@ def _buffers(module: Module, program: Program, call: ast.Call, given: Arguments)
 def _uses_batch_norm(module: Module) -> bool:
     words = module.words
     return any(word.startswith("BatchNorm") for word in words) and not any(
-        word in words for word in ("SyncBatchNorm", "convert_sync_batchnorm")
+        word in words
+        for word in ("SyncBatchNorm", "convert_sync_batchnorm", "all_reduce_norm", "distribute_bn")
     )
 
 

@@ -6,10 +6,11 @@ import ast
 import re
 
 from ldlm_doctor.model import Findings
-from ldlm_doctor.python_code.collectives import agreed, described, rank_branch
+from ldlm_doctor.python_code.collectives import agreed
 from ldlm_doctor.python_code.expressions import is_value, last_name, names_in, passed, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.rank_branches import described, rank_branch
 from ldlm_doctor.python_code.training import (
     TrainingLoop,
     ends_process,

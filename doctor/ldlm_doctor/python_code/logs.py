@@ -30,6 +30,9 @@ _AFTERWARDS = re.compile(
 )
 _LINE_WRITERS = {"writer", "DictWriter", "StreamHandler", "Tee"}
 _WRITES = ("write", "writerow", "writeheader")
+_FRESH = {"strftime", "now", "utcnow", "today", "time", "uuid1", "uuid4", "mkdtemp"}
+_DEEPEST = 4
+"""Names that stand for one another are followed so far: paths are put together in fewer steps."""
 _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 
@@ -42,7 +45,9 @@ def inspect(module: Module, program: Program) -> Findings:
         if found is None:
             continue
         path, edits = found
-        if _LOG.search(_file_name(module, path)) and not _is_guarded(module, call):
+        if _LOG.search(_file_name(module, path)) and not (
+            _is_guarded(module, call) or _is_of_its_own_run(module, path)
+        ):
             yield module.finding("log-truncated-at-resume", call, edits=edits)
 
 
@@ -133,6 +138,18 @@ def _file_name(module: Module, path: ast.expr) -> str:
         case ast.Attribute():
             return path.attr
     return ""
+
+
+def _is_of_its_own_run(module: Module, path: ast.expr, depth: int = 0) -> bool:
+    """Each start has a path of its own: the time or a random number is in it."""
+    for part in ast.walk(path):
+        if isinstance(part, ast.Call) and last_name(part.func) in _FRESH:
+            return True
+        if isinstance(part, ast.Name) and depth < _DEEPEST:
+            bound = module.bound(part)
+            if bound is not None and _is_of_its_own_run(module, bound, depth + 1):
+                return True
+    return False
 
 
 def _is_guarded(module: Module, call: ast.Call) -> bool:

@@ -69,7 +69,7 @@ def _unbounded(module: Module, loop: Loop, call: ast.Call, function: _Body) -> F
                 detail = f"{module.text(keep)} = 0 deletes nothing: [:-0] is empty"
                 yield module.finding("rotation-keep-zero", call, detail)
         case None, ast.BinOp(left=ast.Call(func=ast.Name(id="len")), op=ast.Sub(), right=keep):
-            if _may_be_zero(module, keep, function):
+            if _may_be_zero(module, keep, function) and not _has_more(module, loop, keep):
                 detail = (
                     f"{module.text(keep)} = 0 deletes all; where there are fewer than "
                     f"{module.text(keep)} the difference is negative and counts from the end"
@@ -81,6 +81,25 @@ def _unbounded(module: Module, loop: Loop, call: ast.Call, function: _Body) -> F
                 edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
                 detail = f"{module.text(keep)} = 0 deletes all of them"
                 yield module.finding("rotation-keep-zero", call, detail, edits)
+
+
+def _has_more(module: Module, loop: ast.For | ast.AsyncFor, keep: ast.expr) -> bool:
+    """Whether a condition around the loop asks for more files than are kept.
+
+    Then the difference is positive; and a `keep` of 0, which is somebody's own number, means what
+    it says.
+    """
+    name = last_name(keep)
+    for outer in module.above(loop):
+        match outer:
+            case ast.If(test=ast.Compare(left=left, ops=[ast.Gt() | ast.GtE()])):
+                bound = module.bound(left) if isinstance(left, ast.Name) else None
+                asked = {*names_in(outer.test), *(names_in(bound) if bound is not None else ())}
+                if name in asked:
+                    return True
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return False
+    return False
 
 
 def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> Edits:

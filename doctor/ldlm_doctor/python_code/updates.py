@@ -26,6 +26,7 @@ def inspect(module: Module, program: Program) -> Findings:
         yield from _scaled(loop, steps)
         yield from _zeroed_first(loop, steps)
         yield from _clipped_late(loop, steps)
+        yield from _unscaled_again(loop)
         if program.any_relative(_drops, module) or program.framework_does_it(module):
             continue
         if program.any_near(_uses_torchs, module):
@@ -91,6 +92,29 @@ def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
             continue
         if all(c.lineno < before[0].lineno for c in computed):
             yield module.finding("clip-after-step", clip)
+
+
+def _unscaled_again(loop: TrainingLoop) -> Findings:
+    """`unscale_` of every micro-batch, or of none, and `update` only of every n-th."""
+    module = loop.module
+    for unscale in loop.calls("unscale_"):
+        for update in loop.calls("update"):
+            same = module.function(unscale) is module.function(update)
+            if not same or _owner(update) != _owner(unscale) or update.lineno < unscale.lineno:
+                continue
+            if _by_count(module, update, unscale) and not _by_count(module, unscale, update):
+                yield module.finding("unscale-every-micro-batch", unscale)
+
+
+def _by_count(module: Module, node: ast.AST, other: ast.AST) -> bool:
+    """A condition on the number of micro-batches lets the node run, and is not the other's."""
+    others = {id(each) for each in module.above(other)}
+    return any(
+        isinstance(part, ast.Mod)
+        for outer in module.above(node)
+        if isinstance(outer, ast.If) and id(outer) not in others
+        for part in ast.walk(outer.test)
+    )
 
 
 def _clipped(loop: TrainingLoop) -> Findings:

@@ -7,6 +7,7 @@ why an alert ended.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet
@@ -55,7 +56,7 @@ class AlertStates(Generic[E]):
         self._by_rule: dict[int, dict[Labels, ActiveAlert[E]]] = {}
         self._recorded: dict[str, dict[int, list[VectorSample]]] = {}  # by metric and rule index
         self.health: dict[int, RuleError] = {}
-        self._instances: dict[int, tuple[list[VectorSample], dict[Labels, ActiveAlert[E]]]] = {}
+        self._instances: dict[int, dict[Labels, ActiveAlert[E]]] = {}  # at the last evaluation
         self._series: list[VectorSample] | None = None
         self._due: float | None = None
 
@@ -94,14 +95,18 @@ class AlertStates(Generic[E]):
         self._due = None
 
     def due(self) -> float:
-        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinity if none."""
+        """The earliest end (Unix seconds) of a `for` or `keep_firing_for`; infinity if none.
+
+        Not of a rule whose evaluation failed, as then none of them ends.
+        """
         if self._due is None:  # kept, since it is read with every record
             self._due = self._first_due()
         return self._due
 
     def _first_due(self) -> float:
         times: list[float] = []
-        for alert in self.alerts():
+        judged = (alerts for index, alerts in self._by_rule.items() if index not in self.health)
+        for alert in chain.from_iterable(alerts.values() for alerts in judged):
             if alert.state == "pending":
                 times.append(alert.active_at + alert.rule.hold)
             elif alert.absent_since is not None:
@@ -115,30 +120,32 @@ class AlertStates(Generic[E]):
         *,
         ending: Callable[[AlertRule[E], Mapping[str, str]], Ending | None],
         record: Recorder,
+        due: Callable[[int, float], bool] = lambda index, at: True,
     ) -> list[Transition]:
-        """Evaluate every rule at `at` (Unix seconds) and return the changes.
+        """Evaluate every rule that is `due` at `at` (Unix seconds) and return the changes.
 
         A rule that raises RuleError keeps its alerts and is listed in `health`; the other rules
         are evaluated. When a firing alert's condition is false and `keep_firing_for` is over,
         `ending` returns how the alert ended, or None if it keeps firing. `record` gets the results
-        of recording rules, and `ALERTS`. The same vector object means the same result.
+        of recording rules, and `ALERTS`. `due`: whether the result of a rule, by its index, can
+        differ from the last one; it is asked in order, after the rules before were recorded.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
             try:
-                vector = query(rule.expr, at)
-                if isinstance(rule, RecordingRule):
-                    self._record(index, rule, vector, at, record)
-                    continue
-                if not vector and index not in self._by_rule and index not in self.health:
-                    continue
-                if index not in self._instances or self._instances[index][0] is not vector:
-                    self._instances[index] = vector, _instances(rule, vector, at)
-                fresh = self._instances[index][1]
+                if due(index, at):
+                    self.health.pop(index, None)
+                    vector = query(rule.expr, at)
+                    if isinstance(rule, RecordingRule):
+                        self._record(index, rule, vector, at, record)
+                        continue
+                    self._instances[index] = _instances(rule, vector, at)
             except RuleError as problem:
                 self.health[index] = problem
+            fresh = self._instances.get(index, {})
+            is_active = bool(fresh) or index in self._by_rule
+            if isinstance(rule, RecordingRule) or index in self.health or not is_active:
                 continue
-            self.health.pop(index, None)
             alerts = self._by_rule.setdefault(index, {})
             shown = len(alerts)
             changes = _step(rule, alerts, fresh, at, ending)
@@ -171,7 +178,6 @@ class AlertStates(Generic[E]):
                 "the result has several series with the same labels",
                 remedy="select one metric, and set no label by which series differ",
             )
-        self.health.pop(index, None)
         by_rule = self._recorded.setdefault(rule.record, {})
         by_rule[index] = samples
         record(rule.record, [each for _, found in sorted(by_rule.items()) for each in found], at)

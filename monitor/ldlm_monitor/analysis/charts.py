@@ -45,12 +45,16 @@ class FigureMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Lines and marks over the same steps. `unit` (empty: none) is written beside the title."""
+    """Lines and marks over the same steps, or over what `along` names.
+
+    `unit` (empty: none) is written beside the title.
+    """
 
     title: str
     lines: Sequence[Line]
     unit: str = ""
     marks: Sequence[FigureMark] = ()
+    along: str = "step"
 
 
 LOG_FROM = 10.0
@@ -153,9 +157,9 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     title = plain(chart.title) + (f" [{plain(chart.unit)}]" if chart.unit else "")
     yield (
         f'<svg class="chart" y="{y}" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
-        f'aria-label="{escape(title)}"><title>{escape(title)}</title>'
+        f'aria-label="{escape(_spoken(chart, title))}"><title>{escape(title)}</title>'
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
-        f'<text x="100%" y="16" text-anchor="end">step →</text>'
+        f'<text x="100%" y="16" text-anchor="end">{escape(chart.along)} →</text>'
     )
     yield from _legend(chart, legend)
     top = _top(chart)
@@ -177,6 +181,22 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     yield "</svg>"
     yield from _letters(chart, xs)
     yield "</svg>"
+
+
+def _spoken(chart: Figure, title: str) -> str:
+    """The chart in a sentence, for those who do not see it."""
+    said = [f"{title}, by step"]
+    for line in chart.lines:
+        known = [
+            (x, mean) for x, mean in zip(line.xs, line.means, strict=True) if math.isfinite(mean)
+        ]
+        name = f"{plain(line.name)} " if len(chart.lines) > 1 else ""
+        if known:
+            (first, start), (last, end) = known[0], known[-1]
+            said.append(f"{name}from {number(start)} at {first:g} to {number(end)} at {last:g}")
+        if line.nonfinite:
+            said.append(f"{name}not finite at {line.nonfinite[0]:g}")
+    return "; ".join([*said, *(f"{plain(mark.text)} at {mark.x:g}" for mark in chart.marks[-3:])])
 
 
 def _top(chart: Figure) -> int:
@@ -245,21 +265,30 @@ def _letters(chart: Figure, xs: Axis) -> Iterator[str]:
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
         across = _round(100 * share)
         yield (
-            f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(label)}</text>'
+            f'<text class="step" x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">'
+            f"{escape(label)}</text>"
         )
+    if bad := [
+        mark.x for mark in chart.marks if mark.tone == "bad" and xs.low <= mark.x <= xs.high
+    ]:
+        yield _note(xs, bad[-1], f"incident at {bad[-1]:g}", _top(chart) + 28)
     places = [x for line in chart.lines for x in line.nonfinite]
     if places:
-        share = xs.share(places[0])
-        anchor = "end" if share > 0.6 else "start"  # on the side that has room for the text
         more = f" ({len(places)} times)" if len(places) > 1 else ""
         if len(chart.lines) > 1:
             names = (plain(line.name, LEGEND) for line in chart.lines if line.nonfinite)
             more += f": {', '.join(names)}"
-        yield (
-            f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_top(chart) + 12}" '
-            f'text-anchor="{anchor}" dx="{-4 if anchor == "end" else 4}">'
-            f"not finite{escape(more)}</text>"
-        )
+        yield _note(xs, places[0], f"not finite{more}", _top(chart) + 12)
+
+
+def _note(xs: Axis, x: float, text: str, y: int) -> str:
+    """A text beside `x`, on the side that has room for it."""
+    share = xs.share(x)
+    anchor, aside = ("end", -4) if share > 0.6 else ("start", 4)
+    return (
+        f'<text class="bad-text halo" data-x="{x:g}" x="{_round(100 * share)}%" y="{y}" '
+        f'text-anchor="{anchor}" dx="{aside}">{escape(text)}</text>'
+    )
 
 
 def _stroke(name: str, path: str, title: str = "") -> str:

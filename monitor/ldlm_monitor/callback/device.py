@@ -24,6 +24,11 @@ _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32
 SAMPLE_SECONDS = 5.0
 """Seconds before each sample of the driver: shorter costs more, longer misses peaks of memory."""
 
+THROTTLED = {"power": 0x04 | 0x80, "thermal": 0x20 | 0x40, "hardware": 0x08}
+"""Why the clock is held down: bits of nvmlClocksThrottleReason*, by software and by hardware. Those
+of an idle GPU and of clocks that somebody set are none: they hold nothing down that is wanted."""
+_UNCORRECTED = (1, 0)  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC: since driver's start
+
 
 class DeviceCopies:
     """The pinned memory of one device, and the copies that are under way into it.
@@ -186,8 +191,12 @@ def sample(nvml: Any, handle: Any, local_rank: int = 0) -> dict[str, float]:
         "gpu_sm_clock_hertz": (ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM), 1e6),
         "gpu_memory_clock_hertz": (ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM), 1e6),
         "gpu_power_watts": (ask("nvmlDeviceGetPowerUsage"), 1e-3),
+        "gpu_ecc_errors_total": (ask("nvmlDeviceGetTotalEccErrors", *_UNCORRECTED), 1),
         "memory_allocated_bytes": (_allocated(local_rank), 1),
     }
+    held = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+    for reason, bits in THROTTLED.items():
+        found[f"gpu_throttled_{reason}"] = (None if held is None else bool(held & bits), 1)
     return {
         name: float(value) * factor for name, (value, factor) in found.items() if value is not None
     }

@@ -17,11 +17,10 @@ from ldlm_monitor.cli import (
     attach,
     bench,
     compare,
-    dashboards,
     doctor,
     follow,
     formats,
-    init,
+    mcp,
     notify,
     parse,
     query,
@@ -29,7 +28,7 @@ from ldlm_monitor.cli import (
     report,
     rules,
     run,
-    service,
+    setup,
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
@@ -67,9 +66,10 @@ app.command(run.stop)
 app.command(rules.app)
 app.command(formats.app)
 app.command(notify.app)
-app.command(init.init)
-app.command(dashboards.app)
-app.command(service.app)
+app.command(mcp.mcp)
+app.command(setup.init)
+app.command(setup.dashboards)
+app.command(setup.service)
 app.register_install_completion_command()
 
 

@@ -26,6 +26,7 @@ def doctor(
     json_: Annotated[bool, Parameter(name="--json")] = False,
     sarif: Path | None = None,
     check: bool = False,
+    diff: str | None = None,
     fix: bool = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
     rollback: bool = False,
@@ -42,6 +43,7 @@ def doctor(
         json_: Print the findings as JSON.
         sarif: Also write the findings to this file as SARIF 2.1.0; - is standard output.
         check: For CI: a line for each finding, nothing is changed.
+        diff: Only what lines hold that differ from this commit, as a comment for a review.
         fix: Make the edits that are safe: shows them, asks, and keeps the original files.
         yes: Do not ask.
         rollback: Undo the last fix, byte for byte.
@@ -50,12 +52,15 @@ def doctor(
             unset.
     """
     fail_on = settings(flags).fail_on
-    _refuse_contradictions(paths, live=live, check=check, fix=fix, rollback=rollback, yes=yes)
+    _refuse_contradictions(
+        paths, live=live, diff=diff, check=check, fix=fix, rollback=rollback, yes=yes
+    )
     _require_packages()
     if rollback:
         return _roll_back(paths)
     from ldlm_doctor import show
     from ldlm_doctor.audit import everything, reaches
+    from ldlm_doctor.changes import comment, touched
     from ldlm_doctor.collect import collect
     from ldlm_doctor.live import look_at
 
@@ -66,6 +71,8 @@ def doctor(
         collected = _fix(collected, paths, yes=yes, aside=json_)
     process = look_at(live) if live is not None else None
     findings = everything(collected.project, process, advice=advice)
+    if diff is not None:
+        findings = touched(findings, diff)
     files = len(collected.project.files)
     to_stdout = str(sarif) == DASH
     if sarif is not None:
@@ -76,6 +83,8 @@ def doctor(
             write_file(sarif, f"{written}\n", "--sarif")
     if json_:
         print(json.dumps(show.as_json(findings, files, collected.notices, process), indent=2))
+    elif diff is not None and not check:
+        print("\n".join(comment(findings, diff)))
     elif not to_stdout:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         text = show.text(findings, files, process, colour=colour)
@@ -84,12 +93,20 @@ def doctor(
 
 
 def _refuse_contradictions(
-    paths: Sequence[str], *, live: int | None, check: bool, fix: bool, rollback: bool, yes: bool
+    paths: Sequence[str],
+    *,
+    live: int | None,
+    diff: str | None,
+    check: bool,
+    fix: bool,
+    rollback: bool,
+    yes: bool,
 ) -> None:
     several = "--check, --fix and --rollback exclude each other"
     for wrong, what, remedy in (
         (not paths and live is None, "no path is named", "name a folder or a file"),
         (fix + check + rollback > 1, several, "choose one"),
+        (diff is not None and (fix or rollback), "--diff only looks", "leave out --fix"),
         (yes and not fix, "--yes is for --fix", "add --fix, or leave it out"),
         ((fix or rollback) and not paths, "a process has no files to change", "name a folder"),
     ):

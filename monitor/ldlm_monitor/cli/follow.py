@@ -47,13 +47,13 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
         return _in_browsers(found, load)
     if not found.headless and "-" not in found.files and has_terminal():
         return _on_screen(found, load)
-    from ldlm_monitor.cli import logs
+    from ldlm_monitor.cli import logs, report
     from ldlm_monitor.daemon import daemon
     from ldlm_monitor.daemon.signals import Signals
 
     logs.configure(found)
     signals = Signals()
-    snapshot = daemon.run(found, load, signals)
+    snapshot = daemon.run(found, load, signals, page=report.run_page)
     return _ended(signals.exit_code, snapshot if signals.exit_code else None)
 
 

@@ -56,19 +56,18 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
     from ldlm_monitor.daemon.dispatcher import receivers_of
     from ldlm_monitor.notify.message import from_transition, message_of
     from ldlm_monitor.notify.slack_bot import SlackBot
-    from ldlm_monitor.notify.states import AlertmanagerClient, SentAlert, body, ping
+    from ldlm_monitor.notify.states import AlertmanagerClient, SentAlert, ping
 
     transition, alert = _test_alert(now)
-    message = message_of(from_transition(transition))
+    message = message_of(from_transition(transition, configured.external_url))
     for receiver in receivers_of(configured):
         send = receiver.send_test if isinstance(receiver, SlackBot) else receiver.send
         yield receiver.name, partial(send, message)
     authorization = configured.alertmanager.authorization()
     over_by_then = SentAlert(alert, resolved_at=now + _TEST_SECONDS)
-    posted = body([over_by_then], now)
     for server in configured.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
-        yield client.name, partial(client.send, posted)
+        yield client.name, partial(client.send, [over_by_then], now)
     if url := configured.heartbeat.target():
         yield "heartbeat", partial(ping, url)
 

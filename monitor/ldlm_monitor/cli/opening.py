@@ -94,9 +94,12 @@ class Opening:
 
     def _work(self) -> None:
         try:
+            from ldlm_monitor.cli.report import run_page
             from ldlm_monitor.daemon import daemon
 
-            self._last = daemon.run(self._found, self._load, self._signals, self._opened)
+            self._last = daemon.run(
+                self._found, self._load, self._signals, self._opened, page=run_page
+            )
         except BaseException as failure:  # noqa: BLE001 - raised again by `close`
             self._failure = failure
         finally:

@@ -3,49 +3,132 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import InputFlags, JudgeFlags, settings_for_inputs
+from ldlm_monitor.cli.flags import InputFlags, JudgeFlags, settings_for_inputs, write_file
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.text.format import utc
 
-if TYPE_CHECKING:
-    from ldlm_monitor.model.alert import VectorSample
-
+SHOWN_VALUES = 250
+"""Values of a series in a range query without a step. A choice: as many as a chart shows."""
 Form: TypeAlias = Annotated[Literal["table", "json"], Parameter(name="--format")]
 
 
 def query(
-    expression: str, /, *files: str, form: Form = "table", flags: JudgeFlags | None = None
+    expression: str,
+    /,
+    *files: str,
+    form: Form = "table",
+    start: str | None = None,
+    end: str | None = None,
+    step: str | None = None,
+    plot: Path | None = None,
+    flags: JudgeFlags | None = None,
 ) -> int:
-    """Evaluates a PromQL expression at the end of finished logs.
+    """Evaluates a PromQL expression over finished logs: at their end, or every --step.
 
     Args:
         expression: PromQL over the metrics of docs/metrics.md, such as
-            'max by (run) (ldlm_train_loss)'; ranges reach back six hours.
+            'max by (run) (ldlm_train_loss)'.
         files: Files, folders or globs; - is standard input.
         form: table: a line a series; json: the object that Prometheus' API gives as data.
+        start: First time of a range query, as Unix seconds or RFC 3339 (default: of the logs).
+        end: Last time of a range query (default: of the logs).
+        step: Seconds between two values of a range query, or a duration such as 1m (default: 250
+            values).
+        plot: Draw a range query's values to this file (.svg, .html).
     """
+    from ldlm_monitor.core.answers import instant, over
     from ldlm_monitor.playback.replay import Replay
     from ldlm_monitor.promql import parse
 
-    asked = parse(expression)  # a mistake is said before the logs are read
+    asked = parse(expression, any_type=True)  # a mistake is said before the logs are read
+    span = _span(start, end, step)
     played = Replay(settings_for_inputs(flags, files, once=True))
     for notice in played.notices:
         print(notice, file=sys.stderr)
+    engine, is_range = played.monitor.engine, plot is not None or any(span)
+    engine.retain(math.inf)
     for _ in played.played():
         pass
-    found = played.monitor.query(asked, played.monitor.clock)
-    if form == "json":
-        print(json.dumps(_data(found, played.monitor.clock)))
-    elif found:
-        _print_table(("value", "labels"), [(repr(each.value), _labels(each)) for each in found])
+    view = engine.view(None, played.monitor.clock)
+    if is_range:
+        begin = view.first if span[0] is None else span[0]
+        until = view.until if span[1] is None else span[1]
+        every = span[2] or max((until - begin) / SHOWN_VALUES, engine.interval)
+        answer = over(view, asked, begin, until, _checked(begin, until, every))
     else:
-        print("no series: the expression selects nothing at the end of these logs")
+        answer = instant(view, asked, view.until)
+    if plot is not None:
+        _draw(expression, answer["result"], plot)
+    if form == "json":
+        print(json.dumps(answer))
+    elif not (rows := _rows(answer)):
+        print("no series: the expression selects nothing in these logs")
+    else:
+        _print_table(("value", "labels"), rows)
     return 0
+
+
+def _span(
+    start: str | None, end: str | None, step: str | None
+) -> tuple[float | None, float | None, float | None]:
+    """The flags of a range query as Unix seconds and seconds. Raises UsageError."""
+    from ldlm_monitor.core.answers import duration, moment
+
+    found: list[float | None] = []
+    given = (("--start", start, moment), ("--end", end, moment), ("--step", step, duration))
+    for flag, text, read in given:
+        try:
+            found.append(None if text is None else read(text))
+        except ValueError as problem:
+            raise UsageError(str(problem), where=flag) from None
+    return found[0], found[1], found[2]
+
+
+def _checked(start: float, end: float, step: float) -> float:
+    from ldlm_monitor.core.answers import MAX_STEPS
+
+    if end < start or step <= 0 or (end - start) / step > MAX_STEPS:
+        raise UsageError(
+            f"asks for no time, or more than {MAX_STEPS:,}",
+            where="--start, --end, --step",
+            remedy="begin before the end, and make the step longer",
+        )
+    return step
+
+
+def _rows(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    """A row a series: its value, or the last of its values, and its labels."""
+    if answer["resultType"] in ("scalar", "string"):
+        return [(str(answer["result"][1]), "")]
+    return [
+        (str((each.get("value") or each["values"][-1])[1]), _labels(each["metric"]))
+        for each in answer["result"]
+    ]
+
+
+def _draw(title: str, result: Sequence[dict[str, Any]], plot: Path) -> None:
+    """Write the values of a range query as a chart over the seconds since the first of them."""
+    from ldlm_monitor.analysis.charts import Figure, Line, page
+
+    start = min((each["values"][0][0] for each in result), default=0.0)
+    lines = []
+    for color, each in enumerate(result):
+        xs = [at - start for at, _ in each["values"]]
+        given = [float(value) for _, value in each["values"]]
+        odd = [x for x, value in zip(xs, given, strict=True) if not math.isfinite(value)]
+        values = [value if math.isfinite(value) else math.nan for value in given]
+        curve = {"means": values, "lows": values, "highs": values, "nonfinite": odd}
+        lines.append(Line(name=_labels(each["metric"]), xs=xs, color=color, **curve))
+    figure = Figure(title=title, lines=lines, along=f"seconds since {utc(start)}")
+    write_file(plot, page([figure]), "--plot")
 
 
 def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) -> int:
@@ -84,22 +167,12 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     return 0
 
 
-def _data(found: Sequence[VectorSample], at: float) -> dict[str, object]:
-    """https://prometheus.io/docs/prometheus/latest/querying/api/#instant-vectors"""
-    result = [{"metric": dict(each.labels), "value": [at, _number(each.value)]} for each in found]
-    return {"resultType": "vector", "result": result}
-
-
-def _number(value: float) -> str:
-    """As Prometheus spells it."""
-    spelled = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
-    return spelled.get(repr(value), repr(value))
-
-
-def _labels(sample: VectorSample) -> str:
+def _labels(metric: Mapping[str, str]) -> str:
     from ldlm_monitor.text.sanitize import plain
 
-    return "{" + ", ".join(f'{name}="{plain(text)}"' for name, text in sample.labels) + "}"
+    name, rest = metric.get("__name__", ""), {k: v for k, v in metric.items() if k != "__name__"}
+    inner = ", ".join(f'{label}="{plain(text)}"' for label, text in rest.items())
+    return f"{name}{{{inner}}}"
 
 
 def _print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -37,6 +37,7 @@ def replay(
     *files: str,
     form: Annotated[Literal["text", "json"], Parameter(name="--format")] = "text",
     truth: Path | None = None,
+    decide: bool = False,
     tui: bool = False,
     speed: _Speed | None = None,
     flags: ReplayFlags | None = None,
@@ -48,6 +49,7 @@ def replay(
         form: text: a line a transition; json: an object a line (with --truth: one object).
         truth: JSON file that says what happened in each log: prints recall, precision and time to
             detect instead. Each log is judged as a run of its own, without companions.
+        decide: Print what to do about each run instead; with --truth, how often that is right.
         tui: Play them on the screen instead; FILE may also be what --record wrote.
         speed: With --tui: seconds of the logs in one second (default: all of it in two minutes).
     """
@@ -67,6 +69,8 @@ def replay(
             where="--speed" if recording is None else str(recording),
             remedy="add --tui",
         )
+    if decide:
+        return _decide(found, truth, form)
     if truth is not None:
         return _score(found, truth, form)
     from ldlm_monitor.playback.replay import Replay
@@ -114,6 +118,34 @@ def _score(found: Settings, truth: Path, form: str) -> int:
     as_json = form == "json"
     sys.stdout.write(scores.model_dump_json(indent=2) + "\n" if as_json else score_text(scores))
     return max((exit_code(snapshot, found.fail_on) for _, snapshot in played), default=0)
+
+
+def _decide(found: Settings, truth: Path | None, form: str) -> int:
+    from ldlm_monitor.analysis.backtest import decisions
+    from ldlm_monitor.playback.replay import Replay
+    from ldlm_monitor.text.sanitize import plain
+
+    if truth is not None:
+        score = decisions.score_decisions(found, truth)
+        lines = decisions.decision_score_text(score)
+        print(score.model_dump_json(indent=2) if form == "json" else "\n".join(map(plain, lines)))
+        return 0
+    played = Replay(found)
+    for notice in played.notices:
+        print(notice, file=sys.stderr)
+    for _ in played.played():
+        pass
+    snapshot = played.snapshot()
+    for run in snapshot.runs:
+        if form == "json":
+            print(decisions.decision_json(run))
+            continue
+        decided = decisions.decision_of(run)
+        print(plain(f"{run.name}: {decided.phrase}"))
+        for place in decided.evidence:
+            print(plain(f"    {place.path}:{place.line}"))
+        print(f"    if wrong: {decided.if_wrong}")
+    return exit_code(snapshot, found.fail_on)
 
 
 def _play(found: Settings, recording: Path | None, *, name: str, speed: float | None) -> int:

@@ -74,6 +74,24 @@ def read(found: Settings) -> tuple[Snapshot, Mapping[str, RunReadings]]:
     return replay.snapshot(), readings.runs
 
 
+def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
+    """The HTML report of one run and its policy, for the daemon; None if no run has this name."""
+    from ldlm_monitor.report.document import report as document
+    from ldlm_monitor.report.figures import is_charted
+    from ldlm_monitor.report.html import page, policy
+    from ldlm_monitor.text.sanitize import plain
+
+    run = next((each for each in snapshot.runs if plain(each.name) == name), None)
+    if run is None:
+        return None
+    alerts = [each for each in snapshot.alerts if each.labels.get("run", run.name) == run.name]
+    curves = snapshot.curves.get(run.name, {})
+    charted = {name: curves[name] for name in curves if is_charted(name)}
+    parts = {"runs": (run,), "alerts": alerts, "curves": {run.name: charted}}
+    one = snapshot.model_copy(update=parts)
+    return page(document(one, {})), policy()
+
+
 def _rendered(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:
     from ldlm_monitor.report.text import health_report, markdown
 

@@ -93,6 +93,14 @@ def _checked_server(value: str) -> str:
     return value
 
 
+def _checked_base(value: str) -> str:
+    if re.search(
+        r"[\s<>|\"?#]", _checked_server(value)
+    ):  # paths are added, and messages link to it
+        raise ValueError("should be a URL without query and fragment")
+    return value.rstrip("/")
+
+
 def is_loopback(host: str | None) -> bool:
     """Whether the name or address leads to this machine only; False for None."""
     try:
@@ -138,4 +146,5 @@ Labels: TypeAlias = Annotated[
 ]
 SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_SECRET_URL)]
 Url: TypeAlias = Annotated[str, AfterValidator(_checked_server)]
+BaseUrl: TypeAlias = Annotated[str, AfterValidator(_checked_base)]
 Urls: TypeAlias = Annotated[tuple[Url, ...], from_text(split_commas)]

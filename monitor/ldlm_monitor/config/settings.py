@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from ldlm_monitor.config.fields import (
+    BaseUrl,
     Discovery,
     Hosts,
     Labels,
@@ -89,6 +90,9 @@ class Settings(Section):
     external_labels: Labels = Field(default={}, examples=[{"cluster": "a", "job_id": "4711"}])
     """Labels of this monitor as a whole, such as `cluster` and `job_id`. Prometheus adds them to
     this monitor's series if `file_sd` is set, and Alertmanagers get them with every alert."""
+    external_url: BaseUrl | None = Field(default=None, examples=["https://monitor.internal:9847"])
+    """The address under which people reach this monitor, perhaps behind a proxy, with its path if
+    it has one. Messages then link to the page of their run."""
     allowed_hosts: Hosts = Field(default=(), examples=[["monitor.internal"]])
     """Host names that requests over plain HTTP may carry, beside `localhost`, this machine's name
     and addresses. On loopback, requests for other names are refused; elsewhere only if some names
@@ -111,6 +115,8 @@ class Settings(Section):
     """Serve the screen to browsers (extra `web`)."""
     web_listen: Listen = "127.0.0.1:9848"  # the port after that of `listen`
     """HOST:PORT for browsers. If the default is taken, the next free port serves."""
+    mcp: bool = False
+    """Answer agents by the Model Context Protocol below `/mcp` (extra `mcp`)."""
     record: UserPath | None = Field(default=None, examples=["/var/tmp/night.ldlm"])
     """Record the monitor's input in this new file, for `replay --tui`."""
     companions: bool = True

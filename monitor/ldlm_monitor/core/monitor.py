@@ -7,16 +7,18 @@ from contextlib import nullcontext
 
 from ldlm_monitor.alerts import RuleSet
 from ldlm_monitor.config import Stall
+from ldlm_monitor.core.decisions import decided
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
-from ldlm_monitor.core.recent_records import RecentRecords
+from ldlm_monitor.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
-from ldlm_monitor.core.self_metrics import SelfCounts, core_points
+from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
@@ -35,8 +37,8 @@ class Monitor:
     Deterministic: the same chunks and times give the same transitions. Starts no thread, reads no
     clock, opens no file but the packaged rules and patterns. `runs`: those that have records.
     `own`: counters of the monitor's work. `clock`: the time up to which everything was judged, Unix
-    seconds; -inf before the first call. `ahead`: seconds added to records' times while the wall
-    clock is behind. `version` counts changes of snapshots. `query`: `RuleEngine.query`.
+    seconds; -inf before the first. `ahead`: seconds added to records' times while the wall clock is
+    behind. `version` counts changes of snapshots. `engine`: rules and store.
     """
 
     def __init__(
@@ -60,22 +62,18 @@ class Monitor:
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
         self._rules = RuleEngine(packaged_set() if rules is None else rules, evaluation_interval)
-        self.query = self._rules.query
+        self.engine = self._rules
         self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
         self._health = HealthBook(self.runs, self._incidents)
         self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
-        self._timed = True
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
-        self._throttle = EvaluationThrottle()
-        self._transitions = RecentRecords[Transition](
-            RECENT, lambda transition: transition.labels.get("run", "")
-        )
+        self._throttle, self._timed = EvaluationThrottle(), True
+        self._transitions = RecentRecords(RECENT, alerted_run)
         self.own = SelfCounts(self._parser, self.runs)
-        self.clock, self.ahead = -math.inf, 0.0
-        self.version = 0
+        self.clock, self.ahead, self.version = -math.inf, 0.0, 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
         """Parse and judge bytes read at `now` (Unix seconds).
@@ -142,10 +140,9 @@ class Monitor:
             self.own.dropped[reason] += count
             self._changed()
 
-    def note_edge(self, points: list[Point]) -> None:
-        """Set the daemon's own metrics for all scrapes from now on, so that rules see them."""
-        if points != self.own.edge:
-            self.own.edge = points
+    def note_edge(self, points: list[Point], hosts: Mapping[str, HostView] = NO_HOSTS) -> None:
+        """Set the daemon's own metrics, and runs' hosts, from now on, so that rules see them."""
+        if self.own.note(points, hosts):
             self._changed()
 
     def reconfigure(self, rules: RuleSet[Expression], stall: Stall) -> None:
@@ -175,13 +172,16 @@ class Monitor:
     def snapshot(self) -> Snapshot:
         """Everything that views show, as of the last `feed` or `tick`."""
         self._health.update(self._rules.firing(), self.clock)
+        shown = tuple(map(self._view, self.runs))
+        events = self._events.items()
+        incidents, runs = decided(self._incidents, self.runs, shown, events, self.clock)
         return Snapshot(
             version=self.version,
             at=max(self.clock, 0.0),
-            runs=tuple(map(self._view, self.runs)),
+            runs=runs,
             alerts=tuple(self.alerts()),
-            incidents=self._incidents.views(self.clock),
-            events=self._events.items(),
+            incidents=incidents,
+            events=events,
             transitions=self._transitions.items(),
             monitor=self.own.view(),
             points=tuple(point for group in self._run_points(self.clock) for point in group),
@@ -189,10 +189,9 @@ class Monitor:
         )
 
     def _view(self, run: TrainingRun) -> RunView:
-        health = self._health.of(run.name)
-        gauges = self._detectors.run_gauges(run.name)
+        health, gauges = self._health.of(run.name), self._detectors.run_gauges(run.name)
         known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
-        return run.view(health.level, **known)
+        return run.view(health.level, host=self.own.hosts.get(run.name), **known)
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
@@ -298,5 +297,5 @@ class Monitor:
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
-        runs = [*self.runs.points(at), self._health.points(at)]
+        runs = [*self.runs.points(at), self._health.points(at), self.own.host_points(at)]
         return [*runs, *detected, self._rules.points(self._health.failed_ranks())]

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from ldlm_monitor.model.alert import Transition
+
 _T = TypeVar("_T")
 
 
@@ -38,3 +40,8 @@ class RecentRecords(Generic[_T]):
             found = [each for items in self._by_run.values() for each in items]
             self._sorted = tuple(item for _, item in sorted(found, key=lambda each: each[0]))
         return self._sorted
+
+
+def alerted_run(transition: Transition) -> str:
+    """The run of an alert's labels; "" if it is of none."""
+    return transition.labels.get("run", "")

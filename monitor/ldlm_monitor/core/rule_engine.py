@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ldlm_monitor.alerts import (
@@ -13,22 +14,31 @@ from ldlm_monitor.alerts import (
     load_rules,
     packaged_rules,
 )
-from ldlm_monitor.core.rule_question import RuleQuestion
+from ldlm_monitor.alerts.rules import Rule
+from ldlm_monitor.core.rules_due import RulesDue
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
+from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression, parse
-from ldlm_monitor.promql.analysis import (
-    ROUNDING_SECONDS,
-    result_selectors,
-    selectors,
-)
-from ldlm_monitor.series.store import SeriesStore, is_matched
+from ldlm_monitor.promql.analysis import max_range, result_selectors, selectors
+from ldlm_monitor.series.matching import is_matched
+from ldlm_monitor.series.store import SeriesStore
+from ldlm_monitor.series.view import StoreView
 
 RETENTION = 6 * 3600.0
-"""Least seconds of samples in the store, for `query_range` and views. A choice: six hours show the
+"""Least seconds of samples in the store, for queries and views. A choice: six hours show the
 course of a night's failure; more costs memory, and for longer times there is Prometheus."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRule:
+    """A rule with its active alerts, and the error of its last evaluation (None: it succeeded)."""
+
+    rule: Rule[Expression]
+    alerts: list[ActiveAlert[Expression]]
+    problem: RuleError | None
 
 
 @cache
@@ -44,6 +54,8 @@ class RuleEngine:
     """
 
     def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
+        self.interval = interval
+        self._store = SeriesStore(interval, RETENTION)
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._shown_of: list[VectorSample] | None = None
@@ -52,14 +64,11 @@ class RuleEngine:
         self._firing: dict[str, list[ActiveAlert[Expression]]] = {}
         self._recorded_from: dict[str, list[VectorSample]] = {}
         self._carried: dict[str, float] = {}
-        self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
-        self._evaluator = Evaluator(self._store)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
-        self._store.retention = max(self._store.retention, 2 * self.reach)
         for name in self._recorded_from:
             self._store.record(name, ())
         self._alerts, self._recorded_from = AlertStates(rules), {}
@@ -83,6 +92,8 @@ class RuleEngine:
         become `ended`. An alert without data becomes `unknown`, because it may still be true.
         """
         self._store.append(groups, at)
+        self._due.note(self._store.take_changed(), at)
+        self._due.begin(at)
 
         def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending | None:
             if has_ended(labels.get("run", "")):
@@ -92,7 +103,9 @@ class RuleEngine:
                 return None
             return "resolved" if has_data else "unknown"
 
-        found = self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
+        found = self._alerts.evaluate(
+            self._evaluator, at, due=self._due.take, ending=ending, record=self._record
+        )
         self._carried = {key: until for key, until in self._carried.items() if at < until}
         return found
 
@@ -101,7 +114,7 @@ class RuleEngine:
     ) -> bool:
         """Whether a carried-over alert continues, because its rule has too little data."""
         until = self._carried.get(alert_key(rule.name, labels), at)
-        looks_back = self._asked[rule.expr.text].reach > LOOKBACK
+        looks_back = max_range(rule.expr) > LOOKBACK
         return at < until and (looks_back or not has_data)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
@@ -130,9 +143,22 @@ class RuleEngine:
                 self._points.append(Point("ldlm_alerts", make_labels(**labels), 1.0))
         return self._points
 
-    def query(self, expr: Expression, at: float) -> list[VectorSample]:
-        """The value of any expression at `at` (Unix seconds), over the samples that are kept."""
-        return self._evaluator(expr, at)
+    def retain(self, seconds: float) -> None:
+        """Keep samples for at least so long from now on."""
+        self._store.retention = max(self._store.retention, seconds)
+
+    def view(self, names: Iterable[str] | None, until: float) -> StoreView:
+        """The samples of these metrics (None: of all) up to `until`, for readers elsewhere."""
+        return StoreView(self._store, names, until)
+
+    def judged(self) -> list[JudgedRule]:
+        """Each rule, its alerts as copies, and why its last evaluation failed, if it did."""
+        alerts = [replace(each) for each in self.active]
+        problems = self._alerts.health
+        return [
+            JudgedRule(rule, [each for each in alerts if each.rule is rule], problems.get(index))
+            for index, rule in enumerate(self._rules.rules)
+        ]
 
     def firing(self) -> Mapping[str, Sequence[ActiveAlert[Expression]]]:
         """The firing alerts by run; runs without one are absent."""
@@ -197,7 +223,7 @@ class RuleEngine:
                 dict(alert.annotations), alert.fired_at or alert.active_at,
             )  # fmt: skip
             self._alerts.adopt([active])  # of several rules with the name, it selects one
-            reach = self._asked[active.rule.expr.text].reach
+            reach = max_range(active.rule.expr)
             self._carried[alert_key(alert.name, alert.labels)] = at + (
                 LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)
             )
@@ -208,37 +234,16 @@ class RuleEngine:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._asked = {rule.expr.text: RuleQuestion(rule.expr) for rule in rules.rules}
-        self._answers: dict[str, tuple[float, list[VectorSample]]] = {}
-        self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
-        self.asks_the_time = any(asked.needs_every_slot for asked in self._asked.values())
-
-    def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
-        """The value of a rule's expression, computed only if it can differ from the last one."""
-        asked = self._asked[expr.text]
-        known = self._answers.get(expr.text)
-        if known is not None and not self._may_differ(asked, known[0], at):
-            return known[1]
-        vector = self._evaluator(expr, at)
-        self._answers[expr.text] = at, vector
-        return vector
-
-    def _may_differ(self, asked: RuleQuestion, asked_at: float, at: float) -> bool:
-        """Whether time, or a change of its metrics, can have changed the answer of `asked_at`."""
-        if asked.always and at >= asked_at + asked.stays:
-            return True
-        if not asked.moments:
-            return self._store.changed_at(asked.metrics) >= asked_at - asked.settles_after
-        return any(
-            self._store.has_changed(
-                asked.metrics, asked_at - offset - ROUNDING_SECONDS, at - offset + ROUNDING_SECONDS
-            )
-            for offset in asked.moments
-        )
+        expressions = (rule.expr for rule in rules.rules)
+        self._due = RulesDue(expressions, self.interval, self._store.last_scrape)
+        self._evaluator = Evaluator(self._store, watch=self._due.watch)
+        self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
+        self.retain(2 * self.reach)
+        self.asks_the_time = any(asked.needs_every_slot for asked in self._due.questions)
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        del at
         if self._recorded_from.get(name) is not samples:
             self._recorded_from[name] = samples
             points = (Point(name, sample.labels, sample.value) for sample in samples)
             self._store.record(name, points)
+            self._due.note(self._store.take_changed(), at)

@@ -28,7 +28,7 @@ from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.series_description import HISTOGRAM, STALE, parse_series, parse_values
-from ldlm_monitor.series.store import is_matched
+from ldlm_monitor.series.matching import is_matched
 
 FOR_STATE_SERIES = "ALERTS_FOR_STATE"  # as in Prometheus: the alert's start in Unix seconds
 _NAME = "__name__"  # the label of Prometheus' data model that contains the metric's name

@@ -2,12 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
+from ldlm_monitor.model.host_view import HostView
+from ldlm_monitor.model.names import METRICS
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.view import MonitorView
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.quantity import exported_name, labels_of
 
+NO_HOSTS: Final[Mapping[str, HostView]] = MappingProxyType({})
 _RECORD_TYPES = ("sample", "event", "heartbeat")  # exported from 0 on, as Prometheus advises
 
 
@@ -15,7 +21,8 @@ class SelfCounts:
     """Counters of the monitor's work since its first start; restarts continue them.
 
     `dropped`: by reason, how much was dropped or could not be read. `evaluations`: how often all
-    rules were evaluated; the last took `evaluation_seconds`. `edge`: the daemon's points.
+    rules were evaluated; the last took `evaluation_seconds`. `edge`: the daemon's points. `hosts`:
+    what it saw of runs on its own host.
     """
 
     def __init__(self, parser: Parser, runs: Fleet) -> None:
@@ -25,6 +32,7 @@ class SelfCounts:
         self.evaluations = 0
         self.evaluation_seconds = 0.0
         self.edge: list[Point] = []
+        self.hosts: Mapping[str, HostView] = NO_HOSTS
 
     def restore(self, counts: MonitorView) -> None:
         """Continue counting from the counters of before a restart."""
@@ -36,6 +44,21 @@ class SelfCounts:
             if reason != "label_limit":  # counted anew from the runs, whose logs are read again
                 self.dropped[reason] += count
         self.evaluations = counts.evaluations
+
+    def note(self, edge: list[Point], hosts: Mapping[str, HostView]) -> bool:
+        """Set `edge` and `hosts`; returns whether they have changed."""
+        before = self.edge, self.hosts
+        self.edge, self.hosts = edge, hosts
+        return before != (edge, hosts)
+
+    def host_points(self, at: float) -> list[Point]:
+        """The points of runs' GPUs, and of the disks of their checkpoints, at `at`."""
+        return [
+            point
+            for run, host in self.hosts.items()
+            if not self._runs.has_ended(run)
+            for point in _points_of(run, host, at)
+        ]
 
     def view(self) -> MonitorView:
         """The counters for views."""
@@ -55,6 +78,17 @@ class SelfCounts:
                 "internal_error": self.dropped["internal_error"] + counters.faults,
             },
         )
+
+
+def _points_of(run: str, host: HostView, at: float) -> Iterator[Point]:
+    if host.disk is not None and host.disk.full_at is not None:
+        left = max(host.disk.full_at - at, 0.0)
+        yield Point("ldlm_detect_checkpoint_disk_full_seconds", make_labels(run=run), left)
+    for gpu in host.gpus:
+        for quantity, value in gpu.values.items():
+            metric, labels = exported_name(quantity, int(gpu.gpu))
+            if metric in METRICS and metric.startswith("ldlm_gpu_"):
+                yield Point(metric, labels_of(run, None, labels), value)
 
 
 def core_points(monitor: MonitorView) -> Iterator[Point]:

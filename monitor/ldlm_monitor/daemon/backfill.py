@@ -4,10 +4,11 @@ import logging
 import math
 import stat
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, cast
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import Inputs
@@ -27,11 +28,11 @@ from ldlm_monitor.state.state_store import StateStore
 SLICE_SECONDS = 0.1
 """Seconds of a turn for history. A choice: longer delays live alerts (due in a second), shorter
 makes the history last longer."""
+JOIN_BYTES = 8 * 1024 * 1024
+"""New files of a running daemon are judged together, by whole runs, up to about so many bytes. A
+choice: with more, there are fewer histories to play; with less, the first ends sooner."""
 
 log = logging.getLogger(__name__)
-
-Feed: TypeAlias = Callable[[Chunk, float, bool], list[Transition]]
-"""`Monitor.feed` with arguments chunk, time (Unix seconds) and `counted`, by position."""
 
 
 class BackfillResult(NamedTuple):
@@ -51,8 +52,8 @@ class Backfill:
 
     Their alerts are history, which is sent only if it still holds. Bytes after the position up to
     which a file was judged before a restart are news. `budget`: bytes that are read of each log,
-    None for all. `feed` judges a chunk. `reading`: the share that was judged, 0 to 1; None if
-    nothing is being played. `behind`: bytes that are still to be judged.
+    None for all. `feed` is `Monitor.feed`, by position. `reading`: the share that was judged, 0 to
+    1; None if nothing is being played.
     """
 
     monitor: Monitor
@@ -60,9 +61,11 @@ class Backfill:
     follower: Follower
     disk: Disk
     budget: int | None
-    feed: Feed
+    feed: Callable[[Chunk, float, bool], list[Transition]]
     reading: float | None = field(default=None, init=False)
-    behind: int = field(default=0, init=False)
+    _waiting: dict[Path, int] = field(default_factory=dict, init=False)
+    _queued: int = field(default=0, init=False)
+    _left: int = field(default=0, init=False)
     _played: dict[str, tuple[FileId, int]] = field(default_factory=dict, init=False)
     _replaced: set[Path] = field(default_factory=set, init=False)
     _contents: list[Arrival] = field(default_factory=list, init=False)
@@ -72,9 +75,14 @@ class Backfill:
     _held: list[tuple[Transition, bool]] = field(default_factory=list, init=False)
 
     @property
-    def is_playing(self) -> bool:
-        """Whether a history is being judged, in slices."""
-        return self._playing is not None
+    def is_busy(self) -> bool:
+        """Whether the bytes of files are being judged, in slices, or wait for it."""
+        return self._playing is not None or bool(self._waiting)
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are still to be judged; any thread may ask."""
+        return self._queued + self._left
 
     def is_partial(self, labels: Mapping[str, str]) -> bool:
         """Whether an alert belongs to a run whose history is still being judged."""
@@ -133,9 +141,33 @@ class Backfill:
                 Arrival(status.st_mtime, str(path), file, 0, offset, kind="skipped")
             )
 
-    def begin(self, paths: list[Path], now: float, restart: Restart | None) -> None:
-        """Prepare to judge, by `step`, the bytes that files hold at `now` (Unix seconds)."""
-        self._playing = self._play(paths, now, restart)
+    def add(self, paths: Iterable[Path]) -> None:
+        """Add files whose bytes wait to be judged."""
+        for path in paths:
+            self._waiting[path] = 0
+            with suppress(OSError):  # reading the file reports the error
+                self._waiting[path] = self.disk.stat(path).st_size
+        self._queued = sum(self._waiting.values())
+
+    def begin(self, now: float, restart: Restart | None, *, everything: bool) -> bool:
+        """Prepare to judge, by `step`, the bytes at `now` (Unix seconds) of waiting files.
+
+        Of all (`everything`), or about `JOIN_BYTES`. Returns whether there is anything to judge.
+        """
+        if self._playing is None and (self._waiting or restart is not None):
+            self._playing = self._play(self._take(everything=everything), now, restart)
+        return self._playing is not None
+
+    def _take(self, *, everything: bool) -> list[Path]:
+        names, chosen, last = self.monitor.names, list[Path](), ""
+        for run, path in sorted((names.origin(str(path)).run, path) for path in self._waiting):
+            if not everything and self._left >= JOIN_BYTES and run != last:
+                break
+            last = run
+            chosen.append(path)
+            self._left += self._waiting.pop(path)
+        self._queued -= self._left
+        return sorted(chosen)
 
     def step(self) -> BackfillResult | None:
         """Judge for `SLICE_SECONDS`; None until all is judged and the files are followed."""
@@ -147,8 +179,7 @@ class Backfill:
                 next(self._playing)
         except StopIteration as end:
             self._playing = None
-            result: BackfillResult = end.value
-            return result
+            return cast("BackfillResult", end.value)
         return None
 
     def _play(
@@ -200,7 +231,7 @@ class Backfill:
     ) -> Generator[None]:
         """Judge all pieces in order, appending to `passed`; yield after each piece."""
         observed = list(restart.observed) if restart else []
-        late = set() if restart is None else self._late(history, restart.floor)
+        floor = restart.floor if restart else math.inf
         total, read = max(history.size, 1), 0
 
         def observe_until(when: float, order: float) -> None:
@@ -213,12 +244,12 @@ class Backfill:
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
             self.reading = min(read / total, 1.0)
-            self.behind = max(total - read, 0)
+            self._left = max(total - read, 0)
             observe_until(when, order)
             news = counted = file.is_news(chunk, order)
             rest: Chunk | None = chunk
             if file.seen is None:
-                rest, news, counted = self._not_played(chunk), file.path in late, True
+                rest, news, counted = self._not_played(chunk), self._is_late(file, floor), True
             if rest is not None:
                 found = self.feed(rest, min(when, now), counted)
                 passed += [(each, news) for each in found]
@@ -226,7 +257,7 @@ class Backfill:
                 self._contents.append(arrival_of(chunk, when))
             yield
         observe_until(math.inf, math.inf)
-        self.reading, self.behind = None, 0
+        self.reading, self._left = None, 0
 
     def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
         """Note the ranges of a file that have no arrival time, for the next restart."""
@@ -241,13 +272,11 @@ class Backfill:
                     Arrival(written, file.path, name, file.seen_to, position.offset)
                 )
 
-    def _late(self, history: History, floor: float) -> set[str]:
-        """The files that were not followed before, and were written while no daemon ran."""
-        fresh = (file for file in history.files if file.seen is None)
-        replaced = {str(path) for path in self._replaced}
-        return {
-            each.path for each in fresh if each.path in replaced or each.backlog.modified > floor
-        }
+    def _is_late(self, file: HistoryFile, floor: float) -> bool:
+        """Whether a file that was not followed before was written while no daemon ran."""
+        return floor < math.inf and (
+            Path(file.path) in self._replaced or file.backlog.modified > floor
+        )
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
         """The part not judged yet, if any: a mount that was dead has its files played again."""

@@ -3,10 +3,9 @@
 import logging
 import resource
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,20 +22,22 @@ from ldlm_monitor.daemon.dispatcher import (
 from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
-from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.signals import CutShort, Signals
+from ldlm_monitor.daemon.pump import CutShort, Pump
+from ldlm_monitor.daemon.questions import Questions
+from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.courier import Receiver, Sender
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.notify.slack_webhook import HOW_TO_CONFIGURE
-from ldlm_monitor.notify.states import AlertmanagerSender, HeartbeatSender
+from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
-from ldlm_monitor.serve import Gate, Server, Site
+from ldlm_monitor.serve import Gate, RunPage, Server, Site
+from ldlm_monitor.serve.prometheus import PrometheusApi
+from ldlm_monitor.serve.site import Mounted
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.wake import Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
@@ -55,43 +56,49 @@ def run(
     load: Callable[[], Settings],
     signals: Signals,
     opened: Callable[[Source, str], None] = lambda source, url: None,
+    *,
+    page: RunPage = lambda snapshot, run: None,
 ) -> Snapshot:
     """Follow the files until `signals` ends it; return the last snapshot.
 
     `load` reads the settings again for a reload. `opened` is called with the screen's source and
-    the daemon's URL once it serves. Raises `UsageError` if settings or port cannot be used, or if
-    a daemon on the same inputs runs already.
+    the daemon's URL once it serves. `page` makes a run's page. Raises `UsageError` if settings or
+    port cannot be used, or if a daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
         _raise_descriptor_limit()
         receivers = list(receivers_of(settings))
         gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
-        state = StateDir(wanted)
-        stack.callback(state.close)
-        silences = Silences(state.path / "silences.sqlite")
-        stack.callback(silences.close)
+        state = stack.enter_context(closing(StateDir(wanted)))
+        silences = stack.enter_context(closing(Silences(state.path / "silences.sqlite")))
         policies = {each.name: policy_of(settings, each) for each in receivers}
         outbox = Outbox(state.path / "outbox.sqlite", policies, silences)
         stack.callback(outbox.close)
         # Started before the logs are read again, which may take long: waiting messages go first.
         posting = list(couriers(settings, outbox, receivers))
         _start(posting, stack)
-        store = StateStore(state.path / "ledger.sqlite")
-        stack.callback(store.close)
+        store = stack.enter_context(closing(StateStore(state.path / "ledger.sqlite")))
         journal = Journal()
-        waker = Waker(journal)
-        stack.callback(waker.close)
+        waker = stack.enter_context(closing(Waker(journal)))
         names = [receiver.name for receiver in receivers]
         pump = Pump(
             settings,
             outbox,
             store,
-            Dispatcher(outbox, names, silences, posting, prints=not signals.has_screen),
+            Dispatcher(
+                outbox,
+                names,
+                silences,
+                posting,
+                prints=not signals.has_screen,
+                external_url=settings.external_url,
+            ),
             waker,
             probing=_probing(settings, waker, stack),
             folder=state,
             recorder=_recorder(settings, stack),
+            journal=journal,
             stopping=lambda: signals.stop,
         )
         draw_from(pump, receivers)
@@ -104,6 +111,9 @@ def run(
             reading=lambda: pump.reading,
         )
 
+        questions = Questions(pump, partial(waker.ring, Path()))
+        mounted = _for_agents(source, questions) if settings.mcp else None
+
         def bind(host: str, port: int) -> Server:
             site = Site(
                 snapshot=lambda: pump.snapshot,
@@ -115,6 +125,9 @@ def run(
                 silencing=silences,
                 takes_commands=is_loopback(host),
                 source=source,
+                ask=questions.ask,
+                mounted=mounted,
+                page=page,
                 free=lambda: state.free,
                 gate=gate,
                 names=names_for(settings, host),
@@ -124,12 +137,15 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
-        _start(senders(settings, pump, outbox, url), stack)
+        _start(senders(settings, pump, outbox, settings.external_url or url), stack)
         stack.callback(write_file_sd(settings, server.port, gate))
-        _greet(settings, pump, state, url, receivers)
-        waker.watch(pump.inputs.folders())
-        opened(source, url)
-        _follow(settings, pump, waker, journal, signals, load=load)
+        try:
+            _greet(settings, pump, state, url, receivers)
+            waker.watch(pump.inputs.folders())
+            opened(source, url)
+            _follow(settings, pump, waker, questions, signals, load=load)
+        except CutShort:
+            log.info("ended before all was read: the next start reads the logs again")
     return pump.snapshot
 
 
@@ -142,7 +158,7 @@ def _follow(
     settings: Settings,
     pump: Pump,
     waker: Waker,
-    journal: Journal,
+    questions: Questions,
     signals: Signals,
     *,
     load: Callable[[], Settings],
@@ -154,13 +170,12 @@ def _follow(
         now = _judging_time(clock, pump)
         if signals.reload:
             signals.run_reload(partial(_reload, pump, load))
-        _turn(pump, signals, dirty, now)
+        pump.turn(dirty, now)
+        questions.answer()
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):
                 pump.dispatcher.print_line(line)
-        for notice in journal.drain():
-            log.warning("%s", notice)
         dirty = waker.wait(pump.pause(max(now, time.time() + clock.ahead)))
     if pump.caught_up:
         pump.turn(None, _judging_time(clock, pump))
@@ -173,23 +188,6 @@ def _judging_time(clock: JudgingClock, pump: Pump) -> float:
     if clock.skipped:
         pump.monitor.runs.shift(clock.skipped)
     return now
-
-
-def _turn(pump: Pump, signals: Signals, dirty: set[Path] | None, now: float) -> None:
-    """Take a turn; a signal cuts the first one short, because it reads all that the files hold.
-
-    A first turn that was cut short keeps no state, so that the next start judges it all. Signals
-    interrupt the main thread alone: in another one, the pump ends by polling `signals.stop`.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    try:
-        signals.cuts_short = is_main and not pump.caught_up
-        pump.turn(dirty, now)
-        signals.cuts_short = False  # here: raised in `finally`, `CutShort` would escape
-    except CutShort:
-        log.info("ended before all was read: the next start reads the logs again")
-    finally:
-        signals.cuts_short = False
 
 
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
@@ -209,9 +207,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _start(
-    threads: Iterable[Courier | AlertmanagerSender | HeartbeatSender], stack: ExitStack
-) -> None:
+def _start(threads: Iterable[Sender], stack: ExitStack) -> None:
     for each in threads:
         each.start()
         stack.callback(each.stop, COURIER_SECONDS)
@@ -223,6 +219,13 @@ def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | No
     probing = Probing(HostProbe(), lambda: waker.ring(Path()))
     stack.callback(probing.close)
     return probing
+
+
+def _for_agents(source: Source, questions: Questions) -> Mounted:
+    from ldlm_monitor.mcp.answers import Tools
+    from ldlm_monitor.mcp.server import HttpMount
+
+    return HttpMount(Tools(source, PrometheusApi(questions.ask, redact).query))
 
 
 def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:

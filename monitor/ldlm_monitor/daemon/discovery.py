@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.content import HEAD_BYTES, callback_run, launch_facts
+from ldlm_monitor.playback.content import callback_run
 from ldlm_monitor.playback.kinship import has_losses, kin, set_apart
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings
+from ldlm_monitor.source.companions import Companion, Surroundings
 from ldlm_monitor.source.file_identity import NEW, FoundPath, Known, KnownContents
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
@@ -31,8 +31,9 @@ the last match: with ten thousand files too, matching takes a hundredth of the t
 DOUBT_SECONDS = 3.0
 """Seconds for which a file waits that may be a copy of a followed one, still being written: by then
 copytruncate has copied a few GB and truncated the original."""
-REMEMBERED_PATHS = 10_000
-"""Changed paths in memory. A choice: more take memory, fewer cost matches of the patterns."""
+SETTLED_SECONDS = 0.1
+"""Seconds after its time for which a folder counts as changed: another file may be made without
+a later time, which Linux takes from a clock that ticks 100 to 1000 times a second."""
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +69,10 @@ class Inputs:
         self.followed: dict[Path, Path] = {}
         self._names: set[Path] = set()
         self._named: set[str] = set()
-        self._seen: set[Path] = set()
         self._said: set[str] = set()
         self._doubted: dict[Path, float] = {}
         self._seek: dict[Path, tuple[float, float]] = {}
         self._seek_at = -math.inf
-        self._facts: dict[Path, tuple[tuple[int, int, int], LaunchFacts]] = {}
         self._folders: dict[Path, int] = {}
         self._scan_at = -math.inf
 
@@ -95,25 +94,28 @@ class Inputs:
         """Folders in which files to follow may appear."""
         return {*self.patterns.folders(), *(path.parent for path in self.followed.values())}
 
-    def has_new(self, rung: Collection[Path]) -> bool:
-        """Whether the file observer reported, in `rung`, a change of a path not seen before."""
-        fresh = {path for path in rung if path not in self._seen}
-        if len(self._seen) > REMEMBERED_PATHS:
-            self._seen.clear()
-        self._seen |= fresh
-        return bool(fresh)
-
     def joining(
-        self, now: float, *, rung: bool, known: Callable[[], Iterable[Known]] = tuple
+        self,
+        now: float,
+        dirty: Collection[Path] | None,
+        known: Callable[[], Iterable[Known]] = tuple,
     ) -> list[NewFile]:
-        """New files; `rung`: what `has_new` returned; `known` returns the contents read so far."""
+        """New files.
+
+        `dirty`: paths that changed, None if any may have. `known` returns the contents read so far.
+        """
         fresh: list[NewFile] = []
-        changed = (self._changed(folder) != known for folder, known in self._folders.items())
-        if rung or now >= self._scan_at or any(changed):
+        looked = set(self._folders)
+        if dirty is not None:
+            looked &= {path.parent for path in dirty}
+        changed = (self._changed(folder) != self._folders[folder] for folder in looked)
+        if now >= self._scan_at or any(changed):
             started = time.perf_counter()
             self._scan_at = now + SCAN_SECONDS
             # Before the match: a file that is made while it runs is then found at the next look.
-            self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
+            settled = time.time_ns() - int(SETTLED_SECONDS * 1e9)
+            folders = self.patterns.folders()
+            self._folders = {each: min(self._changed(each), settled) for each in folders}
             fresh += self._matching(now, known)
             self._scan_at += SCAN_SHARE * (time.perf_counter() - started)
         if self._seeks_companions and (fresh or now >= self._seek_at):
@@ -209,8 +211,8 @@ class Inputs:
         tied = self._tied() if logs else {}
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
-                facts, run = self._facts_of(path), self._monitor.names.origin(str(path)).run
-                found, strangers = kin(path, facts, around, tied.get(run, ()))
+                run = self._monitor.names.origin(str(path)).run
+                found, strangers = kin(path, around, tied.get(run, ()))
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
                 inputs = self._unread_inputs(path) if strangers else {}
                 names = self._monitor.names
@@ -241,20 +243,6 @@ class Inputs:
             if names.is_tied(str(name)):
                 tied.setdefault(names.origin(str(name)).run, set()).add(real)
         return tied
-
-    def _facts_of(self, path: Path) -> LaunchFacts:
-        """The launch facts in a log's head; read again while it grows, or if the file changed."""
-        try:
-            status = self._disk.stat(path)
-        except TimeoutError:
-            raise
-        except OSError:
-            return LaunchFacts()
-        head = (status.st_dev, status.st_ino, min(status.st_size, HEAD_BYTES))
-        known = self._facts.get(path)
-        if known is None or known[0] != head:
-            known = self._facts[path] = head, launch_facts(path, self._disk)
-        return known[1]
 
     def _is_due(self, path: Path, now: float) -> bool:
         """Whether to search a log's companions now; sets the time of the next search."""

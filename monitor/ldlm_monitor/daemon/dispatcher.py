@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.config import Settings
@@ -14,19 +13,18 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.notify.apprise import apprise_services
-from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.courier import Courier, Receiver, Sender
 from ldlm_monitor.notify.loss_picture import picture_of
 from ldlm_monitor.notify.message import from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.slack_webhook import SlackWebhook
+from ldlm_monitor.notify.slack_message import SlackWebhook
 from ldlm_monitor.notify.states import (
     AlertmanagerClient,
     AlertmanagerSender,
     HeartbeatSender,
     Pulse,
-    body,
 )
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.text.lines import transition_line
@@ -46,6 +44,7 @@ class Dispatcher:
     """Prints transitions and puts them into the outbox, each once.
 
     `receivers`: their names. `couriers`: senders to wake. `prints`: whether to print to stdout.
+    `external_url`: as in the settings.
     """
 
     outbox: Outbox
@@ -53,7 +52,7 @@ class Dispatcher:
     silences: Silences | None = None
     couriers: Sequence[Courier] = ()
     prints: bool = field(default=True, kw_only=True)
-    _in_effect: frozenset[str] = field(default=frozenset(), init=False)
+    external_url: str | None = field(default=None, kw_only=True)
 
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
@@ -62,7 +61,7 @@ class Dispatcher:
         for transition in transitions:
             if transition.is_heartbeat:
                 continue
-            notification = from_transition(transition)
+            notification = from_transition(transition, self.external_url)
             self.outbox.note(notification)
             if notify and transition.state != "pending":
                 self.outbox.add(notification, self.receivers, now)
@@ -71,19 +70,13 @@ class Dispatcher:
             self.print_line(transition_line(transition) + mark)
         self._wake()
 
-    def update_silences(
-        self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
+    def end_acknowledgements(
+        self, passed: list[Transition], active: Callable[[], Collection[str]]
     ) -> None:
-        """End acknowledgements with their alerts; if silences changed, wake the senders."""
-        if self.silences is None or not self.silences.any:
-            in_effect = frozenset[str]()
-        else:
+        """End acknowledgements with their alerts: those of `passed`, or not `active` any more."""
+        if self.silences is not None and self.silences.any:
             ended = {each.key for each in passed if each.state not in ("pending", "firing")}
             self.silences.end_acknowledgements(ended, active())
-            in_effect = self.silences.in_effect(now)
-        if in_effect != self._in_effect:
-            self._in_effect = in_effect
-            self._wake()
 
     def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
@@ -186,21 +179,19 @@ def couriers(
         yield Courier(receiver, outbox, pace=pace)
 
 
-def senders(
-    settings: Settings, pump: Pump, outbox: Outbox, url: str
-) -> Iterator[AlertmanagerSender | HeartbeatSender]:
+def senders(settings: Settings, pump: Pump, outbox: Outbox, url: str) -> Iterator[Sender]:
     """A sender for each Alertmanager, and one for the dead man's switch, as configured."""
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
-        client = AlertmanagerClient(server, authorization=authorization)
-        log.info("%s gets the firing alerts", client.name)
-        yield AlertmanagerSender(
-            client,
-            lambda: pump.snapshot,
-            outbox,
-            pulse=Pulse(lambda: pump.turns),
-            render=partial(body, generator=url, external=settings.external_labels),
+        client = AlertmanagerClient(
+            server,
+            authorization=authorization,
+            generator=url,
+            external=settings.external_labels,
         )
+        log.info("%s gets the firing alerts", client.name)
+        pulse = Pulse(lambda: pump.turns)
+        yield AlertmanagerSender(client, lambda: pump.snapshot, outbox, pulse=pulse)
     if switch := settings.heartbeat.target():
         interval = settings.heartbeat.interval_seconds
         log.info("a dead man's switch is called every %g s", interval)

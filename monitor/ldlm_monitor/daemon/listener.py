@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Callable
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
@@ -68,7 +69,9 @@ def names_for(settings: Settings, host: str) -> HostNames | None:
     Beyond loopback the monitor cannot find out its own names: DNS and services define them.
     """
     if is_loopback(host) or settings.allowed_hosts:
-        return HostNames((socket.gethostname(), *settings.allowed_hosts))
+        people_use = urlsplit(settings.external_url or "").hostname
+        names = (socket.gethostname(), *settings.allowed_hosts, people_use or "localhost")
+        return HostNames(names)
     return None
 
 

@@ -5,16 +5,15 @@ import math
 import sys
 import time
 from collections.abc import Callable, Collection
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble, rules_of
-from ldlm_monitor.core.self_metrics import edge_points
+from ldlm_monitor.core.self_metrics import NO_HOSTS, edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.join_queue import JoinQueue
 from ldlm_monitor.daemon.pictures import Pictures
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
@@ -27,6 +26,7 @@ from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
 from ldlm_monitor.source.follow import TURN_BYTES, Follower, StdinSource
 from ldlm_monitor.source.input_patterns import resolve
+from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import Rota, Waker
 from ldlm_monitor.state.state_dir import StateDir
@@ -51,6 +51,10 @@ NEWS_SECONDS = 3600.0
 log = logging.getLogger(__name__)
 
 
+class CutShort(BaseException):
+    """The monitor is to end during the first reading: alerts of half a history may be false."""
+
+
 @dataclass(eq=False)
 class Pump:
     """Reads new bytes, judges them, and queues alerts; one call of `turn` is one round.
@@ -59,7 +63,9 @@ class Pump:
     `ended`: standard input was the only input, and it is closed.
     `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
     state folder, for its free space; `recorder` records the input; all three may be None.
-    `stopping` returns whether to end. `disk` reads the inputs; `mounts` returns the mount table.
+    `journal` gets notices, which each turn logs. `stopping` returns whether to end. `disk` reads
+    the inputs; `mounts` returns the mount table. A first turn that is to end raises `CutShort` and
+    keeps no state, so that the next start judges it all.
     """
 
     settings: Settings
@@ -71,6 +77,7 @@ class Pump:
     probing: Probing | None = None
     folder: StateDir | None = None
     recorder: Recorder | None = None
+    journal: Journal = field(default_factory=Journal)
     disk: Disk = DIRECT
     mounts: Callable[[], MountTable] = read_mounts
     stopping: Callable[[], bool] = lambda: False
@@ -84,8 +91,8 @@ class Pump:
         self._committed: tuple[int, int, list[FilePosition]] | None = None
         self._restart = recall(self.store, time.time())
         self.monitor = assemble(self.settings, time.perf_counter)
-        self.follower = Follower(disk=self.disk, mounts=self.mounts)
-        self._calls = TimedDisk(self.follower.journal, disk=self.disk, mounts=self.mounts)
+        self.follower = Follower(disk=self.disk, mounts=self.mounts, journal=self.journal)
+        self._calls = TimedDisk(self.journal, disk=self.disk, mounts=self.mounts, check=self._check)
         disk = self._calls.disk
         self.inputs = Inputs(
             resolve(self.settings.files, base=Path(), disk=disk),
@@ -93,7 +100,6 @@ class Pump:
             companions=self.settings.companions,
             disk=disk,
         )
-        self._queue = JoinQueue(self.monitor.names, disk)
         self._backfill = Backfill(
             self.monitor,
             self.inputs,
@@ -124,11 +130,8 @@ class Pump:
         self._is_whole = False
         everything = dirty is None or now - self._looked_at >= POLL_SECONDS
         dirty = dirty or ()
-        rung = self.inputs.has_new(dirty)
-        if everything or rung or self._queue or self._backfill.is_playing:
-            self._looked_at = now if everything or rung else self._looked_at
-            if not self._join(now, rung=rung):
-                return
+        self._looked_at = now if everything else self._looked_at
+        self._join(now, None if everything else dirty)
         transitions: list[Transition] = []
         if self.probing is not None and self.caught_up:
             reads = self.store.read_log
@@ -139,10 +142,10 @@ class Pump:
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
         self.dispatcher.dispatch(transitions, wall)
-        self.dispatcher.update_silences(transitions, self.monitor.active, wall)
-        if transitions or self.follower.journal.notices or now >= self._commit_at:
+        self.dispatcher.end_acknowledgements(transitions, self.monitor.active)
+        if transitions or self.journal.notices or now >= self._commit_at:
             self._commit(now)
-        for notice in self.follower.journal.drain():
+        for notice in self.journal.drain():
             log.warning("%s", notice)
             if notice.kind == "unreadable":
                 self._unreadable.add(notice.path)
@@ -168,17 +171,18 @@ class Pump:
 
     def pause(self, now: float) -> float:
         """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
-        if self._queue or self._backfill.is_playing or self.follower.has_backlog:
+        if self._backfill.is_busy or self.follower.has_backlog:
             return 0.0
         picture_at = self.pictures.due if self.pictures.is_old else None
-        times = (self.monitor.due(), self.follower.next_peek(), picture_at)
+        stdin_peek = None if self._stdin is None else self._stdin.next_peek()
+        times = (self.monitor.due(), self.follower.next_peek(), stdin_peek, picture_at)
         look_at = self._looked_at + POLL_SECONDS
         until = min([look_at, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
 
     def behind(self) -> int:
         """Bytes of the files that are not judged yet. Any thread may call it."""
-        return self.follower.behind() + self._queue.behind + self._backfill.behind
+        return self.follower.behind() + self._backfill.behind
 
     def close(self) -> None:
         """Commit the state, unless a turn or the first reading was cut short; close the files."""
@@ -226,21 +230,26 @@ class Pump:
 
     def _note_edge(self, now: float, *, everything: bool) -> None:
         if everything:
-            hindered = len(self._unreadable) + len(self.follower.journal.silent)
+            hindered = len(self._unreadable) + len(self.journal.silent)
             self.monitor.count_dropped("unreadable", hindered)
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
             free = self.folder.look() if self.folder is not None else None
             points = edge_points(self.outbox.counts(), self.behind(), free)
-            self.monitor.note_edge(list(points))
+            hosts = self.probing.hosts if self.probing is not None else NO_HOSTS
+            self.monitor.note_edge(list(points), hosts)
 
-    def _join(self, now: float, *, rung: bool) -> bool:
-        """Judge and follow files that are new, or were followed before; False if cut short."""
+    def _check(self) -> None:
+        if self.stopping() and not self.caught_up:
+            raise CutShort
+
+    def _join(self, now: float, dirty: Collection[Path] | None) -> None:
+        """Judge and follow files that are new, or were followed before."""
         restart, self._restart = self._restart, None
         again: set[Path] = set()
         if restart is not None:
             again = self._backfill.resume(restart, self.store, now)
-        joining = self.inputs.joining(now, rung=rung, known=self._backfill.known)
+        joining = self.inputs.joining(now, dirty, self._backfill.known)
         for file in joining:
             if file.stale:
                 self._backfill.pass_over(file.path)
@@ -248,27 +257,20 @@ class Pump:
                 self._backfill.go_on(file.path, file.found)
                 self._commit_at = -math.inf  # the original, if it was emptied, leaves no trace
         if self.inputs.patterns.standard_input and self._stdin is None:
-            self._stdin = StdinSource(sys.stdin.buffer, self.waker.ring, self.follower.journal)
-        self._queue.add({file.path for file in joining if file.is_new} | again)
+            self._stdin = StdinSource(sys.stdin.buffer, self.waker.ring, self.journal)
+        self._backfill.add({file.path for file in joining if file.is_new} | again)
         if joining or restart is not None:
             self.waker.watch(self.inputs.folders())
-        if not self._backfill.is_playing:
-            if not self._queue and restart is None:
-                return True
-            waiting = self._queue.behind
-            fresh = self._queue.take(everything=not self.caught_up)
-            self._backfill.behind = waiting - self._queue.behind
-            self._backfill.begin(fresh, now, restart)
+        if not self._backfill.begin(now, restart, everything=not self.caught_up):
+            return
         while (found := self._backfill.step()) is None:
             if self.caught_up:
-                return True
-            if self.stopping():
-                return False  # alerts of half a history may be false
+                return
+            self._check()
             self.pictures.show_reading()
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
-        return True
 
     def _commit(self, now: float) -> None:
         """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""

@@ -100,7 +100,7 @@ class Restart:
                 self.waiting.setdefault(position.path, []).append(position)
                 if isinstance(error, FileNotFoundError | NotADirectoryError):
                     self.missing.add(position.path)
-        _count_lost(store, self._present(), journal)
+        _note_lost(store, self._present(), journal)
         # Rotated files, which lost their names, come first: they are older than the named ones.
         self.files.sort(
             key=lambda each: (each.backlog.has_name, each.seen and not each.seen.position.nameless)
@@ -169,11 +169,10 @@ def recall(store: StateStore, now: float) -> Restart | None:
     return found
 
 
-def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -> None:
-    """Count the bytes that were read before and cannot be read again, and log them in one line."""
+def _note_lost(store: StateStore, present: Collection[str], journal: Journal) -> None:
+    """Note, in one line, how many bytes were read before and cannot be read again."""
     lost = {path: count for path, count in store.read_log.forget_others(present).items() if count}
     if lost:
-        journal.lost_bytes += sum(lost.values())
         first, *others = sorted(lost)
         more = f" and {len(others)} more" if others else ""
         journal.note(

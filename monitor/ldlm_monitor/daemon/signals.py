@@ -15,22 +15,16 @@ RELOAD_SECONDS = 10.0
 """Seconds that an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
 
 
-class CutShort(BaseException):
-    """Raised by a signal during the first reading, which it ends within whatever call runs."""
-
-
 class Signals:
     """Requests to the pump's thread, which polls `stop` and `reload`.
 
     SIGTERM and SIGINT end the daemon with `exit_code`, SIGHUP reloads it, and so does `ask_reload`.
     `has_screen`: a screen has the terminal. `wake`, set by the daemon, ends the pump's wait.
-    `cuts_short`: the main thread may be interrupted; a signal to end raises `CutShort` in it.
     """
 
     def __init__(self, *, has_screen: bool = False) -> None:
         self.has_screen = has_screen
-        self.stop = self.cuts_short = False
-        self.reload = False
+        self.stop = self.reload = False
         self.exit_code = 0
         self.wake: Callable[[], None] = lambda: None
         self._outcomes: list[queue.SimpleQueue[str]] = []
@@ -68,9 +62,6 @@ class Signals:
         else:
             self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
             self.end()
-            if self.cuts_short:
-                self.cuts_short = False  # a second signal must not interrupt the end
-                raise CutShort
 
     def _terminal_is_gone(self) -> bool:
         """Whether a screen's terminal was closed; its SIGHUP then means the end."""

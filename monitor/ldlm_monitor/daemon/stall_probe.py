@@ -7,13 +7,14 @@ own, because a system call on a dead mount may never return.
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.records import Heartbeat, Record
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
@@ -142,6 +143,12 @@ class Probing:
     def close(self, patience: float = 0.0) -> None:
         """End the thread: wait for it up to `patience` seconds, because a call in it may hang."""
         self._worker.close(patience)
+        self._host.gpus.close()
+
+    @property
+    def hosts(self) -> Mapping[str, HostView]:
+        """By run, what was last seen of active runs on this host."""
+        return self._host.facts
 
     @property
     def _holds(self) -> bool:

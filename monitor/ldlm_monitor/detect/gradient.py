@@ -3,7 +3,16 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.detect.window import RecentValues, Values, exp, finite, median, positive, spread
+from ldlm_monitor.detect.window import (
+    ComparedValues,
+    Values,
+    exp,
+    finite,
+    median,
+    middle_of,
+    positive,
+    spread_of,
+)
 
 NORM_WINDOW = 500
 """Norms compared. A choice: a median of more lags behind a decay, that of fewer follows a spike."""
@@ -27,7 +36,7 @@ class GradientDetector:
     """
 
     def __init__(self) -> None:
-        self._window = RecentValues(NORM_WINDOW)
+        self._window = ComparedValues(NORM_WINDOW, NORM_RECENT)
 
     def update(self, values: Values) -> None:
         """Add the next norms; those that are not finite or not above 0 are ignored."""
@@ -35,11 +44,10 @@ class GradientDetector:
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
-        logarithms = self._window.values
-        if len(logarithms) >= NORM_LEAST + NORM_RECENT:
-            before, recent = logarithms[:-NORM_RECENT], logarithms[-NORM_RECENT:]
-            middle = median(before)
-            noise = max(spread(before, middle), FINEST)
+        before, recent = self._window.before, self._window.recent
+        if len(before) >= NORM_LEAST:
+            middle = middle_of(before)
+            noise = max(spread_of(before, middle), FINEST)
             yield "grad_norm_zscore", (recent[-1] - middle) / noise
             yield "grad_norm_ratio", exp(median(recent) - middle)
 
@@ -67,7 +75,7 @@ class LossScaleDetector:
     """
 
     def __init__(self) -> None:
-        self._window = RecentValues(SCALE_WINDOW)
+        self._window = ComparedValues(SCALE_WINDOW, 1)
 
     def update(self, values: Values) -> None:
         """Add the next scales; those that are not finite are ignored."""
@@ -75,9 +83,9 @@ class LossScaleDetector:
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
-        scales = self._window.values
-        if len(scales) > SCALE_LEAST and (usual := median(scales[:-1])) > 0:
-            yield "loss_scale_ratio", scales[-1] / usual
+        before = self._window.before
+        if len(before) >= SCALE_LEAST and (usual := middle_of(before)) > 0:
+            yield "loss_scale_ratio", self._window.values[-1] / usual
 
 
 class OverflowDetector:

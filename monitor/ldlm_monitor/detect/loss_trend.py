@@ -3,9 +3,19 @@
 import math
 from array import array
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import pairwise
+from operator import gt, lt
 
-from ldlm_monitor.detect.window import Groups, RecentValues, Values, finite, median, spread
+from ldlm_monitor.detect.window import (
+    ComparedValues,
+    Groups,
+    RecentValues,
+    Values,
+    finite,
+    median,
+    middle_of,
+    spread_of,
+)
 
 LOSS_WINDOW = 500
 """Logged steps that a value is compared with. A choice: the median of more lags behind learning,
@@ -70,7 +80,7 @@ class LossDetector:
     """
 
     def __init__(self) -> None:
-        self._window = RecentValues(LOSS_WINDOW)
+        self._window = ComparedValues(LOSS_WINDOW, RECENT)
         self._groups = Groups(GROUP)
         self._levels = RecentValues(TREND_GROUPS)
         self._early = Groups(RECENT)
@@ -88,17 +98,18 @@ class LossDetector:
             return
         # `_highest` is the highest value of all steps before the recent ones.
         first = values[: max(0, LEVEL - self._window.count)]
-        older = [*self._window.values[-RECENT:], *values][:-RECENT]
+        older = [*self._window.recent, *values][:-RECENT]
         self._highest = max(self._highest, max(older, default=-math.inf))
         self._window.extend(values)
         self._levels.extend([median(group) for group in self._groups.extend(values)])
         for group in self._early.extend(first):
             self._first.extend(group)
             if (level := median(group)) < self._lowest:
-                noise = _noise(self._first, median(self._first))
+                known = sorted(self._first)
+                noise = _noise(known, middle_of(known))
                 self._lowest, self._noise = level, UNSURE * noise
-        for hundred in self._hundreds.extend(values):
-            level = median(hundred)
+        for hundred in map(sorted, self._hundreds.extend(values)):
+            level = middle_of(hundred)
             if level < self._lowest:
                 self._lowest, self._noise = level, _noise(hundred, level)
 
@@ -107,14 +118,14 @@ class LossDetector:
         values = self._window.values
         if not values:
             return
-        before, recent = values[:-RECENT], values[-RECENT:]
+        before, recent = self._window.before, self._window.recent
         if (peak := self._peak(recent)) is not None:
             yield "loss_peak_ratio", peak
         if len(before) >= LEAST:
-            middle = median(before)
+            middle = middle_of(before)
             noise = _noise(before, middle)
             yield "loss_zscore", (values[-1] - middle) / noise
-            usual = max(max(before) - middle, SPIKE_SIGMA * noise, JUMP * abs(middle))
+            usual = max(before[-1] - middle, SPIKE_SIGMA * noise, JUMP * abs(middle))
             twice = max(min(pair) for pair in pairwise(recent))
             yield "loss_spike_ratio", max(0.0, (twice - middle) / usual)
         yield from self._rise(recent)
@@ -155,7 +166,10 @@ class LossDetector:
 def mann_kendall(values: Values) -> float:
     """Z of the Mann-Kendall test of two or more values; below -1.64 the values fall, 95 % sure."""
     count = len(values)
-    score = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))
+    score: int = sum(
+        sum(map(gt, values[apart:], values)) - sum(map(lt, values[apart:], values))
+        for apart in range(1, count)
+    )
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     return (score - (score > 0) + (score < 0)) / deviation
 
@@ -163,12 +177,13 @@ def mann_kendall(values: Values) -> float:
 def relative_slope(values: Values) -> float:
     """The Theil-Sen slope of two or more values, times their count, over their absolute median."""
     slopes = [
-        (later - earlier) / (there - here)
-        for (here, earlier), (there, later) in combinations(enumerate(values), 2)
+        (later - earlier) / apart
+        for apart in range(1, len(values))
+        for earlier, later in zip(values, values[apart:], strict=False)
     ]
     return median(slopes) * len(values) / max(abs(median(values)), math.ulp(1.0))
 
 
-def _noise(values: Values, middle: float) -> float:
-    # At least an ulp, as callers divide by the noise.
-    return max(spread(values, middle), FINEST * abs(middle), math.ulp(1.0))
+def _noise(ranked: Values, middle: float) -> float:
+    """The deviation of sorted values, and at least an ulp, as callers divide by it."""
+    return max(spread_of(ranked, middle), FINEST * abs(middle), math.ulp(1.0))

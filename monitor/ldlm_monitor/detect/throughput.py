@@ -4,7 +4,17 @@ import math
 from array import array
 from collections.abc import Iterator, Mapping
 
-from ldlm_monitor.detect.window import Groups, RecentValues, Values, exp, median, positive, spread
+from ldlm_monitor.detect.window import (
+    ComparedValues,
+    Groups,
+    RecentValues,
+    Values,
+    exp,
+    median,
+    middle_of,
+    positive,
+    spread,
+)
 
 LEARNED = 100
 """Values that give a level and its noise. A choice: more take longer, 100 err by 12 % in noise."""
@@ -102,7 +112,7 @@ class ThroughputDetector:
     """
 
     def __init__(self) -> None:
-        self._window = RecentValues(PACE_WINDOW)
+        self._window = ComparedValues(PACE_WINDOW, PACE_RECENT)
         self._change = ChangePoint()
 
     def update(self, seconds: Values) -> None:
@@ -113,10 +123,9 @@ class ThroughputDetector:
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
-        seconds = self._window.values
-        if len(seconds) >= PACE_LEAST + PACE_RECENT:
-            usual, recent = median(seconds[:-PACE_RECENT]), median(seconds[-PACE_RECENT:])
-            yield "throughput_ratio", usual / recent
+        seconds, before = self._window.values, self._window.before
+        if len(before) >= PACE_LEAST:
+            yield "throughput_ratio", middle_of(before) / median(self._window.recent)
         if len(seconds) >= VARIATION:
             last = seconds[-VARIATION:]
             mean = sum(last) / VARIATION

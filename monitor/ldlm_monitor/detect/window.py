@@ -3,6 +3,7 @@
 import math
 import sys
 from array import array
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -31,6 +32,42 @@ class RecentValues:
         del self.values[: -self.size]
 
 
+_SORTED_ANEW = 128
+"""Changes of a window after which it is sorted anew: 2 x 128 insertions take as long as that."""
+
+
+class ComparedValues(RecentValues):
+    """The last `size` values: the last `recent` of them, and those `before`, which are sorted.
+
+    They are sorted as they come and go: to sort hundreds of values at each evaluation would be
+    most of what a detector takes.
+    """
+
+    def __init__(self, size: int, recent: int) -> None:
+        super().__init__(size)
+        self._recent = recent
+        self.before = array("d")
+
+    @property
+    def recent(self) -> Values:
+        """The last values, oldest first."""
+        return self.values[-self._recent :]
+
+    def extend(self, values: Values) -> None:
+        """Add the newest values, oldest first."""
+        joined = self.values + array("d", values)
+        come = joined[len(self.before) : max(len(joined) - self._recent, len(self.before))]
+        gone = joined[: max(len(joined) - self.size, 0)]
+        super().extend(values)
+        if len(come) > _SORTED_ANEW:
+            self.before = array("d", sorted(self.values[: -self._recent]))
+            return
+        for value in come:
+            insort(self.before, value)
+        for value in gone:
+            del self.before[bisect_left(self.before, value)]
+
+
 class Groups:
     """Cuts values into consecutive groups of `size`; the rest waits for the next values."""
 
@@ -48,7 +85,11 @@ class Groups:
 
 def median(values: Values) -> float:
     """The median of at least one value; the mean of the middle two of an even number."""
-    ranked = sorted(values)
+    return middle_of(sorted(values))
+
+
+def middle_of(ranked: Values) -> float:
+    """The median of at least one value, sorted."""
     middle = len(ranked) // 2
     return ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
 
@@ -56,6 +97,27 @@ def median(values: Values) -> float:
 def spread(values: Values, center: float) -> float:
     """The standard deviation, estimated by the median absolute deviation from `center`."""
     return MAD_SIGMA * median([abs(value - center) for value in values])
+
+
+def spread_of(ranked: Values, center: float) -> float:
+    """As `spread`, of sorted values."""
+    half = len(ranked) // 2
+    upper = _distance(ranked, center, half + 1)
+    if len(ranked) % 2:
+        return MAD_SIGMA * upper
+    return MAD_SIGMA * ((_distance(ranked, center, half) + upper) / 2)
+
+
+def _distance(ranked: Values, center: float, count: int) -> float:
+    """How far the `count` values that are nearest to the center are from it."""
+    low, high = 0, len(ranked) - count  # the nearest stand together: where they begin
+    while low < high:
+        start = (low + high) // 2
+        if center - ranked[start] > ranked[start + count] - center:
+            low = start + 1
+        else:
+            high = start
+    return max(abs(ranked[low] - center), abs(ranked[low + count - 1] - center))
 
 
 def exp(logarithm: float) -> float:

@@ -89,6 +89,40 @@ class ExcerptView(View):
     position: Position
 
 
+DecisionWord = Literal["GO_ON", "RESTART", "RESTART_WITHOUT", "ROLLBACK", "STOP", "UNKNOWN"]
+
+
+class DecisionView(View):
+    """What to do about a failure or a run, by the rule `rule` of `data/decisions.yml`.
+
+    RESTART_WITHOUT excludes `node` (None: not known). ROLLBACK resumes from `rollback_step` and
+    leaves the batches of `skip_steps` (first, last) out; None where the log does not say. STOP: a
+    person must mend code, data or settings. `if_wrong`: what a wrong decision costs.
+    """
+
+    decision: DecisionWord
+    confidence: Literal["confirmed", "probable", "weak"]
+    reasons: tuple[str, ...]
+    node: str | None = None
+    rollback_step: int | None = None
+    skip_steps: tuple[int, int] | None = None
+    evidence: tuple[Position, ...] = ()
+    rule: str
+    if_wrong: str
+
+    @property
+    def phrase(self) -> str:
+        """Decision, confidence and the first reason as one phrase."""
+        parts: list[str] = [self.decision]
+        if self.decision == "RESTART_WITHOUT":
+            parts.append(self.node or "the node")
+        if self.rollback_step is not None:
+            parts.append(f"to step {self.rollback_step}")
+        if self.skip_steps is not None:
+            parts.append("skipping {}-{}".format(*self.skip_steps))
+        return f"{' '.join(parts)} ({self.confidence}): {self.reasons[0]}"
+
+
 class IncidentView(View):
     """One failure of one run: its first cause, and the symptoms that followed, counted.
 
@@ -118,3 +152,15 @@ class IncidentView(View):
     attempt: int = 1
     last_step: int | None
     alerts: tuple[str, ...]
+    decision: DecisionView | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to try, and the decision."""
+        return " ".join(part for part in (self.action, self.decided) if part)
+
+    @property
+    def decided(self) -> str:
+        """The decision as a sentence; "" if there is nothing to do."""
+        found = self.decision
+        return "" if found is None or found.decision == "GO_ON" else f"Decision: {found.phrase}."

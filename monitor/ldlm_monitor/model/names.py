@@ -81,6 +81,14 @@ _TRAIN = (
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
 )
+_GPU = (  # of the run's GPUs, in the form of `_TRAIN`
+    ("ldlm_gpu_utilization_ratio", "Share of time in which the GPU ran a kernel, 0 to 1.", "gpu"),
+    ("ldlm_gpu_memory_used_bytes", "GPU memory in use, by all processes.", "gpu"),
+    ("ldlm_gpu_power_watts", "Power that the GPU draws.", "gpu"),
+    ("ldlm_gpu_temperature_celsius", "Temperature of the GPU.", "gpu"),
+    ("ldlm_gpu_throttled", "1 while the clock is held down for this reason.", "gpu", "reason"),
+    ("ldlm_gpu_ecc_errors_total", "Memory errors that could not be corrected.", "gpu"),
+)
 _MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
     ("ldlm_monitor_records_total", "Records parsed.", "record"),
     ("ldlm_monitor_lines_total", "Lines read."),
@@ -124,12 +132,17 @@ _DETECT = (  # name without prefix, HELP text
     ("loss_scale_ratio", "The loss scale over its own median."),
     ("skipped_steps_ratio", "Skipped steps among the last 100."),
     ("checkpoint_age_ratio", "Steps since the last checkpoint over the longest interval."),
+    (
+        "checkpoint_disk_full_seconds",
+        "Time until the disk of checkpoints is full at the pace of the last ones.",
+    ),
 )
 """Gauges of the detectors; classes in `detect/` have their formulas and sources."""
 METRICS = {  # all exported metrics by name
     name: Metric(name, meaning, tuple(labels))
     for name, meaning, *labels in (
         *_TRAIN,
+        *_GPU,
         *((DETECT_PREFIX + name, meaning) for name, meaning in _DETECT),
         *_MONITOR,
     )
@@ -166,6 +179,7 @@ _ALERTS = {  # severity -> alerts (contract, section 4)
         "LossSpike", "LossConstant", "GradientNormHigh", "StepsSkipped", "ThroughputDrop",
         "TrainingEnded", "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind",
         "MonitorParseErrors", "MonitorCannotRead", "MonitorDiskFilling",
+        "CheckpointDiskFilling",
     ),
     "info": ("LossPlateau", "ThroughputUnstable"),
     "none": ("Watchdog",),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from functools import partial
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
@@ -18,16 +19,16 @@ def make_labels(**pairs: str | None) -> Labels:
     return tuple(sorted((name, value[:MAX_LABEL_LENGTH]) for name, value in pairs.items() if value))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # to create a frozen one takes four times as long, and there are many
 class Point:
-    """One exported value; `name` is a key of `names.METRICS`."""
+    """One exported value; `name` is a key of `names.METRICS`. Nobody changes it."""
 
     name: str
     labels: Labels
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Series:
     """Samples of one series in time order.
 
@@ -51,6 +52,13 @@ class Matcher:
     value: str
 
 
+class Reader(NamedTuple):
+    """Reads the series of one selector: `Storage.select` and `Storage.latest` of its matchers."""
+
+    select: Callable[[float, float], Iterable[Series]]
+    latest: Callable[[float, float], Iterable[tuple[Labels, float, float]]]
+
+
 class Storage(Protocol):
     """Where an evaluator finds samples."""
 
@@ -70,6 +78,10 @@ class Storage(Protocol):
             ended = series.ended is not None and last <= series.ended <= until
             if last > since and not ended:
                 yield series.labels, last, series.values[-1]
+
+    def reader(self, matchers: Sequence[Matcher]) -> Reader:
+        """A reader for a selector that is evaluated again and again."""
+        return Reader(partial(self.select, matchers), partial(self.latest, matchers))
 
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"

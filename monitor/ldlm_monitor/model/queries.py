@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import ConfigDict, Field
@@ -115,6 +115,27 @@ class Source(Protocol):
 
     def send(self, what: Withholding, document: dict[str, Any]) -> None:
         """Adds an acknowledgement or a silence; `document` has the HTTP API's form."""
+
+
+_HIDDEN = 200
+"""Hidden texts that one search passes over; the client goes on from there. A choice: each costs two
+reads, and an answer blocks one of few threads."""
+
+
+def visible(source: Source, query: LogQuery, redact: Callable[[str], str]) -> LogSlice:
+    """The answer to a query; a search passes over texts that `redact` hides.
+
+    Otherwise a client could find out a secret by searches, letter by letter.
+    """
+    for _ in range(_HIDDEN):
+        found = replace(source.log(query), matches=None)  # a count would include hidden texts
+        if found.found is None:
+            return found
+        hit = source.log(LogQuery(path=query.path, at=found.found, after=1, bars=True))
+        if any(query.find.lower() in redact(line.text).lower() for line in hit.lines):
+            return found
+        query = replace(query, at=hit.start if query.backwards else hit.end)
+    return replace(found, start=query.at or 0, end=query.at or 0, lines=(), found=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

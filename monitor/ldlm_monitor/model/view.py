@@ -7,7 +7,8 @@ from typing import Literal, Self
 from pydantic import Field, InstanceOf
 
 from ldlm_monitor.model.alert import Transition, alert_key
-from ldlm_monitor.model.incident_view import IncidentView, View
+from ldlm_monitor.model.host_view import GpuView, HostView
+from ldlm_monitor.model.incident_view import DecisionView, IncidentView, View
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 
@@ -120,12 +121,16 @@ class RunView(View):
     settings: dict[str, str] = Field(description="what the log says of its configuration")
     failed_rank: int | None = Field(default=None, description="which its incident names")
     verdict: VerdictView | None = None
+    attempt: int = Field(default=1, description="number of the present one, from 1")
+    decision: DecisionView | None = Field(default=None, description="what to do about it now")
     ranks: tuple[RankView, ...] = Field(default=(), description="those that report their own steps")
     step_seconds: float | None = Field(default=None, description="per step, logged or derived")
     checkpoints: tuple[int, ...] = Field(default=(), description="steps of the last saved, rising")
     nonfinite: tuple[NonfiniteView, ...] = Field(
         default=(), description="of any rank, by step; bounded, and the first is always kept"
     )
+    gpus: tuple[GpuView, ...] = Field(default=(), description="which the callback reports")
+    host: HostView | None = Field(default=None, description="if it is the monitor's own")
     detected: dict[str, float] = Field(
         default={}, description="what detectors compute for the whole run, without their prefix"
     )

@@ -94,6 +94,7 @@ def plain_text(content: Content) -> tuple[str, str]:
         *content.alerts,
         *content.log.splitlines(),
         f"What to do: {content.action}" if content.action else "",
+        f"Page of the run: {content.link}" if content.link else "",
         *content.notes,
     ]
     return _line(content.title, TITLE_LIMIT), "\n".join(_line(part) for part in parts if part)

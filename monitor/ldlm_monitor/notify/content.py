@@ -30,7 +30,7 @@ class Content:
     """The parts of a message in the order in which they are shown; empty ones are left out.
 
     `mark` is an emoji for state and severity. `facts` are (name, value), `alerts` has one line
-    for each kind of alert, `log` holds log lines, `notes` are shown small.
+    for each kind of alert, `log` holds log lines, `notes` are shown small. `link`: a page's URL.
     """
 
     mark: str
@@ -42,6 +42,7 @@ class Content:
     log: str = ""
     action: str = ""
     notes: tuple[str, ...] = ()
+    link: str = ""
 
 
 def news_of(message: Message) -> Content:
@@ -65,6 +66,7 @@ def news_of(message: Message) -> Content:
         log=log,
         action=clean(lead.action) if message.news and lead.state == "firing" else "",
         notes=(_times(message.alerts), *_flapping(message)),
+        link=lead.link,
     )
 
 
@@ -76,7 +78,8 @@ def whole_of(message: Message) -> Content:
     excerpt = story.excerpt if story else ()
     log = "\n".join(f"{one_line(place)}\n  {one_line(text)}" for place, text in excerpt)
     summary = clean(story.title) if story else ""
-    action = (story.action if story else "") or lead.action
+    advice = (story.action or lead.action, story.decision) if story else (lead.action,)
+    action = " ".join(filter(None, advice))
     return Content(
         mark=_mark(lead),
         title=_title(message),
@@ -87,6 +90,7 @@ def whole_of(message: Message) -> Content:
         log=log or clean(lead.line or ""),
         action=clean(action) if message.firing else "",
         notes=(_times(message.alerts), *_flapping(message)),
+        link=lead.link,
     )
 
 
@@ -102,6 +106,7 @@ def _alone(message: Message, each: Notification) -> Content:
         log=clean(each.line or ""),
         action=clean(each.action) if each.state in ("firing", "pending") else "",
         notes=(_times([each]), *_flapping(message)),
+        link=each.link,
     )
 
 

@@ -1,4 +1,4 @@
-"""Sends the messages of the outbox to one receiver, in a thread of its own."""
+"""Threads that send, and the one that sends a receiver's messages of the outbox."""
 
 import logging
 import sqlite3
@@ -20,6 +20,11 @@ quiet hours held may be late: no thread is woken for them. Measured with 2000 al
 0.5 ms if all were sent, and 55 ms (5 % of a core) if a silence or quiet hours hold all."""
 
 
+AGAIN_SECONDS = 10.0
+"""Seconds until a failed heartbeat is sent again, or a sender goes on after a bug. A choice: after
+a whole interval the switch would alert; a shorter time loads a server that is down."""
+
+
 class Receiver(Protocol):
     """A destination of messages, which may get one twice; `name` is that of its outbox queue."""
 
@@ -29,26 +34,28 @@ class Receiver(Protocol):
         """Send a message; return once it is accepted. Raises DeliveryError if it is not."""
 
 
-class Courier(threading.Thread):
-    """A thread that sends one receiver's messages; a receiver that is down stalls no other.
+class Sender(threading.Thread):
+    """A thread that calls `turn`, which sends what is due, again and again until it is stopped.
 
-    Call `wake` after `Outbox.add`; otherwise the message waits for up to LOOK_SECONDS. `pace` is
-    the least number of seconds between two messages.
+    `receiver` names the thread, and its counts in `outbox`.
     """
 
-    def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
-        super().__init__(name=f"courier-{receiver.name}", daemon=True)
-        self._receiver = receiver
+    def __init__(self, receiver: str, outbox: Outbox) -> None:
+        super().__init__(name=receiver, daemon=True)
+        self.receiver = receiver
         self._outbox = outbox
-        self._pace = pace
-        self._wake = threading.Event()
+        self._bell = threading.Event()
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
-        outbox.register(receiver.name)
+        outbox.register(receiver)
+
+    def turn(self) -> float:
+        """Send what is due; returns the seconds until the next turn, 0 if more may be due."""
+        raise NotImplementedError
 
     def wake(self) -> None:
-        """Look at the outbox now, because something was added to it."""
-        self._wake.set()
+        """Begin the next turn now, because something was added to the outbox."""
+        self._bell.set()
 
     def stop(self, timeout: float) -> bool:
         """Send what is due, then end the thread; False if it still runs after `timeout` seconds.
@@ -57,36 +64,55 @@ class Courier(threading.Thread):
         process. If its answer comes too late for the outbox, a restart sends the message again.
         """
         self._stopping.set()
-        self._wake.set()
+        self._bell.set()
         self.join(timeout)
         self._abandoned.set()
         return not self.is_alive()
 
     def run(self) -> None:
-        """Deliver until stopped."""
-        try:
-            self._drain()
-        except sqlite3.ProgrammingError:
-            # Once `stop` gave up waiting, the outbox may be closed while this thread uses it.
-            if not self._abandoned.is_set():
-                raise
-
-    def _drain(self) -> None:
+        """Send until stopped."""
         while not self._abandoned.is_set():
-            self._wake.clear()
-            stopping = self._stopping.is_set()  # read first, so that one `due` follows `stop`
-            pending = self._outbox.due(self._receiver.name, time.time(), last=stopping)
-            if pending is not None:
-                self._deliver(pending)
-                self._abandoned.wait(self._pace)
-            elif stopping:
+            self._bell.clear()
+            stopping = self._stopping.is_set()  # read first, so that one turn follows `stop`
+            try:
+                pause = self.turn()
+            except sqlite3.ProgrammingError:
+                # Once `stop` gave up waiting, the outbox may be closed while this thread uses it.
+                if not self._abandoned.is_set():
+                    raise
                 return
-            else:
-                self._wake.wait(LOOK_SECONDS)
+            except Exception:  # a bug must not end the thread, and all that it sends
+                log.exception("%s: a bug of the monitor while sending", self.receiver)
+                pause = AGAIN_SECONDS
+            if stopping and pause:
+                return
+            self._bell.wait(pause)
+
+
+class Courier(Sender):
+    """Sends one receiver's messages; a receiver that is down stalls no other.
+
+    Call `wake` after `Outbox.add`; otherwise the message waits for up to LOOK_SECONDS. `pace` is
+    the least number of seconds between two messages.
+    """
+
+    def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
+        super().__init__(receiver.name, outbox)
+        self._destination = receiver
+        self._pace = pace
+
+    def turn(self) -> float:
+        """Deliver the next message, if one is due."""
+        pending = self._outbox.due(self.receiver, time.time(), last=self._stopping.is_set())
+        if pending is None:
+            return LOOK_SECONDS
+        self._deliver(pending)
+        self._abandoned.wait(self._pace)
+        return 0.0
 
     def _deliver(self, pending: Pending) -> None:
         try:
-            receipt = self._receiver.send(pending.message)
+            receipt = self._destination.send(pending.message)
         except DeliveryError as error:
             self._record_failure(pending, error)
         except Exception:  # a message that triggers a bug must not end the thread
@@ -102,7 +128,7 @@ class Courier(threading.Thread):
             if receipt.then is not None:
                 receipt.then()
         except Exception as error:  # noqa: BLE001 # whatever fails, the message has arrived
-            log.warning("%s: a picture was left out: %s", self._receiver.name, plain(str(error)))
+            log.warning("%s: a picture was left out: %s", self.receiver, plain(str(error)))
 
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
         self._outbox.failed(pending, error, time.time())

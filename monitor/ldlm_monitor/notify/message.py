@@ -1,6 +1,6 @@
 """The values that receivers get: a transition, an incident, and a message that contains both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.text.sanitize import sanitized, shorten
+from ldlm_monitor.text.sanitize import run_path, sanitized, shorten
 
 MAX_TEXT = 4000
 """Characters kept of a log line, an annotation and other long texts: more than Slack's longest text
@@ -40,6 +40,7 @@ class Notification:
     `offset` (bytes). `incident` is the id of the alert's incident, and `cause` its first cause.
     `reason` says why the state changed, such as `no data`. `value` is that of the rule. `named`:
     `rank` is the incident's, and not of the rule's series. `health`: the run's, when it was made.
+    `link`: the URL of the run's page ("": none).
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -67,6 +68,7 @@ class Notification:
     incident: str | None = None
     named: bool = False
     health: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class Story:
 
     `excerpt` holds (file:line, text) of the log lines that show the first cause. `cause` is
     empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`. `rank`
-    is the single rank that the incident names, if it does.
+    is the single rank that the incident names, if it does. `decision`: what to do, as a sentence.
     """
 
     id: str
@@ -86,6 +88,7 @@ class Story:
     excerpt: tuple[tuple[str, str], ...]
     action: str
     rank: str | None = None
+    decision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +156,11 @@ def weight(each: Notification) -> tuple[bool, int, float]:
     return each.state != "firing", severity_rank(each.severity), each.started_at
 
 
-def from_transition(transition: Transition) -> Notification:
-    """The notification of a transition: its texts cleaned, redacted and then bounded."""
+def from_transition(transition: Transition, external_url: str | None = None) -> Notification:
+    """The notification of a transition: its texts cleaned, redacted and then bounded.
+
+    `external_url`: where people reach the monitor's pages; None if that is unknown.
+    """
     labels = {name: fit(value, MAX_LABEL) for name, value in transition.labels.items()}
     annotations = transition.annotations
     position = transition.position
@@ -182,7 +188,13 @@ def from_transition(transition: Transition) -> Notification:
         incident=None if transition.incident is None else fit(transition.incident, MAX_ID),
         named=transition.wants_rank,
         health=transition.health,
+        link=page_of(transition.labels, external_url) if external_url else "",
     )
+
+
+def page_of(labels: Mapping[str, str], url: str) -> str:
+    """The page of an alert's run at the monitor that people reach under `url`, or `url` itself."""
+    return url + run_path(labels["run"]) if url and labels.get("run") else url
 
 
 def fit(text: str, limit: int = MAX_TEXT) -> str:
@@ -217,6 +229,7 @@ def story_of(view: IncidentView) -> Story:
             for each in view.excerpt[:_EXCERPT]
         ),
         action=fit(view.action, 2000),
+        decision=fit(view.decided, 500),
         rank=None if root.rank is None or not known else str(root.rank),
     )
 

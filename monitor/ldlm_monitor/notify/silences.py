@@ -7,7 +7,7 @@ import json
 import sqlite3
 import threading
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
@@ -124,8 +124,11 @@ def read_request(kind: type[Asked], body: bytes) -> Asked:
 class Silences:
     """All silences and acknowledgements, in one SQLite file; safe to use from several threads.
 
-    Only one process writes the file, so it is read once. Times are Unix seconds.
+    Only one process writes the file, so it is read once. Times are Unix seconds. `bodies`: the
+    models of requests, by path below `/api/v1`.
     """
+
+    bodies: Mapping[str, type[BaseModel]] = {"/silences": Silence, "/acks": Acknowledgement}
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
@@ -147,11 +150,6 @@ class Silences:
             ):
                 return request
         return None
-
-    def in_effect(self, now: float) -> frozenset[str]:
-        """The ids of the silences and acknowledgements that are active now."""
-        kept = self._kept.items()
-        return frozenset(number for number, (_, each) in kept if each.state(now) == "active")
 
     def take_silence(self, body: bytes, now: float) -> str:
         """Store a silence, given as JSON; committed on return. Returns its id.

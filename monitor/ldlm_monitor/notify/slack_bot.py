@@ -4,22 +4,25 @@ News and reminders are replies in its thread. Reminders, and news worse than all
 in the channel: an edit notifies nobody. Methods (https://docs.slack.dev/reference/methods):
 chat.postMessage, chat.update, files.getUploadURLExternal, files.completeUploadExternal. Scopes:
 `chat:write`; `files:write` for pictures; `channels:history` (of a private channel `groups:history`)
-to find, after a crash, messages that had arrived.
+to find, after a crash, messages that had arrived. The error codes are those of
+https://docs.slack.dev/reference/methods/chat.postMessage#errors and of the other methods.
 """
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import Content, news_of, whole_of
-from ldlm_monitor.notify.http_client import checked_url, deliver
+from ldlm_monitor.notify.http_client import SHOWN, HttpAnswer, checked_url, deliver, post
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackApi
-from ldlm_monitor.notify.slack_message import as_code, drawn
+from ldlm_monitor.notify.slack_message import REFUSED_FORMS, as_code, drawn
+from ldlm_monitor.text.sanitize import plain
 
 API_URL = "https://slack.com/api/"  # as in Slack's documentation
 EVENT = "ldlm_monitor_alert"
@@ -38,6 +41,75 @@ _LOSSES = {
 
 Draw = Callable[[Message], bytes | None]
 """Draws a picture (PNG) for a message; None if there is nothing to show."""
+
+
+_ANSWER_LIMIT = 4 << 20
+"""Bytes of an answer that are read: a choice; 4 KiB for each of the 999 messages of a search."""
+
+_LIMITED = frozenset({"ratelimited", "rate_limited"})  # error codes of too many requests
+_GONE = frozenset(  # the message was deleted, or may not be edited any more
+    {"message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"}
+)
+_OF_THE_SERVER = frozenset(  # failures of Slack itself
+    {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
+)
+
+
+class GoneError(Exception):
+    """The message, or its thread, does not exist any more or cannot be edited."""
+
+
+class RefusedError(Exception):
+    """Slack refuses the form of a message."""
+
+
+class MendableError(DeliveryError):
+    """A wrong token, scope or channel: messages wait until a person corrects it."""
+
+
+class SlackApi:
+    """Calls methods of the Web API with a bot's token, which is never logged or shown.
+
+    `url`: the API's. `scopes`: the token's by the last successful answer, empty if it named none.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self.scopes: frozenset[str] = frozenset()
+        self._url = url.rstrip("/") + "/"
+        self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "ldlm-monitor"}
+
+    def call(self, method: str, **fields: object) -> dict[str, Any]:
+        """The fields of a method's answer. Raises DeliveryError, `GoneError` or `RefusedError`."""
+        form = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in fields.items()
+        }
+        request = Request(self._url + method, urlencode(form).encode(), self._headers)
+        answer = post(request, "slack ", limit=_ANSWER_LIMIT, unsure=True)
+        given: Any = None
+        with suppress(ValueError):
+            given = json.loads(answer.body)
+        if not isinstance(given, dict) or not given.get("ok"):
+            code = str(given.get("error") or "") if isinstance(given, dict) else ""
+            raise _meaning(answer, plain(code, SHOWN))
+        scopes = answer.headers.get("x-oauth-scopes", "").split(",")
+        self.scopes = frozenset(scope.strip() for scope in scopes if scope.strip())
+        return given
+
+
+def _meaning(answer: HttpAnswer, code: str) -> Exception:
+    """The exception to raise for an error `code`: DeliveryError, GoneError or RefusedError."""
+    wait = answer.retry_after
+    if answer.status == 429 or code in _LIMITED:
+        return DeliveryError("slack limits the rate", retry_after=wait)
+    if code in _GONE:
+        return GoneError(code)
+    if code in REFUSED_FORMS:
+        return RefusedError(f"slack refused it: {code}")
+    if not code or code in _OF_THE_SERVER or answer.status >= 500:
+        what = f": {code}" if code else ""
+        return DeliveryError(f"slack answered {answer.status}{what}", retry_after=wait, unsure=True)
+    return MendableError(f"slack refused it: {code}; check the bot's token, scopes and channel")
 
 
 class SlackBot:

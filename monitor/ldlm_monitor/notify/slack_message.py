@@ -1,4 +1,4 @@
-"""Slack's form of a message: a title for notifications, and blocks.
+"""Slack's form of a message (a title for notifications, and blocks), and the incoming webhook.
 
 Slack's limits (https://docs.slack.dev/reference/block-kit/blocks): header 150 characters, section
 3000, field 2000, 50 blocks. Text is escaped as
@@ -6,11 +6,16 @@ https://docs.slack.dev/messaging/formatting-message-text requires, so that nothi
 a mention or a link.
 """
 
+import json
 from bisect import bisect_right
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
+from urllib.request import Request
 
-from ldlm_monitor.notify.content import Content
+from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.notify.content import Content, news_of
+from ldlm_monitor.notify.http_client import HttpAnswer, check_accepted, checked_url, post
+from ldlm_monitor.notify.message import Message, Receipt
 
 Block: TypeAlias = dict[str, Any]
 
@@ -44,6 +49,8 @@ def drawn(content: Content) -> tuple[str, list[Block]]:
     if content.log:
         blocks.append(section(f"```\n{cut(content.log, TEXT_LIMIT, IN_CODE)}\n```"))
     blocks += _headed("What to do", content.action)
+    if content.link:  # made of the settings' URL and a quoted name: no character of Slack's own
+        blocks.append(section(f"<{content.link}|Open the page of this run>"))
     notes = (mrkdwn(cut(note, TEXT_LIMIT)) for note in content.notes)
     blocks += ({"type": "context", "elements": [note]} for note in notes)
     fallback = title if content.alerts else ": ".join((title, *content.summary[:1]))
@@ -76,3 +83,49 @@ def cut(text: str, limit: int, escapes: dict[str, str] = ESCAPED) -> str:
     if not ends or ends[-1] <= limit:
         return "".join(pieces)
     return "".join(pieces[: bisect_right(ends, limit - 1)]) + "…"
+
+
+REFUSED_FORMS = frozenset(  # Slack refuses the blocks, but may accept the text alone
+    {
+        *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
+        *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
+    }
+)
+HOW_TO_CONFIGURE: Final = (  # the log line for a user who has configured no receiver
+    "nobody will be notified, as no receiver is configured: for Slack, set LDLM_SLACK_WEBHOOK_URL"
+    " to the URL of an incoming webhook, or slack.webhook_url_file to a file that holds it"
+)
+# Slack recommends a charset for JSON (its warning `missing_charset`).
+_HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
+
+
+class SlackWebhook:
+    """Sends to one incoming webhook, which cannot edit. The URL is never logged or shown.
+
+    Raises ConfigError for a URL that is not https (plain http is accepted for loopback addresses).
+    """
+
+    name = "slack"
+
+    def __init__(self, url: str) -> None:
+        self._url = checked_url(
+            url, "Slack webhook", "copy it from your Slack app's page, under Incoming Webhooks"
+        )
+
+    def send(self, message: Message) -> Receipt:
+        """Post what is new in a group. Raises DeliveryError unless Slack accepted it."""
+        text, blocks = drawn(news_of(message))
+        answer = self._send({"text": text, "blocks": blocks})
+        if answer.status == 400 and answer.body.strip() in REFUSED_FORMS:
+            answer = self._send({"text": as_code(text)})  # better a plain line than nothing
+        if answer.status == 200 and answer.body.lstrip().startswith("<"):
+            raise DeliveryError(
+                "slack did not answer: received an HTML page, probably from a proxy"
+            )
+        check_accepted(answer, "slack ")
+        return Receipt()
+
+    def _send(self, content: dict[str, object]) -> HttpAnswer:
+        body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()
+        request = Request(self._url, body, _HEADERS, method="POST")
+        return post(request, "slack ", unsure=True)

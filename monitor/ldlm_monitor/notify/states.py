@@ -11,8 +11,6 @@ cmd/prometheus/main.go; rules/alerting.go), the body is that of Alertmanager's A
 import json
 import logging
 import math
-import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,18 +23,16 @@ from urllib.request import Request
 from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.notify.courier import AGAIN_SECONDS, Sender
 from ldlm_monitor.notify.deliveries import pause
 from ldlm_monitor.notify.http_client import deliver
-from ldlm_monitor.notify.message import fit
+from ldlm_monitor.notify.message import fit, page_of
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
 STILL_SECONDS: Final = 60.0
 """Seconds without a turn after which the pump, the thread that reads the logs, counts as stuck. A
 choice: a turn takes 1 or 2; fewer would take a slow disk for it, more would delay the alarm."""
-AGAIN_SECONDS: Final = 10.0
-"""Seconds until a failed heartbeat is sent again, or a sender goes on after a bug. A choice: after
-a whole interval the switch would alert; a shorter time loads a server that is down."""
 RESEND_SECONDS: Final = 60.0  # until a firing alert is sent again: Prometheus' default
 VALID_SECONDS: Final = 4 * RESEND_SECONDS  # rules/alerting.go: `endsAt` is 4 resend delays ahead
 RESOLVED_KEPT_SECONDS: Final = 900.0  # for which an ended alert is sent: `resolvedRetention` there
@@ -67,42 +63,10 @@ class Pulse:
         return now - self._seen_at <= STILL_SECONDS
 
 
-class Sender(threading.Thread):
-    """A thread that calls `turn`, which sends what is due, again and again until it is stopped.
+class StateSender(Sender):
+    """A sender whose requests do not wait in the outbox: a late one would be of no use."""
 
-    `receiver` names the thread, and its counts in `outbox`. Its requests do not wait there: a late
-    one would be of no use.
-    """
-
-    def __init__(self, receiver: str, outbox: Outbox) -> None:
-        super().__init__(name=receiver, daemon=True)
-        self.receiver = receiver
-        self._outbox = outbox
-        self._stopping = threading.Event()
-        self._failures = 0
-        outbox.register(receiver)
-
-    def run(self) -> None:
-        """Send until stopped."""
-        pause = 0.0
-        while not self._stopping.wait(pause):
-            try:
-                pause = self.turn()
-            except sqlite3.ProgrammingError:  # the outbox is closed
-                return
-            except Exception:  # a bug must not end the thread, and all its requests with it
-                log.exception("%s: a bug of the monitor while sending", self.receiver)
-                pause = AGAIN_SECONDS
-
-    def turn(self) -> float:
-        """Send what is due; returns the seconds until the next turn."""
-        raise NotImplementedError
-
-    def stop(self, timeout: float) -> bool:
-        """End the thread; False if it still waits for the server after `timeout` seconds."""
-        self._stopping.set()
-        self.join(timeout)
-        return not self.is_alive()
+    _failures = 0
 
     def _attempt(self, send: Callable[[], None]) -> DeliveryError | None:
         """The error of `send`, if any. Counts the outcome, and logs the first failure in a row."""
@@ -119,7 +83,7 @@ class Sender(threading.Thread):
         return None
 
 
-class HeartbeatSender(Sender):
+class HeartbeatSender(StateSender):
     """Requests one URL every `interval` seconds while the pulse beats.
 
     The URL is a secret: it is never logged or shown.
@@ -133,7 +97,7 @@ class HeartbeatSender(Sender):
 
     def turn(self) -> float:
         """Send the request if the pulse beats; returns the seconds until the next turn."""
-        if not self._pulse.beats(time.monotonic()):
+        if self._stopping.is_set() or not self._pulse.beats(time.monotonic()):
             return LOOK_SECONDS
         error = self._attempt(lambda: ping(self._url))
         return min(AGAIN_SECONDS, self._interval) if error else self._interval
@@ -215,7 +179,7 @@ def body(
             "annotations": _texts(each.alert.annotations),
             "startsAt": iso(each.alert.fired_at or each.alert.active_at),
             "endsAt": iso(each.resolved_at or now + VALID_SECONDS),
-            "generatorURL": generator,
+            "generatorURL": page_of(each.alert.labels, generator),
         }
         for each in alerts
     ]
@@ -230,27 +194,34 @@ class AlertmanagerClient:
     """Posts to one Alertmanager.
 
     `url` is its base URL, a path prefix included. `authorization` is the value of the header
-    `Authorization`; None: it is left out.
+    `Authorization`; None: it is left out. `generator` and `external` are those of `body`.
     """
 
-    def __init__(self, url: str, *, authorization: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        authorization: str | None = None,
+        generator: str = "",
+        external: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._render = partial(body, generator=generator, external=external)
         self.name = f"alertmanager {urlsplit(url).netloc}"
         self._url = f"{url.rstrip('/')}/api/v2/alerts"
         self._headers = {"Content-Type": "application/json", "User-Agent": "ldlm-monitor"}
         if authorization:
             self._headers["Authorization"] = authorization
 
-    def send(self, alerts: list[dict[str, Any]]) -> None:
-        """POST what `body` returned. Raises DeliveryError unless it is accepted."""
-        data = json.dumps(alerts).encode()
+    def send(self, alerts: Iterable[SentAlert], now: float) -> None:
+        """POST the alerts at `now` (Unix seconds). Raises DeliveryError unless it is accepted."""
+        data = json.dumps(self._render(alerts, now)).encode()
         deliver(Request(self._url, data, self._headers, method="POST"))
 
 
-class AlertmanagerSender(Sender):
+class AlertmanagerSender(StateSender):
     """Keeps one Alertmanager up to date with the alerts of the last `snapshot`.
 
-    `pulse` shows whether the pump still replaces the snapshot. `render` makes a request's body from
-    the alerts and the time. `clock` returns Unix seconds.
+    `pulse` shows whether the pump still replaces the snapshot. `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -260,14 +231,12 @@ class AlertmanagerSender(Sender):
         outbox: Outbox,
         *,
         pulse: Pulse,
-        render: Callable[[list[SentAlert], float], list[dict[str, Any]]] = body,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(client.name, outbox)
         self._client = client
         self._snapshot = snapshot
         self._pulse = pulse
-        self._render = render
         self._clock = clock
         self._alerts = SentAlerts()
         self._seen: Snapshot | None = None
@@ -281,7 +250,7 @@ class AlertmanagerSender(Sender):
             self._seen = snapshot
         beats = self._pulse.beats(now)
         while (due := self._alerts.due(now, beats=beats)) and not self._stopping.is_set():
-            if error := self._attempt(partial(self._client.send, self._render(due, now))):
+            if error := self._attempt(partial(self._client.send, due, now)):
                 return min(LONGEST_PAUSE, pause(self._failures - 1, error.retry_after))
             for sent in due:
                 sent.sent_at = now

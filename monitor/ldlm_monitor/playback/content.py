@@ -130,23 +130,23 @@ class Stretch:
                 apart = max(BLOCK_BYTES, (last - first) // NOMINAL_ROWS)
 
     def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
-        """First offset and last time (Unix s) of groups of rows that span less than `apart` s.
+        """First offset and last time (Unix s) of groups of rows between two multiples of `apart` s.
 
         Rows of equal time, or earlier than the row before, are in one group. The first row is a
         group of its own: bytes before it that have no time get its time. Times that the parser
         refuses are skipped.
         """
-        begin, first, last = -1, -math.inf, -math.inf
+        begin, first, until, last = -1, -math.inf, -math.inf, -math.inf
         for at, when in self._row_times():
             if not EARLIEST <= when <= LATEST:  # also NaN; some loggers write milliseconds
                 continue
-            if when - first < apart or when == first:
+            if when < until or when == first:
                 last = max(last, when)
                 continue
             if begin >= 0:
                 yield begin, last
-            first, last = -math.inf if begin < 0 else when, when
-            begin = at
+                first, until = when, (when // apart + 1) * apart if apart else when
+            begin, last = at, when
         if begin >= 0:
             yield begin, last
 
@@ -220,7 +220,11 @@ def nominal(stretch: Stretch) -> Timeline:
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
     """Facts in a log that lead to the files of its launch. Raises `TimeoutError` (no answer)."""
-    head = part(log, 0, disk)
+    return facts_in(part(log, 0, disk))
+
+
+def facts_in(head: bytes) -> LaunchFacts:
+    """The same of a log's first bytes."""
     # A search for the bare words first: it takes a hundredth of the time.
     directory = _DIRECTORY.search(head) if b"Working directory: " in head else None
     nccl = _NCCL_FILE.search(head) if b"NCCL_DEBUG_FILE=" in head else None

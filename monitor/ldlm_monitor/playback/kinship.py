@@ -4,17 +4,28 @@ Being near proves nothing: an older run's rows lie there too. Evidence is, in th
 or process that the log names, losses that agree at the same steps, and times that overlap.
 """
 
+import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Sample
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.playback.content import (
     HEAD_BYTES,
+    callback_header,
+    facts_in,
+    first_moment,
+    part,
+    row_moments,
 )
-from ldlm_monitor.playback.traits import LOOKS, Traits, as_it_is, traits_of
-from ldlm_monitor.run.run_names import RunNames, own_run
+from ldlm_monitor.run.run_names import RunNames, launch_time, own_run
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings, companions
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
@@ -30,30 +41,140 @@ FOREIGN = 0.2
 nothing is known: the log may print means over some steps, which are nearer than this."""
 TINY = 1e-9  # a loss so small that no log prints it, and that may be divided by
 LISTED = 4  # files that a notice names; a choice: more lengthen it, fewer may omit the right one
+LOOKS = (1024, 16 * 1024)
+"""Bytes, where losses begin and at a log's end, that are compared with a file: the second if the
+first share too few steps. A choice: the parser reads a megabyte a second, and logs are many."""
+FEW_BYTES = 16 * 1024  # up to here, each row more is looked at; a choice, it takes 20 ms at most
+_LOSS = compile_pattern(r"(?i)loss\D{1,16}\d")
+
+
+@dataclass(slots=True)
+class Traits:
+    """The facts in which launches differ. Times are Unix seconds; `start` is None if unknown.
+
+    `path` and `inode` are of the file, whose first `size` bytes are looked at. `run`: the name in a
+    callback's first row. `processes`: HOST:PID of the callback, or of NCCL's lines in a log.
+    `facts`: what leads to the files of a log's launch.
+    """
+
+    path: Path
+    inode: int
+    size: int
+    disk: Disk
+    start: float | None
+    end: float
+    run: str | None = None
+    processes: frozenset[str] = frozenset()
+    facts: LaunchFacts = field(default_factory=LaunchFacts)
+
+    def losses(self, look: int) -> dict[int, list[float]]:
+        """The finite losses at each step, in `look` first and last bytes."""
+        return _losses(self.path, self.inode, self.size, look, self.disk)
+
+
+_PROCESS = re.compile(rb"(?m)([\w.-]{1,253}:\d{1,10}):\d{1,10} \[\d{1,5}\] NCCL ")
+"""NCCL's HOST:PID:THREAD [GPU]; 253 characters are the longest name of a host."""
+
+
+def traits_of(path: Path, disk: Disk, *, exact: bool = False) -> Traits:
+    """The traits of a file, by its first and last bytes; `exact`: also by bytes that came just now.
+
+    Raises `TimeoutError`.
+    """
+    try:
+        status = disk.stat(path)
+    except TimeoutError:
+        raise
+    except OSError:  # the error is reported where the file is followed
+        return Traits(path, 0, 0, disk, None, math.inf)
+    size, end = status.st_size, status.st_mtime
+    if path.suffix == ".jsonl":
+        end = _last_row(path, size, end, disk)
+    # In eighths of it or less: a file that grows is not looked at again for each row.
+    step = 1 if exact or size < FEW_BYTES else 1 << (size.bit_length() - 4)
+    seen = size - size % step
+    start, run, processes, facts = _launch(path, status.st_ino, min(seen, HEAD_BYTES), disk)
+    return Traits(path, status.st_ino, seen, disk, start, end, run, processes, facts)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    """One for all files, since it is slow to make; a chunk that is `final` leaves nothing in it."""
+    return Parser()
+
+
+@lru_cache(maxsize=1024)  # files. A choice: more cost memory, fewer are read again at each search
+def _last_row(path: Path, size: int, written_at: float, disk: Disk) -> float:
+    tail = part(path, max(size - LOOKS[1], 0), disk)
+    return max((when for _, when in row_moments(tail)), default=written_at)
+
+
+@lru_cache(maxsize=4096)  # logs and files; each takes 200 bytes
+def _launch(
+    path: Path, inode: int, size: int, disk: Disk
+) -> tuple[float | None, str | None, frozenset[str], LaunchFacts]:
+    """`start`, `run`, `processes` and `facts` by a file's first `size` bytes."""
+    del inode  # only a key, as another file may get the name
+    head = part(path, 0, disk)[:size]
+    found = _PROCESS.findall(head) if b"] NCCL " in head else ()
+    named = {each.decode("ascii", "replace") for each in found}
+    header = callback_header(head)
+    start = next((when for _, when in row_moments(head)), None)
+    start = start or launch_time(str(path)) or first_moment(head)
+    if header is None:
+        return start, None, frozenset(named), facts_in(head)
+    process = f"{header.get('host')}:{header.get('pid')}"
+    return start, str(header["run"]), frozenset({process}), LaunchFacts()
+
+
+@lru_cache(maxsize=1024)  # looks. A choice: more cost memory, fewer are repeated at each search
+def _losses(path: Path, inode: int, size: int, look: int, disk: Disk) -> dict[int, list[float]]:
+    del inode  # only a key, as in `_launch`
+    losses: dict[int, list[float]] = {}
+    for data in _looked_at(path, size, look, disk):
+        chunk = Chunk(str(path), (0, 0, 0), 0, 1, data, final=True)
+        for each in _parser().feed(chunk, Origin(""), 0.0):
+            loss = each.values.get("loss", math.nan) if isinstance(each, Sample) else math.nan
+            if isinstance(each, Sample) and each.step is not None and math.isfinite(loss):
+                losses.setdefault(each.step, []).append(loss)
+    return losses
+
+
+def _looked_at(path: Path, size: int, look: int, disk: Disk) -> Iterator[bytes]:
+    """`look` bytes from the first loss on, and the last ones, of the first `size` bytes."""
+    head = part(path, 0, disk)[:size]
+    first = _LOSS.search(head)
+    start = 0 if first is None else max(head.rfind(b"\n", 0, first.span()[0]), 0)
+    if first is not None:
+        yield head[start : start + look]
+    after = max(size - look, min(start + look, HEAD_BYTES))
+    if after < size:
+        tail = part(path, after, disk)[: size - after]
+        yield tail[tail.find(b"\n") + 1 :]
 
 
 def kin(
-    log: Path, facts: LaunchFacts, around: Surroundings, known: Collection[Path] = ()
+    log: Path, around: Surroundings, known: Collection[Path] = ()
 ) -> tuple[list[Companion], list[Companion]]:
     """The companions of a log, and the files near it that are none, each with the reason.
 
     `known`: companions found before, which need no evidence. Raises `TimeoutError` as
     `companions` does.
     """
-    near = companions(log, facts, around)
+    traits = traits_of(log, around.disk)
+    near = companions(log, traits.facts, around)
     named = {each.path: each.reason for each in near}
     found = [each for each in near if around.disk.realpath(each.path) in known]
     doubtful = [each for each in near if each not in found]
     if not doubtful:
         return found, []
-    traits = traits_of(log, around.disk)
     count = len(doubtful) + 1
     while len(doubtful) < count:
         count = len(doubtful)
         strangers: list[Companion] = []
         for each in doubtful:
             other = traits_of(each.path, around.disk)
-            why, is_kin = evidence(traits, other, facts, named[each.path])
+            why, is_kin = evidence(traits, other, named[each.path])
             (found if is_kin else strangers).append(replace(each, reason=why))
             if is_kin:
                 # What was written while a companion was is of that launch too.
@@ -89,14 +210,14 @@ def set_apart(
         yield f"{', '.join(paths[:LISTED])}{more}: no companion of {log}, {why}"
 
 
-def evidence(log: Traits, other: Traits, facts: LaunchFacts, named: str) -> tuple[str, bool]:
+def evidence(log: Traits, other: Traits, named: str) -> tuple[str, bool]:
     """Why a file is a log's companion, and True; or why it is none, and False.
 
     `named`: how the log names the file or its folder; "" if it names neither.
     """
     if why := _is_older(log, other):
         return why, False
-    if named := named or _named(log, other, facts):
+    if named := named or _named(log, other):
         return named, True
     apart = _compared(log, other)
     typical = median(apart) if len(apart) >= SHARED_STEPS else None
@@ -109,9 +230,9 @@ def evidence(log: Traits, other: Traits, facts: LaunchFacts, named: str) -> tupl
     return "nothing shows that one launch wrote both", False
 
 
-def _named(log: Traits, other: Traits, facts: LaunchFacts) -> str:
+def _named(log: Traits, other: Traits) -> str:
     """How the log, or a companion that was found before, names a callback's file; "" if none."""
-    if other.run in facts.names():
+    if other.run in log.facts.names():
         return f"its log names the run {other.run}"
     for process in log.processes & other.processes:
         return f"its log names the process {process}"
@@ -129,7 +250,7 @@ def _is_older(log: Traits, other: Traits) -> str:
     if not is_before or not _is_ahead(log, other):
         return ""
     # The log may have grown since it was looked at.
-    is_ahead = _is_ahead(as_it_is(log), other)
+    is_ahead = _is_ahead(traits_of(log.path, log.disk, exact=True), other)
     return "the last row, of a later step, was before the log's last line" if is_ahead else ""
 
 
@@ -173,5 +294,5 @@ def differences(log: dict[int, list[float]], other: dict[int, list[float]]) -> l
 
 def has_losses(path: Path, disk: Disk) -> bool:
     """Whether a file's first or last bytes have a loss at a step. Raises `TimeoutError`."""
-    traits = as_it_is(traits_of(path, disk))
+    traits = traits_of(path, disk, exact=True)
     return any(traits.losses(look) for look in LOOKS)

@@ -14,7 +14,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.content import callback_run, launch_facts
+from ldlm_monitor.playback.content import callback_run
 from ldlm_monitor.playback.history import (
     ALONE_APART_SECONDS,
     EXACT_APART_SECONDS,
@@ -132,7 +132,7 @@ def _with_companions(
     claims: dict[Path, Path] = {}
     around = Surroundings()
     for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
-        companions, strangers = kin(log, launch_facts(log), around)
+        companions, strangers = kin(log, around)
         for companion in companions:
             real = companion.path.resolve()
             claims[real] = log

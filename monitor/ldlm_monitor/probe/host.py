@@ -9,10 +9,11 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.probe import (
     cgroup,
@@ -24,6 +25,8 @@ from ldlm_monitor.probe import (
     nccl_ras,
     process,
 )
+from ldlm_monitor.probe.gpu import GpuReader
+from ldlm_monitor.probe.host_facts import HostFacts
 from ldlm_monitor.probe.process import Family, Process, Scan
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
@@ -63,13 +66,19 @@ class HostProbe:
 
     `proc`, `mount`: the folders in which the kernel shows processes and control groups. `ras`: the
     address of NCCL's RAS, unless the processes' environment has another. `wait` sleeps for seconds.
+    `facts`: by run, what the last notes of active runs say of this host; replaced whole.
     """
 
     proc: Path = process.PROC
     mount: Path = cgroup.MOUNT
     ras: tuple[str, int] = nccl_ras.DEFAULT_ADDRESS
     wait: Callable[[float], None] = time.sleep
+    gpus: GpuReader = field(default_factory=GpuReader)
+    facts: Mapping[str, HostView] = field(default_factory=dict, init=False)
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._facts = HostFacts(self.proc, self.gpus)
 
     def watch(
         self, cases: Sequence[ProbeCandidate], *, note: bool = True
@@ -81,14 +90,15 @@ class HostProbe:
 
     def _note_all(self, cases: Sequence[ProbeCandidate]) -> None:
         seen = process.scan(self.proc)
-        for case in cases:
+        families = [(case, _family(case, seen)) for case in cases]
+        for case, family in families:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
             known = self._known[case.run] = self._known.pop(case.run, _Known())
-            family = _family(case, seen)
             known.ranks = family.ranks or {
                 rank: each for rank, each in known.ranks.items() if self._now(each) is not None
             }
             self._note(known, goes_on=True)
+        self.facts = self._facts.look(families, seen, time.time())
         while len(self._known) > MAX_KNOWN + len(cases):
             del self._known[next(iter(self._known))]
 

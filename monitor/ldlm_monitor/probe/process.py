@@ -27,6 +27,7 @@ _HOPS = 4  # pipes between the training and its log. `train | sed | tee` has two
 _STATUS_FIELD = 49  # index of exit_code in /proc/PID/stat after the name (proc(5), field 52)
 _LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp (Linux, include/net/tcp_states.h)
 _BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)  # of /proc/stat, Unix seconds
+_PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes, the unit of /proc/PID/statm
 _FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)  # of fdinfo: those of open(2), octal
 
 
@@ -102,6 +103,12 @@ def waits_in(pid: int, proc: Path = PROC) -> str | None:
     """The kernel function in which a process sleeps; None if it does not, or is not readable."""
     symbol = read_text(proc / str(pid) / "wchan").strip()
     return symbol if symbol not in ("", "0") else None
+
+
+def resident(pid: int, proc: Path = PROC) -> int:
+    """Bytes of a process in memory, those that it shares included; 0 if it is gone."""
+    fields = read_text(proc / str(pid) / "statm").split()
+    return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
 def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str, str]:

@@ -25,9 +25,9 @@ ROUNDING_SECONDS = 0.001
 """Seconds added to a range, because `ranges.exact` rounds its ends to milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """An accepted expression: its text and its tree."""
+    """An accepted expression: its text and its tree. Only the object itself equals it."""
 
     text: str
     root: Node
@@ -106,13 +106,15 @@ def uses_time(expr: Expression) -> bool:
     return _calls(expr, TIME_FUNCTIONS)
 
 
-def counts_samples(expr: Expression) -> bool:
+def counts_samples(expr: Expression, interval: float) -> bool:
     """Whether the value depends on the number of samples, even if all samples are equal.
 
     True for a subquery: if its range is shorter than its step, it has samples at some times only.
+    So has a range of less than two intervals (seconds) of scrapes, of which some are more frequent.
     """
     return _calls(expr, _COUNTING_FUNCTIONS) or any(
-        isinstance(node, Subquery) for node in walk(expr.root)
+        isinstance(node, Subquery) or (isinstance(node, Range) and node.seconds < 2 * interval)
+        for node in walk(expr.root)
     )
 
 

@@ -5,19 +5,15 @@ expression is first evaluated: walking the tree at each evaluation takes twice a
 """
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
 
 from ldlm_monitor.model.alert import VectorSample
-from ldlm_monitor.model.points import Labels, Storage
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels, Series, Storage
 from ldlm_monitor.promql.analysis import Expression
-from ldlm_monitor.promql.functions import (
-    ELEMENTWISE,
-    KEEPS_NAME,
-    OVER_VECTOR,
-    histogram_quantile,
-    labels_of_absent,
-)
+from ldlm_monitor.promql.functions import ELEMENTWISE, KEEPS_NAME, OVER_VECTOR
 from ldlm_monitor.promql.nodes import (
     Aggregation,
     Binary,
@@ -27,6 +23,7 @@ from ldlm_monitor.promql.nodes import (
     Number,
     Range,
     RangeWindow,
+    Rename,
     Selector,
     Subquery,
     Text,
@@ -45,12 +42,20 @@ from ldlm_monitor.promql.operators import (
     vector_operation,
     with_scalar,
 )
-from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
+from ldlm_monitor.promql.ranges import (
+    OVER_RANGE,
+    QueryTimes,
+    Windows,
+    exact,
+    samples_of,
+    unique,
+    windows_of,
+)
+from ldlm_monitor.promql.special import SPECIAL, Compute
 
-Compute: TypeAlias = Callable[[Selection, float], Any]
-"""Returns a node's value at a time (Unix seconds); callers must not change a returned vector."""
-Windows: TypeAlias = Callable[[Selection, float], Iterator[RangeWindow]]
-"""Returns the samples of each series of a range vector that has any, at a time (Unix seconds)."""
+COMPILED = 1024
+"""Expressions whose closures are kept: far more than all rules have. More would cost memory, since
+queries over HTTP may be ever new."""
 
 
 class Evaluator:
@@ -58,16 +63,27 @@ class Evaluator:
 
     `step` is the step in seconds of subqueries that give none; its default is that of Prometheus'
     `evaluation_interval`. `delayed_name_removal`: drop metric names at the end of a query, not at
-    once, as Prometheus does with its feature flag `promql-delayed-name-removal`.
+    once, as Prometheus does with its feature flag `promql-delayed-name-removal`. `watch` returns
+    for a node a function of the time that is true if its value may differ from the last one, which
+    is used again otherwise; or None, to compute it each time. Times then must not fall.
     """
 
     def __init__(
-        self, storage: Storage, *, step: float = 60.0, delayed_name_removal: bool = False
+        self,
+        storage: Storage,
+        *,
+        step: float = 60.0,
+        delayed_name_removal: bool = False,
+        watch: Callable[[Node], Callable[[float], bool] | None] = lambda node: None,
     ) -> None:
-        self._storage = storage
+        self.storage = storage
         self._step = step
-        self.unnamed = name_later if delayed_name_removal else without_name  # drops metric names
-        self._compiled: dict[str, Compute] = {}  # by the expression's text
+        self._watch = watch
+        self._watched: dict[str, Compute] = {}
+        self.unnamed: Rename = (
+            name_later if delayed_name_removal else without_name
+        )  # drops metric names
+        self._closure = lru_cache(COMPILED)(lambda expr: self.compute(expr.root))
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
         """The instant vector at `at` (Unix seconds); a scalar becomes one sample without labels.
@@ -79,38 +95,64 @@ class Evaluator:
             return [VectorSample((), value)]
         return [VectorSample(without_name(labels), number) for labels, number in value]
 
-    def value(
-        self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
-    ) -> float | Vector:
+    def value(self, expr: Expression, at: float) -> float | Vector:
         """The value at `at` (Unix seconds): a float for a scalar, or a vector with metric names.
 
-        `start`, `end` (Unix seconds; None: `at`): for `@ start()` and `@ end()`. Raises RuleError.
+        Raises RuleError as `__call__`.
         """
         at = float(at)
-        compute = self._compiled.get(expr.text)
-        if compute is None:
-            compute = self._compiled[expr.text] = self.compute(expr.root)
-        first, last = at if start is None else start, at if end is None else end
-        value: float | Vector = compute(Selection(self._storage, first, last), at)
+        return self._at(self._closure(expr), QueryTimes(at, at), at)
+
+    def over(self, expr: Expression, times: Sequence[float]) -> list[Series]:
+        """The values at `times` (Unix seconds, rising) as series, sorted by their labels.
+
+        That is Prometheus' range query: `@ start()` and `@ end()` are the first time and the last,
+        and a series has no sample where it has no value. A scalar becomes one series without
+        labels. Raises RuleError as `value`, if it does so at any of the times.
+        """
+        if not times:
+            return []
+        compute = self._closure(expr)
+        query = QueryTimes(float(times[0]), float(times[-1]))
+        found: dict[Labels, tuple[list[float], list[float]]] = {}
+        for at in map(float, times):
+            value = self._at(compute, query, at)
+            for labels, number in [((), value)] if isinstance(value, float) else value:
+                sampled, values = found.setdefault(labels, ([], []))
+                sampled.append(at)
+                values.append(number)
+        return [Series(labels, *samples) for labels, samples in sorted(found.items())]
+
+    def _at(self, compute: Compute, query: QueryTimes, at: float) -> float | Vector:
+        value: float | Vector = compute(query, at)
         if isinstance(value, float) or self.unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
 
     def compute(self, node: Node) -> Compute:
         """The closure that evaluates a node."""
-        return _HANDLERS[type(node)](self, node)
+        name = repr(node)  # nodes compare 0 and -0 as equal
+        if name in self._watched:
+            return self._watched[name]
+        compute = _HANDLERS[type(node)](self, node)
+        may_differ = self._watch(node)
+        if may_differ is None:
+            return compute
+        return self._watched.setdefault(name, _reused(compute, may_differ))
 
     def windows(self, node: Node) -> Windows:
         """The closure that selects a range vector, or evaluates a subquery."""
         if isinstance(node, Subquery):
             return self._resampled(node)
         assert isinstance(node, Range), node
-        return lambda query, at: query.windows(node, at)
+        return windows_of(node, self.storage)
 
     def _resampled(self, node: Subquery) -> Windows:
+        watch, self._watch = self._watch, lambda node: None  # it is evaluated at other times
         operand, step = self.compute(node.operand), node.step or self._step
+        self._watch = watch
 
-        def windows(query: Selection, at: float) -> Iterator[RangeWindow]:
+        def windows(query: QueryTimes, at: float) -> Iterator[RangeWindow]:
             end = query.shifted(node.shift, at)
             start = exact(end - node.seconds)
             samples: dict[Labels, tuple[list[float], list[float]]] = {}
@@ -129,7 +171,8 @@ class Evaluator:
         return windows
 
     def _selector(self, node: Selector) -> Compute:
-        return lambda query, at: [(labels, value) for labels, _, value in query.latest(node, at)]
+        samples = samples_of(node, self.storage)
+        return lambda query, at: [(labels, value) for labels, _, value in samples(query, at)]
 
     def _negation(self, node: Negation) -> Compute:
         operand, unnamed = self.compute(node.operand), self.unnamed
@@ -155,7 +198,7 @@ class Evaluator:
         if node.operator == "or" or not never_fails(node.right):
             return lambda query, at: combine(left(query, at), right(query, at))
 
-        def matched(query: Selection, at: float) -> Vector:
+        def matched(query: QueryTimes, at: float) -> Vector:
             found: Vector = left(query, at)
             # The left side of most rules is empty while a run is healthy. The right side is then
             # skipped, but only if it cannot raise: Prometheus reports its errors in any case.
@@ -184,7 +227,7 @@ class Evaluator:
             )
         compute, unnamed = ELEMENTWISE[node.function], self.unnamed
 
-        def elementwise(query: Selection, at: float) -> Vector:
+        def elementwise(query: QueryTimes, at: float) -> Vector:
             given = [other(query, at) for other in others]
             return unique(
                 [(unnamed(labels), compute(value, *given)) for labels, value in operand(query, at)]
@@ -200,7 +243,7 @@ class Evaluator:
             scalars.insert(0, lambda query, at: at)
         compute = OVER_RANGE[node.function]
 
-        def over_range(query: Selection, at: float) -> Vector:
+        def over_range(query: QueryTimes, at: float) -> Vector:
             given = [scalar(query, at) for scalar in scalars]
             found = [(each.labels, compute(each, *given)) for each in windows(query, at)]
             return self._renamed(node, [(labels, x) for labels, x in found if x is not None])
@@ -213,50 +256,24 @@ class Evaluator:
         return unique(result)
 
 
-def _timestamp(evaluator: Evaluator, node: Call) -> Compute:
-    operand = node.arguments[0]
-    unnamed, compute = evaluator.unnamed, evaluator.compute(operand)
-    if isinstance(operand, Selector):
-        return lambda query, at: unique(
-            [(unnamed(labels), time) for labels, time, _ in query.latest(operand, at)]
-        )
-    return lambda query, at: unique([(unnamed(labels), at) for labels, _ in compute(query, at)])
+def _reused(compute: Compute, may_differ: Callable[[float], bool]) -> Compute:
+    """A closure that returns its last value, or raises its last error, unless it may differ."""
+    value: Any = None
+
+    def reused(query: QueryTimes, at: float) -> Any:
+        nonlocal value
+        if may_differ(at):
+            try:
+                value = compute(query, at)
+            except RuleError as problem:
+                value = problem
+        if isinstance(value, RuleError):
+            raise value
+        return value
+
+    return reused
 
 
-def _scalar(evaluator: Evaluator, node: Call) -> Compute:
-    operand = evaluator.compute(node.arguments[0])
-    return lambda query, at: found[0][1] if len(found := operand(query, at)) == 1 else math.nan
-
-
-def _vector(evaluator: Evaluator, node: Call) -> Compute:
-    operand = evaluator.compute(node.arguments[0])
-    return lambda query, at: [((), operand(query, at))]
-
-
-def _histogram_quantile(evaluator: Evaluator, node: Call) -> Compute:
-    rank, buckets = map(evaluator.compute, node.arguments)
-    return lambda query, at: unique(histogram_quantile(rank(query, at), buckets(query, at)))
-
-
-def _absent(evaluator: Evaluator, node: Call) -> Compute:
-    operand = node.arguments[0]
-    is_range = isinstance(operand, Range | Subquery)
-    series = evaluator.windows(operand) if is_range else evaluator.compute(operand)
-    labels = labels_of_absent(operand)
-    return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
-
-
-# Functions whose closures need the node itself: the values of its arguments do not suffice.
-SPECIAL: dict[str, Callable[[Evaluator, Call], Compute]] = {
-    "time": lambda evaluator, node: lambda query, at: at,
-    "pi": lambda evaluator, node: lambda query, at: math.pi,
-    "vector": _vector,
-    "scalar": _scalar,
-    "timestamp": _timestamp,
-    "histogram_quantile": _histogram_quantile,
-    "absent": _absent,
-    "absent_over_time": _absent,
-}
 _HANDLERS: dict[type, Callable[[Evaluator, Any], Compute]] = {
     Number: lambda evaluator, node: lambda query, at: node.value,
     Text: lambda evaluator, node: lambda query, at: node.value,

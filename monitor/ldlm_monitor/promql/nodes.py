@@ -22,7 +22,7 @@ Vector: TypeAlias = list[tuple[Labels, float]]
 """An instant vector; here the labels include `__name__` until an operation drops it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RangeWindow:
     """The samples of one series in `(start, end]`, at least one. Times are Unix seconds."""
 

@@ -14,7 +14,6 @@ import promql_parser
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.model.points import Matcher
 from ldlm_monitor.promql.analysis import Expression
-from ldlm_monitor.promql.evaluate import SPECIAL
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern
 from ldlm_monitor.promql.nodes import (
@@ -35,6 +34,7 @@ from ldlm_monitor.promql.nodes import (
 )
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
+from ldlm_monitor.promql.special import SPECIAL
 from ldlm_monitor.text.sanitize import shorten
 
 FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that are supported
@@ -199,16 +199,17 @@ _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2
 _SHOWN = 120  # characters of an expression in an error. A choice: more show more, fewer fit a line
 
 
-def parse(text: str) -> Expression:
+def parse(text: str, *, any_type: bool = False) -> Expression:
     """Parse `text` as an expression that yields an instant vector or a scalar.
 
-    Raises RuleError for wrong syntax, types or depth, UnsupportedError for features not supported.
+    With `any_type` it may also yield a string or a range vector, as queries may. Raises RuleError
+    for wrong syntax, types or depth, UnsupportedError for features not supported.
     """
     try:
         root = translate(_parsed(text))
         if depth(root) > MAX_DEPTH:
             raise RecursionError
-        if isinstance(root, Text | Range | Subquery):
+        if isinstance(root, Text | Range | Subquery) and not any_type:
             kind = "a string" if isinstance(root, Text) else "a range vector"
             raise UnsupportedError(
                 f"the expression yields {kind}", remedy="a rule needs an instant vector or a scalar"

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Storage
@@ -25,13 +26,14 @@ def exact(time: float) -> float:
     return whole if abs(whole - time) < 1e-6 else time  # floats of Unix times are 2.4e-7 s apart
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Reads the selectors of one query, whose `@ start()` and `@ end()` are `start` and `end`."""
+@dataclass(slots=True)
+class QueryTimes:
+    """The times of one query: `@ start()` and `@ end()` are `start` and `end` (Unix seconds)."""
 
-    storage: Storage
     start: float
     end: float
+    _until: float = math.nan
+    _since: float = math.nan
 
     def shifted(self, shift: Shift, at: float) -> float:
         """The time that a selector or subquery with `shift` reads in an evaluation at `at`."""
@@ -44,21 +46,47 @@ class Selection:
             at = anchor
         return exact(at - shift.offset) if shift.offset else at
 
-    def latest(self, node: Selector, at: float) -> Iterable[tuple[Labels, float, float]]:
-        """Labels, time and value of each series' last sample at `at`, at most the lookback old."""
-        until = self.shifted(node.shift, at)
-        return self.storage.latest(node.matchers, exact(until - LOOKBACK), until)
+    def lookback(self, until: float) -> float:
+        """The time after which an instant selector finds samples that it reads up to `until`."""
+        if until != self._until:  # most selectors of a query read the same times
+            self._until, self._since = until, exact(until - LOOKBACK)
+        return self._since
 
-    def windows(self, node: Range, at: float) -> Iterator[RangeWindow]:
-        """The samples of each series of a range selector; series without samples are left out."""
-        end = self.shifted(node.selector.shift, at)
+
+Samples: TypeAlias = Callable[[QueryTimes, float], Iterable[tuple[Labels, float, float]]]
+"""Returns labels, time and value of each series' last sample at a time (Unix seconds)."""
+Windows: TypeAlias = Callable[[QueryTimes, float], Iterator[RangeWindow]]
+"""Returns the samples of each series of a range vector that has any, at a time (Unix seconds)."""
+
+
+def samples_of(node: Selector, storage: Storage) -> Samples:
+    """A function that reads an instant selector."""
+    shift, latest = node.shift, storage.reader(node.matchers).latest
+    if shift == Shift():
+        return lambda query, at: latest(query.lookback(at), at)
+
+    def shifted(query: QueryTimes, at: float) -> Iterable[tuple[Labels, float, float]]:
+        until = query.shifted(shift, at)
+        return latest(query.lookback(until), until)
+
+    return shifted
+
+
+def windows_of(node: Range, storage: Storage) -> Windows:
+    """A function that reads a range selector."""
+    shift, select = node.selector.shift, storage.reader(node.selector.matchers).select
+
+    def windows(query: QueryTimes, at: float) -> Iterator[RangeWindow]:
+        end = query.shifted(shift, at)
         start = exact(end - node.seconds)
-        for series in self.storage.select(node.selector.matchers, start, end):
+        for series in select(start, end):
             times, values = series.times, series.values
             if len(times) and times[0] <= start:
                 times, values = times[1:], values[1:]
             if len(times):
                 yield RangeWindow(series.labels, times, values, start, end)
+
+    return windows
 
 
 def unique(vector: Vector) -> Vector:
@@ -83,9 +111,8 @@ def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
         return None
     change = values[-1] - values[0]
     if counter:
-        for before, after in pairwise(values):
-            if after < before:
-                change += before
+        for before in [a for a, b in pairwise(values) if b < a]:
+            change += before
     sampled = times[-1] - times[0]
     spacing = sampled / (len(values) - 1)
     to_start = times[0] - window.start

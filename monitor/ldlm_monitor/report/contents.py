@@ -1,8 +1,9 @@
 """The sections of a run's report, as blocks that text, Markdown and HTML render each in its way."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ldlm_monitor.model.incident_view import IncidentView
@@ -19,6 +20,9 @@ _SYMPTOMS = 8
 """Kinds of symptoms listed, the most frequent first: a choice; more than two lines bury others."""
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
 """Quantities at the top of the table, as people check them first; the others follow by name."""
+
+_BRIEF = 3
+"""Earlier incidents, and recommendations, of a run among several: a choice; these fit a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +75,67 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
         "Configuration seen": [Table(("name", "value"), tuple(run.settings.items()))],
         "Files": [run.files],
     }
+    return _filled(found)
+
+
+def _filled(found: Mapping[str, list[Block]]) -> dict[str, list[Block]]:
     kept = {title: [block for block in blocks if block] for title, blocks in found.items()}
     return {title: blocks for title, blocks in kept.items() if blocks}
+
+
+def brief_sections(run: ReportRun) -> dict[str, list[Block]]:
+    """As `sections`, for one of several runs: its newest incident, what fires, what to do."""
+    *earlier, newest = run.incidents or (None,)
+    past = tuple(f"{each.title}: {next(_story(each))}" for each in reversed(earlier) if each)
+    alerts = [_alert(alert) for alert in run.alerts]
+    if newest is not None and newest.action:  # which is better founded than what alerts advise
+        alerts = [replace(alert, action="") for alert in alerts]
+    found: dict[str, list[Block]] = {
+        "Incidents": [_incident(newest), _first(past)] if newest is not None else [],
+        "Firing": list(alerts),
+        "Recommendations": [_first(run.recommendations)],
+    }
+    return _filled(found)
+
+
+def _first(sentences: Sequence[str]) -> tuple[str, ...]:
+    more = (f"and {len(sentences) - _BRIEF} more",) if len(sentences) > _BRIEF else ()
+    return (*sentences[:_BRIEF], *more)
+
+
+def what_to_do(run: ReportRun) -> tuple[str, ...]:
+    """The action of the newest incident, or of the worst alert; then advice on settings."""
+    actions = [incident.action for incident in reversed(run.incidents)]
+    actions += [alert.annotations.get("action", "") for alert in run.alerts]
+    if run.health == "HEALTHY":
+        actions = []
+    return tuple(dict.fromkeys((*list(filter(None, actions))[:1], *run.recommendations)))
 
 
 def closing(report: Report) -> dict[str, list[Block]]:
     """The sections after those of the runs, by title."""
     none: list[Block] = [] if report.runs else ["No training run was found in the logs."]
     own: list[Block] = [_alert(alert) for alert in report.alerts]
-    found = {"Runs": none, "Firing on the monitor itself": own}
-    return {title: blocks for title, blocks in found.items() if blocks}
+    return _filled({"Runs": none, "Firing on the monitor itself": own})
+
+
+def runs_counted(report: Report) -> str:
+    """The number of runs of each health, such as `3 runs: 2 CRITICAL, 1 HEALTHY`."""
+    counts = Counter(run.health for run in report.runs)
+    each = ", ".join(f"{count} {health}" for health, count in counts.items())
+    return f"{counted(len(report.runs), 'run')}: {each}"
+
+
+def overview(runs: Iterable[ReportRun]) -> Table:
+    """A row for each run: its health, why (empty if nothing happened), and how far it came."""
+    rows = (
+        (
+            *(run.health, run.name, run.said if run.reasons or run.incidents else ""),
+            *(run.state, steps_said(run).removeprefix("step ")),
+        )
+        for run in runs
+    )
+    return Table(("health", "run", "why", "state", "step"), tuple(rows))
 
 
 def steps_said(run: ReportRun) -> str:
@@ -126,7 +181,7 @@ def _incident(incident: IncidentView) -> Item:
         notes=tuple(_story(incident)),
         reasons=(*incident.root.why, *claims),
         excerpt=tuple((line.text, _place(line.position)) for line in incident.excerpt),
-        action=incident.action,
+        action=incident.advice,
     )
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.readings import RunReadings
-from ldlm_monitor.core.health import worst_health
+from ldlm_monitor.core.health import HEALTH, worst_health
 from ldlm_monitor.model.incident_view import IncidentView, View
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import make_labels
@@ -71,7 +71,10 @@ class ReportRun(RunView):
 
 
 class Report(View):
-    """The report at the time `at` (Unix seconds); `alerts` are those about the monitor itself."""
+    """The report at the time `at` (Unix seconds); `alerts` are those about the monitor itself.
+
+    `runs` are ordered by health, the worst first; of the same health, the latest first.
+    """
 
     # The number rises with an incompatible change.
     schema_: Literal["ldlm.report/1"] = Field(default="ldlm.report/1", alias="schema")
@@ -89,15 +92,20 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     Texts from logs are redacted, but not escaped for HTML or Markdown.
     """
     owned = {run.name for run in snapshot.runs}
+    ordered = sorted(snapshot.runs, key=lambda run: (HEALTH.index(run.health), _seen_at(run)))
     found = {
         "version": __version__,
         "at": snapshot.at,
         "health": worst_health(snapshot),
-        "runs": [_run(run, snapshot, readings.get(run.name)) for run in snapshot.runs],
+        "runs": [_run(run, snapshot, readings.get(run.name)) for run in reversed(ordered)],
         "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
         "monitor": snapshot.monitor,
     }
     return Report.model_validate(jsonable(Report.model_validate(found).model_dump(), _clean_text))
+
+
+def _seen_at(run: RunView) -> float:
+    return max(run.ended_at or 0.0, run.last_progress_at or 0.0, run.started_at or 0.0)
 
 
 def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:

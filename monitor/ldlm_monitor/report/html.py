@@ -1,46 +1,52 @@
-"""The report as one self-contained HTML page: no script, no network, every text escaped."""
+"""The report as one self-contained HTML page without network: every text is escaped.
 
+The page is for printing and forwarding, so it is whole without its script, which reads values from
+the charts and enlarges them. The content security policy allows this one script, by its hash.
+"""
+
+import base64
+import hashlib
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from html import escape
 from importlib.resources import files
 
-from ldlm_monitor.analysis.charts import GUTTER, STYLE, Figure, FigureMark, Line, svg
-from ldlm_monitor.report.contents import Block, Item, Table, closing, sections, steps_said, unread
-from ldlm_monitor.report.document import Curve, Report, ReportRun
+from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
+from ldlm_monitor.report.contents import (
+    Block,
+    Item,
+    Table,
+    closing,
+    overview,
+    runs_counted,
+    sections,
+    steps_said,
+    unread,
+    what_to_do,
+)
+from ldlm_monitor.report.document import Report, ReportRun
+from ldlm_monitor.report.figures import figures, plotted
 from ldlm_monitor.report.goodput import Goodput
-from ldlm_monitor.text.format import utc
+from ldlm_monitor.text.format import counted, utc
 
-_POLICY = (  # the page contains log text: nothing in it may load or run anything
-    '<meta http-equiv="Content-Security-Policy" '
-    "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-)
-_URGENT = ("Incidents", "Firing", "Recommendations")
-"""Sections above the charts, as they ask for action; all others are below the charts."""
-GIB = 2.0**30  # bytes
-LINES = 5
-"""Curves of one chart at most: chart.css has five colours."""
-_CHARTS = (
-    ("loss", "", r"(?:eval_)?loss"),
-    ("loss components", "", r"loss_(?!scale$)(.+)"),
-    ("accuracy", "", r"accuracy(?:_(.+))?"),
-    ("gradient norm", "", r"grad_norm"),
-    ("learning rate", "", r"learning_rate"),
-    ("loss scale", "", r"loss_scale"),
-    ("memory", "GiB", r"(memory_(?:allocated|reserved))_bytes"),
-)
-"""Title, unit, and a pattern of quantities, whose group (if any) is the name of a line."""
-_PACE = (
-    ("throughput", "samples/s", "samples_per_second"),
-    ("throughput", "tokens/s", "tokens_per_second"),
-    ("step time", "s", "step_seconds"),
-    ("throughput", "it/s", "steps_per_second"),
-)
-"""Candidates for the chart of the pace, the best first: title, unit and quantity."""
+_URGENT = ("Incidents", "Firing")
+"""Sections that are always open, as they are the evidence; all others open by a click or key."""
 _TONES = 5
 """Number of the last colour of a bar in page.css (0: productive time); further losses share it."""
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files(__package__) / name).read_text("utf-8")
+
+
+@cache
+def policy() -> str:
+    """The page's content security policy: it has log text, so only its own script may run."""
+    digest = base64.b64encode(hashlib.sha256(_asset("page.js").encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
 def page(report: Report) -> str:
@@ -49,13 +55,13 @@ def page(report: Report) -> str:
     return "\n".join(
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            _POLICY,
+            f'<meta http-equiv="Content-Security-Policy" content="{policy()}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{report.health}: {escape(names[:120])}</title>",  # more than a tab shows
-            f"<style>{(files(__package__) / 'page.css').read_text('utf-8')}{STYLE}</style>",
+            f"<style>{_asset('page.css')}{STYLE}</style>",
             "</head><body><main>",
             *_body(report),
-            "</main></body></html>\n",
+            f"</main><script>{_asset('page.js')}</script></body></html>\n",
         )
     )
 
@@ -63,97 +69,80 @@ def page(report: Report) -> str:
 def _body(report: Report) -> Iterator[str]:
     yield f"<header><h1>Training health report</h1>{_time(report.at)}</header>"
     if len(report.runs) > 1:
-        yield '<nav class="overview"><h3>Runs</h3><ul>'
-        for index, run in enumerate(report.runs):
-            name = f'<a href="#run{index}">{escape(run.name)}</a>'
-            yield f"<li>{_badge(run.health)} {name} <span class=soft>{run.state}</span></li>"
-        yield "</ul></nav>"
+        yield f'<section class="overview">{_overview(report)}</section>'
     for index, run in enumerate(report.runs):
-        yield from _run(run, index)
+        yield from _run(run, index, is_alone=len(report.runs) == 1)
     for title, blocks in closing(report).items():
-        yield _section(title, _blocks(blocks))
+        yield _section(title, _blocks(blocks), level=2)
     monitor = report.monitor
     rest = f", {unread(monitor)}" if monitor.unread else ""
     yield (
-        f"<footer>ldlm-monitor {escape(report.version)} read {monitor.lines:,} lines, "
-        f"{monitor.parse_errors:,} parse errors{rest}.</footer>"
+        f"<footer>ldlm-monitor {escape(report.version)} read {counted(monitor.lines, 'line')}, "
+        f"{counted(monitor.parse_errors, 'parse error')}{rest}.</footer>"
     )
 
 
-def _run(run: ReportRun, index: int) -> Iterator[str]:
-    framework = f", {escape(run.framework)}" if run.framework not in {"", "unknown"} else ""
-    yield (
-        f'<section class="verdict {run.health}" id="run{index}">{_badge(run.health)}'
-        f"<h2>{escape(run.name)}</h2>"
-        f'<div class="soft">{run.state}{framework}</div><p class="said">{escape(run.said)}</p>'
+def _overview(report: Report) -> str:
+    table = overview(report.runs)
+    rows = "".join(
+        f'<tr><td>{_badge(health)}</td><th scope="row"><a href="#run{index}">{escape(name)}</a>'
+        f"</th><td>{escape(why)}</td><td>{escape(state)}</td><td>{escape(step)}</td></tr>"
+        for index, (health, name, why, state, step) in enumerate(table.rows)
     )
-    yield from _progress(run)
-    yield f"{_pairs(run.facts.items())}</section>"
+    return _scroll(f"{runs_counted(report)}, the worst first", table.titles, rows)
+
+
+def _run(run: ReportRun, index: int, *, is_alone: bool) -> Iterator[str]:
+    """A run; a healthy one among several is a line that opens."""
+    is_folded = run.health == "HEALTHY" and not is_alone
+    heading = f"{_badge(run.health)} <h2>{escape(run.name)}</h2>"
+    if is_folded:
+        yield f'<details class="run"><summary>{heading} {escape(run.state)}</summary>'
+        heading = ""
+    yield f'<section class="verdict {run.health}" id="run{index}">{heading}'
+    yield from _verdict(run)
+    yield "</section>"
     found = sections(run)
+    done = what_to_do(run)
     for title in _URGENT:
-        yield _section(title, _blocks(found.pop(title, [])))
-    yield _section("Charts", _charts(run))
+        yield _section(title, _blocks(found.pop(title, []), done))
+    yield _folded("More charts", "".join(_charts(run, slice(1, None))), is_open=is_alone)
+    found.pop("Recommendations", None)
     for title, blocks in found.items():
-        if title == "Configuration seen":
-            yield f"<section><details><summary>{title} ({len(run.settings)})</summary>"
-            yield f"{_pairs(run.settings.items())}</details></section>"
-        elif title == "Timeline":
-            yield _section(title, _timeline(run))
+        body: Iterable[str] = _blocks(blocks, caption=title)
+        if title == "Timeline":
+            body = _timeline(run)
         elif title == "Where the time went" and run.goodput is not None:
-            yield _section(title, (_spent(run.goodput), *_blocks(blocks)))
-        else:
-            yield _section(title, _blocks(blocks))
+            body = (_spent(run.goodput), *body)
+        yield _folded(title, "".join(body))
+    yield "</details>" if is_folded else ""
 
 
-def _charts(run: ReportRun) -> Iterator[str]:
-    charts = "".join(f"<div>{svg(chart)}</div>" for chart in _graphs(run))
+def _verdict(run: ReportRun) -> Iterator[str]:
+    """What is wrong, the chart that shows it, and what to do."""
+    yield f'<p class="said">{escape(run.said)}</p>'
+    framework = f", {escape(run.framework)}" if run.framework not in {"", "unknown"} else ""
+    yield f'<p class="soft">{escape(run.state)}{framework}{_progress(run)}</p>'
+    yield from _charts(run, slice(1))
+    if done := what_to_do(run):
+        yield f"<h3>What to do</h3>{_list(done, 'ol')}"
+    yield _pairs(run.facts.items())
+
+
+def _charts(run: ReportRun, which: slice) -> Iterator[str]:
+    charts = "".join(
+        f'<div data-plot="{plotted(each)}">{svg(each)}</div>' for each in list(figures(run))[which]
+    )
     if charts:
         yield f'<div class="charts" style="--gutter:{GUTTER}px">{charts}</div>'
 
 
-def _graphs(run: ReportRun) -> Iterator[Figure]:
-    """The charts of _CHARTS and of the pace; charts of one step alone are left out."""
-    marks = tuple(_marks(run))
-    pace = [chart for chart in _PACE if chart[2] in run.curves]
-    for title, unit, names in (*_CHARTS, *pace[:1]):
-        scale = GIB if unit == "GiB" else 1.0
-        matches = (re.fullmatch(names, name) for name in sorted(run.curves))
-        lines = [
-            _line(match[match.lastindex or 0], run.curves[match[0]], scale, color)
-            for color, match in enumerate(filter(None, matches))
-        ]
-        if any(len(line.xs) > 1 for line in lines):
-            yield Figure(title=title, unit=unit, lines=lines[:LINES], marks=marks)
-
-
-def _line(name: str, curve: Curve, scale: float, color: int) -> Line:
-    """The curve as a line in units of `scale`, with a gap wherever the step decreases."""
-    points: list[tuple[float, ...]] = []
-    for step, *values in zip(curve.steps, curve.means, curve.lows, curve.highs, strict=True):
-        if points and step < points[-1][0]:
-            points.append((step, math.nan, math.nan, math.nan))
-        points.append((step, *(math.nan if each is None else each / scale for each in values)))
-    bad = [step for step, count in zip(curve.steps, curve.nonfinite, strict=True) if count]
-    xs, means, lows, highs = zip(*points, strict=True) if points else [()] * 4
-    return Line(name=name, xs=xs, means=means, lows=lows, highs=highs, nonfinite=bad, color=color)
-
-
-def _marks(run: ReportRun) -> Iterator[FigureMark]:
-    for incident in run.incidents:
-        if incident.last_step is not None:
-            yield FigureMark(incident.last_step, incident.title, "bad")
-    for step in run.resumed_at:
-        yield FigureMark(step, f"resumed at step {step}", "resume")
-
-
-def _progress(run: ReportRun) -> Iterator[str]:
+def _progress(run: ReportRun) -> str:
     said = steps_said(run)
     if run.progress is not None:
         share = min(max(run.progress, 0.0), 1.0)
-        yield _bar([("t3", share)])
         said = f"{100 * share:.1f} %, {said}"
-    if said:
-        yield f'<div class="soft">{said}</div>'
+    return f", {said}" if said else ""
 
 
 def _spent(found: Goodput) -> str:
@@ -176,27 +165,33 @@ def _timeline(run: ReportRun) -> Iterator[str]:
     yield "</ul>"
 
 
-def _section(title: str, body: Iterable[str]) -> str:
+def _section(title: str, body: Iterable[str], level: int = 3) -> str:
     inner = "".join(body)
-    return f"<section><h3>{title}</h3>{inner}</section>" if inner else ""
+    return f"<section><h{level}>{title}</h{level}>{inner}</section>" if inner else ""
 
 
-def _blocks(blocks: Iterable[Block]) -> Iterator[str]:
+def _folded(title: str, inner: str, *, is_open: bool = False) -> str:
+    """A section that a click or key opens, and that printing leaves as it is."""
+    shown = " open" if is_open else ""
+    summary = f"<summary><h3>{title}</h3></summary>"
+    return f"<details class=part{shown}>{summary}{inner}</details>" if inner else ""
+
+
+def _blocks(blocks: Iterable[Block], done: Sequence[str] = (), caption: str = "") -> Iterator[str]:
+    """`done`: actions that stand elsewhere; `caption`: of tables."""
     for block in blocks:
         match block:
             case Item():
-                yield from _item(block)
+                yield from _item(block, done)
             case Table():
-                yield f'<div class="scroll"><table>{_row("th", block.titles)}'
-                yield from (_row("td", row) for row in block.rows)
-                yield "</table></div>"
+                yield _table(block, caption)
             case tuple():
                 yield _list(block)
             case str():
-                yield f"<div>{escape(block)}</div>"
+                yield f"<p>{escape(block)}</p>"
 
 
-def _item(item: Item) -> Iterator[str]:
+def _item(item: Item, done: Sequence[str]) -> Iterator[str]:
     at = "" if item.at is None else f' <span class="soft">{utc(item.at)}</span>'
     badge = _badge(item.badge, item.severity)
     yield f"<article>{badge} <strong>{escape(item.title)}</strong>{at}"
@@ -210,17 +205,33 @@ def _item(item: Item) -> Iterator[str]:
             for text, place in item.excerpt
         )
         yield f"<pre>{lines}</pre>"
-    if item.action:
+    if item.action and item.action not in done:
         yield f"<p>→ {escape(item.action)}</p>"
     yield "</article>"
 
 
-def _row(tag: str, cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+def _table(table: Table, caption: str) -> str:
+    rows = (
+        f'<tr><th scope="row">{escape(first)}</th>'
+        f"{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        for first, *cells in table.rows
+    )
+    return _scroll(caption, table.titles, "".join(rows))
 
 
-def _list(items: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""
+def _scroll(caption: str, titles: Iterable[str], rows: str) -> str:
+    """A table that scrolls sideways by keys, too, where it is wider than its place."""
+    head = "".join(f'<th scope="col">{escape(title) or "quantity"}</th>' for title in titles)
+    return (
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _list(items: Sequence[str], tag: str = "ul") -> str:
+    inner = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<{tag}>{inner}</{tag}>" if items else ""
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> str:

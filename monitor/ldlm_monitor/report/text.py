@@ -11,7 +11,10 @@ from ldlm_monitor.report.contents import (
     Block,
     Item,
     Table,
+    brief_sections,
     closing,
+    overview,
+    runs_counted,
     sections,
     steps_said,
     unread,
@@ -46,36 +49,42 @@ def health_report(snapshot: Snapshot, readings: Mapping[str, RunReadings] | None
     """
     found = report(snapshot.model_copy(update={"curves": {}}), readings or {})  # text has no charts
     lines = [*_between("ldlm-monitor health report", utc(found.at)), "=" * WIDTH]
+    is_alone = len(found.runs) == 1
+    if len(found.runs) > 1:
+        lines += [runs_counted(found), "", *_overview(found.runs)]
     for run in found.runs:
-        lines += ["", *_run(run)]
+        if is_alone or run.health != "HEALTHY":
+            lines += ["", *_run(run, is_alone=is_alone)]
     for title, blocks in closing(found).items():
         lines += _section(title, blocks)
-    lines += ["", "-" * WIDTH, *_overview(found), *_wrapped(_monitor(found.monitor))]
-    return "\n".join(lines) + "\n"
+    lines += ["", "-" * WIDTH]
+    if len(found.runs) > 1:  # at the end, too, where the eye is when all has been printed
+        lines += _wrapped(f"{runs_counted(found)}. The report of one log alone has everything.")
+    return "\n".join([*lines, *_wrapped(_monitor(found.monitor))]) + "\n"
 
 
-def _overview(found: Report) -> Iterator[str]:
-    if len(found.runs) < 2:
-        return
-    for run in found.runs:
-        yield from _between(f"{run.health:<10}{run.name}", run.state)  # UNHEALTHY and a space
-        names = dict.fromkeys(alert.name for alert in run.alerts)
-        yield from _wrapped(", ".join(names), indent=10)
-    yield ""
+def _overview(runs: Iterable[ReportRun]) -> Iterator[str]:
+    for run in runs:
+        where = ", ".join(filter(None, (run.state, steps_said(run))))
+        yield from _between(f"{run.health:<10}{run.name}", where, indent=10)  # UNHEALTHY, a space
+        if run.health != "HEALTHY":
+            yield from _wrapped(run.said, indent=10)
 
 
-def _run(run: ReportRun) -> Iterator[str]:
+def _run(run: ReportRun, *, is_alone: bool) -> Iterator[str]:
     known = run.framework not in {"", "unknown"}
     state = run.state + (f" ({shorten(run.framework, 24)})" if known else "")
     yield from _between(f"{run.health}  {run.name}", state)
     yield "-" * WIDTH
+    if run.health != "HEALTHY" and is_alone:  # of several runs, the table above has it
+        yield from _wrapped(f"{'Why':<13}{run.said}", hanging=13)
     if progress := _progress(run):
         yield f"{'Progress':<13}{progress}"  # 13: the longest name of a fact, and a gap
     for name, value in run.facts.items():
         yield from _wrapped(f"{name:<13}{value}", hanging=13)
     for index, path in enumerate(run.files):
         yield f"{'' if index else 'Files':<13}{shorten_path(path, WIDTH - 13)}"
-    found = sections(run)
+    found = sections(run) if is_alone else brief_sections(run)
     for title in filter(found.get, _SECTIONS):
         yield from _section(title, found[title])
 
@@ -108,10 +117,7 @@ def _section(title: str, blocks: Sequence[Block]) -> Iterator[str]:
 
 def _item(item: Item, indent: int) -> Iterator[str]:
     first = f"  {item.badge:<{indent - 2}}"
-    if item.at is not None:
-        yield from _between(f"{first}{item.title}", utc(item.at))
-    else:
-        yield from _wrapped(item.title, indent=indent, first=first)
+    yield from _between(item.title, "" if item.at is None else utc(item.at), indent, first)
     for note in item.notes:
         yield from _wrapped(note, indent=indent)
     if item.place:
@@ -152,9 +158,12 @@ def _monitor(monitor: MonitorView) -> str:
     return ", ".join(parts) + "."
 
 
-def _between(left: str, right: str) -> list[str]:
-    left = shorten(left, WIDTH - len(right) - 1) if right else left
-    return [f"{left}{right:>{WIDTH - len(left)}}".rstrip()]
+def _between(left: str, right: str, indent: int = 2, first: str = "") -> list[str]:
+    """Lines of `left`, as `_wrapped` makes them, and `right` at the end of the last, or below."""
+    *lines, last = _wrapped(left, hanging=indent, first=first) or [first]
+    if right and len(last) + 1 + len(right) > WIDTH:
+        lines, last = [*lines, last], ""
+    return [*lines, f"{last}{right:>{WIDTH - len(last)}}".rstrip()]
 
 
 def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -> list[str]:
@@ -170,9 +179,13 @@ def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -
 
 def markdown(report: Report) -> str:
     """The whole report as Markdown."""
-    lines = ["# Training health report", "", f"{utc(report.at)}, {report.health}"]
+    lines = ["# Training health report", "", f"{utc(report.at)}, {runs_counted(report)}"]
+    is_alone = len(report.runs) == 1
+    if len(report.runs) > 1:
+        lines += _md_blocks([overview(report.runs)])
     for run in report.runs:
-        lines += ["", *_md_run(run)]
+        if is_alone or run.health != "HEALTHY":
+            lines += ["", *_md_run(run, is_alone=is_alone)]
     for title, blocks in closing(report).items():
         lines += ["", f"## {title}", *_md_blocks(blocks)]
     monitor = report.monitor
@@ -181,11 +194,11 @@ def markdown(report: Report) -> str:
     return "\n".join([*lines, "", f"ldlm-monitor {report.version} {counts}."]) + "\n"
 
 
-def _md_run(run: ReportRun) -> Iterator[str]:
+def _md_run(run: ReportRun, *, is_alone: bool) -> Iterator[str]:
     yield from (f"## {run.health}: {_escaped(run.name)}", "", f"**{_escaped(run.said)}**", "")
     yield ", ".join(filter(None, (_escaped(run.state), steps_said(run))))
     yield from ("", "### Facts", *_md_blocks([Table(("fact", "value"), tuple(run.facts.items()))]))
-    for title, blocks in sections(run).items():
+    for title, blocks in (sections(run) if is_alone else brief_sections(run)).items():
         yield from ("", f"### {title}", *_md_blocks(blocks))
 
 

@@ -124,7 +124,7 @@ class RunCurve:
 
 def _single(value: float) -> float:
     """The value clamped to the range of a 32-bit float, whose maximum is 3.4028e38."""
-    return max(min(value, 3.4e38), -3.4e38)
+    return value if -3.4e38 <= value <= 3.4e38 else math.copysign(3.4e38, value)
 
 
 def _least(a: float, b: float) -> float:

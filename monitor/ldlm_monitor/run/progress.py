@@ -30,7 +30,8 @@ class Progress:
     """Step, epoch, pace, skipped steps and checkpoints of the run whose states are in `life`.
 
     `rank_steps`: the last step of each rank that logs its own. `skipped`: the last steps that
-    were skipped, as reported. `checkpoints`: the steps of the last checkpoints, rising.
+    were skipped, as reported. `checkpoints`: the steps of the last checkpoints, rising. `saved`:
+    how many were saved, the last one to `saved_to` ("": the log has no path).
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -41,6 +42,7 @@ class Progress:
         self.skipped_steps = 0
         self.skipped: deque[int] = deque(maxlen=_SKIPPED)
         self.checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
+        self.saved, self.saved_to = 0, ""
         self._step: tuple[ValueSource, int] | None = None
         self._leader: int | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=PACE_STEPS)
@@ -104,14 +106,16 @@ class Progress:
         self._recent.clear()
         self._durations.pause()
 
-    def save_checkpoint(self) -> None:
+    def save_checkpoint(self, path: str = "") -> None:
         """Store that a checkpoint was saved at the present step, once for several reports."""
+        self.saved_to = path or self.saved_to
         if self.step is None:
             return
         while self.checkpoints and self.checkpoints[-1] > self.step:
             self.checkpoints.pop()
         if not self.checkpoints or self.checkpoints[-1] != self.step:
             self.checkpoints.append(self.step)
+            self.saved += 1
 
     def observe_beat(self, beat: Heartbeat, at: float) -> None:
         """Process a heartbeat that a rank logged at `at` (Unix seconds)."""

@@ -64,8 +64,25 @@ _NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
 """Quantities that are exported under another name (contract, section 3)."""
 
 
-def exported_name(quantity: str) -> tuple[str, Labels]:
-    """The metric that exports a quantity, and its labels besides the run and the rank."""
+_GPU = frozenset(
+    {"gpu_utilization_ratio", "gpu_memory_used_bytes", "gpu_power_watts"}
+    | {"gpu_temperature_celsius", "gpu_ecc_errors_total"}
+)
+"""Quantities that are exported as `ldlm_<quantity>` (contract, section 3)."""
+_THROTTLED = "gpu_throttled_"  # before the reason, in the callback's rows
+
+
+def exported_name(quantity: str, rank: int | None = None) -> tuple[str, Labels]:
+    """The metric that exports a rank's quantity, and its labels besides the run and the rank.
+
+    The number of a GPU is that of the rank: of all nodes' GPUs, no two have the same.
+    """
+    gpu = str(rank or 0)
+    if quantity in _GPU:
+        return f"ldlm_{quantity}", make_labels(gpu=gpu)
+    if quantity.startswith(_THROTTLED):
+        reason = quantity.removeprefix(_THROTTLED)
+        return "ldlm_gpu_throttled", make_labels(gpu=gpu, reason=reason)
     if quantity in _EXPORTED or quantity in _NAMED:
         return _NAMED.get(quantity, f"ldlm_train_{quantity}"), ()
     if quantity.startswith("loss_"):

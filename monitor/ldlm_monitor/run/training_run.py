@@ -172,6 +172,9 @@ class TrainingRun:
             dumps=tuple(self.findings.dumps.values()),
             world_size=self.logged.world_size,
             position=life.progress_position,
+            saved=self.progress.saved,
+            saved_to=self.progress.saved_to,
+            reports_gpus=self.values.last("gpu_utilization_ratio") is not None,
         )
 
     def view(self, health: Health, **judged: Any) -> RunView:
@@ -198,10 +201,12 @@ class TrainingRun:
             skipped_steps=self.progress.skipped_steps,
             settings=dict(self.logged.settings),
             verdict=self.verdict,
+            attempt=life.attempts.number,
             ranks=tuple(self.progress.ranks()),
             step_seconds=self._step_seconds(),
             checkpoints=tuple(self.progress.checkpoints),
             nonfinite=self.values.nonfinite.marks(),
+            gpus=tuple(self.values.gpus()),
             **judged,
         )
 
@@ -228,7 +233,7 @@ class TrainingRun:
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
-            self.progress.save_checkpoint()
+            self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         if self.life.observe_event(event, at):

@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 
+from ldlm_monitor.model.host_view import GpuView
 from ldlm_monitor.model.points import MEASURED, Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, Statistics
@@ -165,6 +166,13 @@ class RunValues:
             if kept.curve is not None and kept.source is self._charted[quantity]
         }
 
+    def gpus(self) -> Iterator[GpuView]:
+        """The GPU of each rank whose callback reports it."""
+        for rank, quantities in self._by_rank.items():
+            found = {name: each.value for name, each in quantities.items() if name[:4] == "gpu_"}
+            if found:
+                yield GpuView(gpu=str(rank or 0), rank=rank, values=found)
+
     def take_fresh(self) -> dict[tuple[str, int | None], array[float]]:
         """Values added since the last call, by quantity and rank."""
         found = {}
@@ -201,7 +209,7 @@ class RunValues:
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None
         if kept is None:
-            metric, own = exported_name(quantity)
+            metric, own = exported_name(quantity, sample.rank)
             labels = labels_of(self._run, sample.rank, own)
             kept = QuantityValues(metric, labels, source, sample, fresh)
             quantities[quantity] = kept

@@ -182,7 +182,9 @@ class ProbeCandidate:
     """A run whose host may be probed to find why it takes no step; times in Unix seconds.
 
     `stalls_at`: when it will count as stalled; None if it has ended. By its logs: `pids` (host and
-    process id of each rank), `dumps` (files of flight recorders), `position` (of the last step).
+    process id of each rank), `dumps` (files of flight recorders), `position` (of the last step),
+    `saved` (how many checkpoints), `saved_to` (path of the last one, "" if it has none).
+    `reports_gpus`: whether the callback reports values of its GPUs.
     """
 
     run: str
@@ -195,6 +197,9 @@ class ProbeCandidate:
     dumps: tuple[str, ...]
     world_size: int | None
     position: Position
+    saved: int = 0
+    saved_to: str = ""
+    reports_gpus: bool = False
 
 
 class Findings:

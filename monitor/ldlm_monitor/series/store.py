@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from functools import partial
+from itertools import zip_longest
+from typing import TypeAlias
 
-import re2
-
-from ldlm_monitor.model.points import Labels, Matcher, Point, Series
+from ldlm_monitor.model.points import Labels, Matcher, Point, Reader, Series
+from ldlm_monitor.series.matching import MatchedSeries
 
 
 @dataclass(slots=True)
@@ -58,35 +58,9 @@ class Segment:
         if self.times and self.times[-1] == at:
             self.values[-1] = value
         else:
+            self.values.append(value)  # first: a `StoreView` reads by `times` in another thread
             self.times.append(at)
-            self.values.append(value)
         return True
-
-
-def is_matched(labels: Labels, matchers: Sequence[Matcher]) -> bool:
-    """Whether a series of these labels satisfies all matchers."""
-    return all(satisfies(matcher, labels) for matcher in matchers)
-
-
-def satisfies(matcher: Matcher, labels: Labels) -> bool:
-    """Whether one matcher accepts a series of these labels (with `__name__`)."""
-    value = next((v for name, v in labels if name == matcher.name), "")
-    if matcher.op == "=":
-        return value == matcher.value
-    if matcher.op == "!=":
-        return value != matcher.value
-    found = _compiled(matcher.value).fullmatch(value) is not None
-    return found == (matcher.op == "=~")
-
-
-_SELECTORS = 1024
-"""Selectors, and patterns in them, that are cached: far more than the packaged rules and boards
-have. More would cost memory, since queries over HTTP may have ever new ones."""
-
-
-@lru_cache(maxsize=_SELECTORS)
-def _compiled(pattern: str) -> Any:
-    return re2.compile(f"(?s:{pattern})")  # `.` matches a line feed, as in Prometheus 3
 
 
 @dataclass(slots=True)
@@ -96,9 +70,15 @@ class _Kept:
     groups: int = 0
 
 
+def _has_same_series(points: Sequence[Point], before: Sequence[Point]) -> bool:
+    named = [(each.name, each.labels) for each in points]
+    return named == [(each.name, each.labels) for each in before]
+
+
+_Group: TypeAlias = tuple[Sequence[Point], list[_Kept]]
+_Matched: TypeAlias = MatchedSeries[_Kept]
 _FORGET_EVERY = 256
-"""Scrapes between two passes that drop old samples (21 minutes at one each 5 s). A choice: fewer
-cost time, more cost memory."""
+"""Scrapes between two passes that drop old samples. A choice: fewer cost time, more memory."""
 
 
 class SeriesStore:
@@ -113,13 +93,12 @@ class SeriesStore:
         self._interval = interval
         self.retention = retention
         self._series: dict[Labels, _Kept] = {}
-        self._by_name: dict[str, list[_Kept]] = {}
+        self._by_name: dict[str | None, list[_Kept]] = {None: []}
         self._extra: list[float] = []
-        self._changed: dict[str, list[float]] = {}
-        self._groups: dict[int, tuple[Sequence[Point], list[_Kept]]] = {}
+        self._changed: set[str] = set()
+        self._groups: dict[int, _Group] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
-        self._matched: dict[str | None, dict[tuple[Matcher, ...], list[_Kept]]] = {}
         self._read_last: tuple[tuple[float, float], Sequence[float]] = ((math.inf, -math.inf), ())
 
     def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
@@ -133,9 +112,15 @@ class SeriesStore:
         if at % self._interval and (not self._extra or self._extra[-1] < at):
             self._extra.append(at)
         before, self._groups = self._groups, {}
+        fresh: dict[int, Sequence[Point]] = {}
         for group in groups:
             known = before.pop(id(group), None) or self._groups.get(id(group))
-            self._groups[id(group)] = known or (group, self._join(group, at))
+            if known is None:
+                fresh[id(group)] = group
+            else:
+                self._groups[id(group)] = known
+        for (key, group), old in zip_longest(fresh.items(), [*before][: len(fresh)]):
+            self._groups[key] = group, self._join(group, before, old, at)
         for _, kept in before.values():
             for series in kept:
                 series.groups -= 1
@@ -147,7 +132,15 @@ class SeriesStore:
         if self._scrape % _FORGET_EVERY == 0:
             self._forget(at - self.retention)
 
-    def _join(self, group: Sequence[Point], at: float) -> list[_Kept]:
+    def _join(
+        self, group: Sequence[Point], before: dict[int, _Group], old: int | None, at: float
+    ) -> list[_Kept]:
+        """Store a group; nearly always it has the series of `old` before, which it replaces."""
+        if old is not None and _has_same_series(group, before[old][0]):
+            kept = before.pop(old)[1]
+            for series, point in zip(kept, group, strict=True):
+                self._hold(series, point.value, at)
+            return kept
         kept = [self._put(point, at) for point in group]
         for series in kept:
             series.groups += 1
@@ -157,7 +150,7 @@ class SeriesStore:
         segment = series.segments[-1]
         if segment.ended is None:
             segment.ended = at
-            self._note_change(series.labels[0][1], at)
+            self._changed.add(series.labels[0][1])
 
     def record(self, name: str, points: Iterable[Point]) -> None:
         """Store a recording rule's result, which holds from the last scrape until the next call.
@@ -169,88 +162,72 @@ class SeriesStore:
             if series.labels not in current:
                 self._end(series, self.last_scrape)
 
+    def reader(self, matchers: Sequence[Matcher]) -> Reader:
+        """A reader of the series that satisfy every matcher, which finds those to come, too."""
+        matched = _Matched(self._by_name, tuple(matchers))
+        return Reader(partial(self._select, matched), partial(self._latest, matched))
+
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with samples in [start, end] (Unix s)."""
-        for kept in self._matching(matchers):
-            series = self._read(kept, start, min(end, self.last_scrape))
-            if series is not None:
-                yield series
+        return self.reader(matchers).select(start, end)
 
     def latest(
         self, matchers: Sequence[Matcher], since: float, until: float
     ) -> Iterable[tuple[Labels, float, float]]:
         """Labels, time, value of the last sample in (since, until] of each series that goes on."""
-        at = self._last_slot(min(until, self.last_scrape))
-        for kept in self._matching(matchers):
+        return self.reader(matchers).latest(since, until)
+
+    def take_changed(self) -> set[str]:
+        """The metrics of which a series changed, began or ended since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def _select(self, matched: _Matched, start: float, end: float) -> Iterator[Series]:
+        for kept in matched():
+            series = self._read(kept, start, min(end, self.last_scrape))
+            if series is not None:
+                yield series
+
+    def _latest(
+        self, matched: _Matched, since: float, until: float
+    ) -> list[tuple[Labels, float, float]]:
+        if not (series := matched()):
+            return []
+        last = self.last_scrape
+        at = last if until == last else self._last_slot(min(until, last))
+        found = []
+        for kept in series if since < at else ():
             segment = kept.segments[-1]
             if segment.born > at:
                 segment = next((s for s in reversed(kept.segments) if s.born <= at), segment)
             ended = segment.ended
-            if since < at and segment.born <= at and (ended is None or ended > until):
-                is_last = segment.times[-1] <= at
-                index = -1 if is_last else bisect_right(segment.times, at) - 1
-                yield kept.labels, at, segment.values[index]
-
-    def changed_at(self, names: Iterable[str]) -> float:
-        """Unix seconds when a series of these names last changed, began or ended; -inf if never."""
-        latest = -math.inf
-        for name in names:  # asked thousands of times a second: no generator
-            changed = self._changed.get(name)
-            if changed:
-                latest = max(latest, changed[-1])
-        return latest
-
-    def has_changed(self, names: Iterable[str], start: float, end: float) -> bool:
-        """Whether a series of these names changed, began or ended in [start, end], Unix seconds."""
-        for name in names:
-            times = self._changed.get(name, ())
-            first = bisect_left(times, start)
-            if first < len(times) and times[first] <= end:
-                return True
-        return False
-
-    def _note_change(self, name: str, at: float) -> None:
-        times = self._changed.setdefault(name, [])
-        if not times or times[-1] < at:
-            times.append(at)
+            if segment.born <= at and (ended is None or ended > until):
+                last_change = len(segment.times) - 1
+                is_last = segment.times[last_change] <= at
+                index = last_change if is_last else bisect_right(segment.times, at) - 1
+                found.append((kept.labels, at, segment.values[index]))
+        return found
 
     def _last_slot(self, at: float) -> float:
         slot = math.floor(at / self._interval) * self._interval
         index = bisect_right(self._extra, at)
         return max(slot, self._extra[index - 1]) if index else slot
 
-    def _find(self, point: Point) -> _Kept:
+    def _put(self, point: Point, at: float) -> _Kept:
         labels = (("__name__", point.name), *point.labels)
         kept = self._series.get(labels)
         if kept is None:
             kept = self._series[labels] = _Kept(labels, [])
-            self._by_name.setdefault(point.name, []).append(kept)
             for name in (point.name, None):
-                for matchers, matched in self._matched.get(name, {}).items():
-                    if is_matched(labels, matchers):
-                        matched.append(kept)
+                self._by_name.setdefault(name, []).append(kept)
+        self._hold(kept, point.value, at)
         return kept
 
-    def _put(self, point: Point, at: float) -> _Kept:
-        kept = self._find(point)
+    def _hold(self, kept: _Kept, value: float, at: float) -> None:
         if not kept.segments or kept.segments[-1].ended is not None:
             kept.segments.append(Segment(at))
-        if kept.segments[-1].put(point.value, at):
-            self._note_change(kept.labels[0][1], at)
-        return kept
-
-    def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
-        """Series that satisfy all matchers, oldest first; cached until one of the name is gone."""
-        key = tuple(matchers)
-        name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
-        matched = self._matched.get(name, {}).get(key)
-        if matched is None:
-            candidates = self._series.values() if name is None else self._by_name.get(name, ())
-            matched = [kept for kept in candidates if is_matched(kept.labels, key)]
-            if sum(map(len, self._matched.values())) >= _SELECTORS:
-                self._matched.clear()
-            self._matched.setdefault(name, {})[key] = matched
-        return matched
+        if kept.segments[-1].put(value, at):
+            self._changed.add(kept.labels[0][1])
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
         times: Sequence[float] = ()
@@ -284,17 +261,14 @@ class SeriesStore:
     def _forget(self, before: float) -> None:
         """Drop the samples from before `before`, except the value that held at that time."""
         del self._extra[: bisect_left(self._extra, before)]
-        for times in self._changed.values():  # the last one stays
-            del times[: bisect_left(times, before, hi=len(times) - 1)]
-        for labels, kept in list(self._series.items()):
+        for kept in self._series.values():
             kept.segments = [
                 segment.since(before)
                 for segment in kept.segments
                 if segment.ended is None or segment.ended > before
             ]
-            if not kept.segments:
-                name = labels[0][1]
-                del self._series[labels]
-                self._by_name[name].remove(kept)
-                for selectors in (name, None):
-                    self._matched.pop(selectors, None)
+        gone = [labels for labels, kept in self._series.items() if not kept.segments]
+        for labels in gone:
+            del self._series[labels]
+        for name in {None, *(labels[0][1] for labels in gone)} if gone else ():
+            self._by_name[name] = [kept for kept in self._by_name[name] if kept.segments]

@@ -1,7 +1,7 @@
 """Serves the monitor's snapshot over HTTP to Prometheus, to scripts and to browsers."""
 
-from ldlm_monitor.serve.routes import Site
 from ldlm_monitor.serve.server import Server
+from ldlm_monitor.serve.site import RunPage, Site
 from ldlm_monitor.serve.web_config import Gate
 
-__all__ = ["Gate", "Server", "Site"]
+__all__ = ["Gate", "RunPage", "Server", "Site"]

@@ -6,18 +6,18 @@ for an unknown run, quantity or file.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from html import escape
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from ldlm_monitor.model.errors import InputError, first_problem
-from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, LogSlice, Natural, Source
+from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source, visible
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.text.sanitize import jsonable, plain
+from ldlm_monitor.text.sanitize import jsonable, plain, run_path
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
 """Fields of the snapshot, each with an endpoint /api/v1/NAME."""
@@ -30,17 +30,18 @@ _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in 
 _CACHED, _CACHED_LENGTH = 16384, 400
 """Texts that the cache of `redact` holds, and characters of the longest: a choice. Some MB in all
 suffice for the labels of thousands of series."""
-_HIDDEN = 200
-"""Hidden texts that one search passes over; the client goes on from there. A choice: each costs two
-reads, and a handler blocks one of few threads."""
 _SHOWN = 200
 """Characters of a text on the landing page: a choice, more than usual names of runs have."""
 
 
+def parts(name: str) -> set[str]:
+    """The fields of the snapshot in one of RESOURCES."""
+    return {"version", "at", name} | _WITH.get(name, set())
+
+
 def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
     """One of RESOURCES with the snapshot's `version` and `at`, as a JSON object."""
-    parts = {"version", "at", name} | _WITH.get(name, set())
-    return encoded(snapshot.model_dump(include=parts), redact)
+    return encoded(snapshot.model_dump(include=parts(name)), redact)
 
 
 def tag(snapshot: Snapshot, name: str) -> str:
@@ -66,7 +67,7 @@ def encoded(document: Mapping[str, object], redact: Redact) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SeriesQuery:
+class SeriesQuery:
     """The parameters of `/api/v1/series`: steps `start` to `end` (None: all), `points` at most."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -78,8 +79,18 @@ class _SeriesQuery:
     points: Natural = MAX_POINTS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamQuery:
+    """The parameter of `/api/v1/stream`: also transitions after the time `since` (Unix seconds)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    since: Annotated[float, Field(allow_inf_nan=False)] | None = None
+
+
 _T = TypeVar("_T")
-_SERIES, _LOGS = TypeAdapter(_SeriesQuery), TypeAdapter(LogQuery)
+_SERIES, _LOGS = TypeAdapter(SeriesQuery), TypeAdapter(LogQuery)
+_STREAM = TypeAdapter(StreamQuery)
 
 
 def _parsed(query: TypeAdapter[_T], parameters: Mapping[str, str]) -> _T:
@@ -87,6 +98,11 @@ def _parsed(query: TypeAdapter[_T], parameters: Mapping[str, str]) -> _T:
         return query.validate_strings(dict(parameters))
     except ValidationError as error:
         raise HTTPException(400, ": ".join(first_problem(error))) from None
+
+
+def since(parameters: Mapping[str, str]) -> float | None:
+    """The time from which a stream begins. Raises HTTPException."""
+    return _parsed(_STREAM, parameters).since
 
 
 def series(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -103,31 +119,16 @@ def series(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
 def log(redact: Redact, source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Records of a followed file, as a JSON document. Raises HTTPException."""
     try:
-        return asdict(_visible(redact, source, _parsed(_LOGS, parameters)))
+        return asdict(visible(source, _parsed(_LOGS, parameters), redact))
     except InputError as problem:
         raise HTTPException(404, str(problem)) from None
-
-
-def _visible(redact: Redact, source: Source, query: LogQuery) -> LogSlice:
-    """The answer to a query; a search passes over texts that `redact` hides.
-
-    Otherwise a client could find out a secret by searches, letter by letter.
-    """
-    for _ in range(_HIDDEN):
-        found = replace(source.log(query), matches=None)  # a count would include hidden texts
-        if found.found is None:
-            return found
-        hit = source.log(LogQuery(path=query.path, at=found.found, after=1, bars=True))
-        if any(query.find.lower() in redact(line.text).lower() for line in hit.lines):
-            return found
-        query = replace(query, at=hit.start if query.backwards else hit.end)
-    return replace(found, start=query.at or 0, end=query.at or 0, lines=(), found=None)
 
 
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
     """HTML for a person who opens the port in a browser: the runs, and links."""
     runs = "".join(
-        f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.health)}"
+        f'<li><a href="{escape(run_path(run.name)[1:])}">{_shown(redact(run.name))}</a>: '
+        f"{_shown(run.state)}, {_shown(run.health)}"
         f"{f' ({_shown(redact(run.because))})' if run.reasons else ''}"
         f"{'' if run.step is None else f', step {run.step}'}</li>"
         for run in snapshot.runs

@@ -2,10 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -13,17 +12,17 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.serve import pages
-from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
+from ldlm_monitor.serve import openapi, pages, stream
+from ldlm_monitor.serve.access import NOT_OUR_NAME
 from ldlm_monitor.serve.metrics import exposition
-from ldlm_monitor.serve.web_config import Gate
+from ldlm_monitor.serve.prometheus import PREFIX, PrometheusApi
+from ldlm_monitor.serve.site import Silencing, Site
 
 SILENCES, ACKS = "/api/v1/silences", "/api/v1/acks"  # paths of commands
 MAX_BLOCKING = 8
@@ -36,47 +35,6 @@ _COMMAND_RULE = "a command needs a bearer token unless the monitor listens on lo
 
 Handler: TypeAlias = Callable[[Request], Response]
 Query: TypeAlias = Callable[[Source, Mapping[str, str]], dict[str, Any]]
-
-
-class Silencing(Protocol):
-    """Stores silences and acknowledgements. Times are Unix seconds."""
-
-    def take_silence(self, body: bytes, now: float) -> str:
-        """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
-
-    def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """As `take_silence`, for an acknowledgement. Raises LookupError if not of `alerts`."""
-
-    def expire(self, number: str, now: float) -> bool:
-        """Delete a silence or an acknowledgement by its id; False if none has this id."""
-
-    def listing(self, now: float) -> Mapping[str, Any]:
-        """All silences and acknowledgements as values that JSON has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """The values that are served. Callables are called in threads, for each request that needs one.
-
-    `notifications` is `Outbox.counts`. `behind` (not read yet) and `free` (on the state's disk;
-    None: unknown) return bytes. `ready`: whether all backlogs were read. `redact` is applied to
-    text from logs. `reload` loads the settings again and returns an error's text, or "". `source`
-    answers queries of curves and logs. `gate` has TLS and credentials; without both, requests may
-    use only the host names of `names` (None: any). Commands need a token unless `takes_commands`.
-    """
-
-    snapshot: Callable[[], Snapshot]
-    notifications: Callable[[], Mapping[tuple[str, str], int]]
-    behind: Callable[[], int]
-    ready: Callable[[], bool]
-    redact: Callable[[str], str] = str
-    reload: Callable[[], str] = str
-    silencing: Silencing | None = None
-    takes_commands: bool = False
-    source: Source | None = None
-    free: Callable[[], int | None] = lambda: None
-    gate: Gate = field(default_factory=Gate)
-    names: HostNames | None = None
 
 
 class _Guard:
@@ -112,26 +70,46 @@ class Routes:
         self._site = site
         self._redact = pages.cached(site.redact)
         self._blocking_slots = asyncio.Semaphore(MAX_BLOCKING)
+        self._routes: list[Route] = []
+        self._streams = 0
 
     def app(self) -> Starlette:
         """The ASGI application. It expects each request's body in `request.state.body`."""
         routes = [
             Route("/", self._landing_page),
+            Route("/runs/{run:path}", self._blocking(self._run_page)),
             Route("/metrics", self._metrics),
             Route("/-/healthy", self._healthy),
             Route("/-/ready", self._ready),
             Route("/-/reload", self._blocking(self._reload), methods=["POST", "PUT"]),
             *(Route(f"/api/v1/{name}", partial(self._resource, name)) for name in pages.RESOURCES),
         ]
+        routes += [
+            Route("/api/v1/stream", self._stream),
+            Route("/api/v1/openapi.json", self._openapi),
+        ]
         if (source := self._site.source) is not None:
             log = partial(pages.log, self._redact)
             for name, query in (("series", pages.series), ("logs", log)):
                 endpoint = self._blocking(partial(self._answer, query, source))
                 routes.append(Route(f"/api/v1/{name}", endpoint))
+        if self._site.ask is not None:
+            routes += PrometheusApi(self._site.ask, self._redact).routes()
+            routes += [
+                Route(f"{PREFIX}/", self._landing_page),
+                Route(f"{PREFIX}/-/healthy", self._healthy),
+                Route(f"{PREFIX}/-/ready", self._ready),
+            ]
         if self._site.silencing is not None:
             routes += self._silence_routes(self._site.silencing)
+        self._routes = routes
+        others = (
+            []
+            if self._site.mounted is None
+            else [Route("/mcp", self._site.mounted, methods=["POST"])]
+        )
         app = Starlette(
-            routes=routes,
+            routes=[*routes, *others],
             middleware=[
                 Middleware(_Guard, site=self._site),
                 Middleware(GZipMiddleware, compresslevel=_GZIP_LEVEL),
@@ -166,6 +144,13 @@ class Routes:
         page = pages.landing_page(self._site.snapshot(), self._redact)
         return Response(page, media_type="text/html")
 
+    def _run_page(self, request: Request) -> Response:
+        page = self._site.page(self._site.snapshot(), request.path_params["run"])
+        if page is None:
+            raise HTTPException(404, "no run of this name; / lists the runs")
+        headers = {"Content-Security-Policy": f"{page[1]}; frame-ancestors 'none'"}
+        return Response(page[0], headers=headers, media_type="text/html")
+
     def _metrics(self, request: Request) -> Response:
         content_type, body = exposition(
             self._site.snapshot(),
@@ -190,6 +175,26 @@ class Routes:
             return Response(status_code=304, headers=headers)
         body = pages.resource(snapshot, name, self._redact)
         return Response(body, headers=headers, media_type="application/json")
+
+    async def _stream(self, request: Request) -> Response:
+        last_id, since = request.headers.get("last-event-id"), pages.since(request.query_params)
+        if self._streams >= stream.MAX_STREAMS:
+            raise HTTPException(503, f"{stream.MAX_STREAMS} clients read the stream already")
+        request.state.renews_deadline = True
+        found = stream.events(self._site.snapshot, self._redact, last_id, since)
+        return StreamingResponse(self._counted(found), media_type="text/event-stream")
+
+    async def _counted(self, found: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            async for each in found:
+                yield each
+        finally:
+            self._streams -= 1
+
+    def _openapi(self, _: Request) -> Response:
+        silencing = self._site.silencing
+        return self._json(openapi.document(self._routes, silencing.bodies if silencing else {}))
 
     def _json(self, document: Mapping[str, object], status: int = 200) -> Response:
         body = pages.encoded(document, self._redact)

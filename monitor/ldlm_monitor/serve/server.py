@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, cast
 
 from hypercorn.app_wrappers import ASGIWrapper
@@ -15,10 +16,11 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.typing import LifespanState
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ldlm_monitor.serve.connections import BACKLOG, REQUEST_SECONDS, Listener
-from ldlm_monitor.serve.routes import Routes, Site
+from ldlm_monitor.serve.routes import Routes
+from ldlm_monitor.serve.site import Site
 from ldlm_monitor.serve.web_config import Gate
 
 MAX_HEAD = 32 * 1024
@@ -32,9 +34,10 @@ _HEADERS = [  # answers contain log text: caches must not store it, nor browsers
     (b"server", b"ldlm-monitor"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 ]
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+"""The header of answers that have none of their own: a page may run its own script."""
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +84,22 @@ class _ServerLimits:
             scope["state"]["body"] = body
             app = self._app if len(body) <= MAX_BODY else _TOO_LARGE
         client.begin(answering=True)
+
+        async def sending(message: Message) -> None:
+            await send(message)
+            if scope["state"].get("renews_deadline"):  # a stream, for each part that was read
+                client.begin(answering=True)
+
         try:
-            await app(scope, receive, send)
+            await app(scope, receive, partial(_with_policy, sending))
         finally:
             client.begin(answering=False)
+
+
+async def _with_policy(send: Send, message: Message) -> None:
+    if message["type"] == "http.response.start" and _POLICY[0] not in dict(message["headers"]):
+        message = {**message, "headers": [*message["headers"], _POLICY]}
+    await send(message)
 
 
 def _refusal(scope: Scope) -> ASGIApp | None:
@@ -160,11 +175,13 @@ class Server:
         if self._site.gate.encrypts:
             context = _ReloadedContext(ssl.PROTOCOL_TLS_SERVER)
             context.gate = self._site.gate
-        await asyncio.start_server(
-            self._serve_connection, sock=self._listener, ssl=context, backlog=BACKLOG
-        )
-        await asyncio.wrap_future(self._stopping)
-        self._listener.cut_all()
+        mounted = self._site.mounted
+        async with contextlib.nullcontext() if mounted is None else mounted.run():
+            await asyncio.start_server(
+                self._serve_connection, sock=self._listener, ssl=context, backlog=BACKLOG
+            )
+            await asyncio.wrap_future(self._stopping)
+            self._listener.cut_all()
 
     async def _serve_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

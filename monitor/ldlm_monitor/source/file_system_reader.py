@@ -1,4 +1,4 @@
-"""Reads the files of one file system, so that a dead server does not block the others."""
+"""Reads the files of one file system in a thread, so that a dead server blocks no other."""
 
 import math
 from collections import deque
@@ -19,27 +19,22 @@ from ldlm_monitor.source.tail import Tail
 UNSETTLED_SECONDS = 1.0
 """Seconds between two checks of names whose file is gone, unreadable or replaced, since no event
 reports when it can be read. A choice: longer delays such files, shorter costs more calls."""
-SLOW_SECONDS = 2.0
-"""If one slice (256 KiB) of a local file took longer, local files are read in a thread from
-then on: the cause is a FUSE mount of an unlisted type, or a dying disk, since a healthy disk
-needs milliseconds."""
 
 
 class MountReader:
     """Reads the files of one file system in turns of one slice (at most `CHUNK_BYTES`) each.
 
-    Local files are read in the caller's thread, by `read`. Those of a network file system are
-    read in a thread: `submit` starts a read and `collect` returns its chunks. In between, the
-    thread owns the files, and changes wait in a queue that the next `submit` applies. Times
-    are in Unix seconds. At most `open_files` stay open. `overdue`: the last `collect` returned
-    before the read had ended.
+    `submit` starts a read in a thread, and `collect` returns its chunks. In between, the thread
+    owns the files, and changes wait in a queue that the next `submit` applies. Times are in Unix
+    seconds. At most `open_files` stay open. `overdue`: the last `collect` returned before the read
+    had ended.
     """
 
     def __init__(self, mount: Mount, journal: Journal, disk: Disk, open_files: int) -> None:
         self.mount = mount
         self.overdue = False
         self._journal = journal
-        self._named_files = NamedFiles(Journal(), disk, open_files)
+        self._named_files = NamedFiles(journal, disk, open_files)
         self._at = Path()  # the name that is read; a notice of a stall names it
         self._unfinished: dict[Tail, None] = {}
         self._backlog: dict[FollowedName, None] = {}
@@ -50,14 +45,7 @@ class MountReader:
         self._joining: list[FollowedName] = []
         self._submitted_at = 0.0
         self._pending: Future[list[Chunk]] | None = None
-        self._worker: Worker | None = None
-        if mount.remote:
-            self._start_thread()
-
-    @property
-    def threaded(self) -> bool:
-        """Whether a thread reads these files."""
-        return self._worker is not None
+        self._worker = Worker(f"read {mount.point}")
 
     @property
     def idle(self) -> bool:
@@ -73,34 +61,9 @@ class MountReader:
         """Retire the files of a name that leads to another file system now."""
         self._changes.append(lambda: self._leave(path))
 
-    def read(
-        self, paths: Collection[Path] | None, now: float, budget: int, clock: Callable[[], float]
-    ) -> Iterator[Chunk]:
-        """Read `paths` (None: all) in the caller's thread, about `budget` bytes.
-
-        After a slow read, a thread is started for the next ones. `clock`: monotonic seconds.
-        """
-        self._apply()
-        chunks = self._read(paths, now, budget)
-        chunk: Chunk | None
-        while True:
-            began = clock()
-            chunk = next(chunks, None)
-            slow = clock() - began > SLOW_SECONDS
-            self._journal.absorb(self._named_files.journal)
-            if chunk is not None:
-                yield chunk
-            if slow and not self.threaded:
-                self._start_thread()
-            if chunk is None:
-                return
-
     def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
-        """Start a read in the thread, unless the last one was not collected or there is no work."""
-        assert self._worker is not None  # without a thread, the follower calls `read`
-        if not self.idle:
-            return
-        if paths is None or paths or self._changes or self._backlog or self._due_peeks(now):
+        """Read about `budget` bytes of `paths` (None: all), unless the last read goes on."""
+        if self.idle:
             self._apply()
             self._positions = self._named_files.positions()
             self._submitted_at = now
@@ -119,7 +82,6 @@ class MountReader:
         self._pending = None
         self.overdue = False
         self._journal.answered(self.mount, self)
-        self._journal.absorb(self._named_files.journal)
         return chunks
 
     @property
@@ -152,10 +114,6 @@ class MountReader:
 
     def finish(self, patience: float) -> list[Chunk]:
         """The last chunk of every file; none if these do not come within `patience` seconds."""
-        if self._worker is None:
-            chunks = self._finish()
-            self._journal.absorb(self._named_files.journal)
-            return chunks
         if not self.idle:
             return []
         self._pending = self._worker.submit(self._finish)
@@ -163,21 +121,14 @@ class MountReader:
 
     def close(self, patience: float) -> None:
         """Close the files; wait `patience` seconds for the thread, but not if it is overdue."""
-        worker, self._worker = self._worker, None
-        if worker is None:
-            self._named_files.close()
-        else:
-            worker.submit(self._named_files.close)
-            worker.close(0.0 if self.overdue else patience)
+        self._worker.submit(self._named_files.close)
+        self._worker.close(0.0 if self.overdue else patience)
 
     def _apply(self) -> None:
         for change in self._changes:
             change()
         self._changes.clear()
         self._joining.clear()
-
-    def _start_thread(self) -> None:
-        self._worker = Worker(f"read {self.mount.point}")
 
     def _add(self, entry: FollowedName) -> None:
         """Follow a name, for the first time or after it led to another file system."""

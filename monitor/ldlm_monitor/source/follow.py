@@ -33,16 +33,18 @@ alerts are not late while a backlog is read."""
 PATIENCE_SECONDS = 0.1
 """How long `read` waits for all network file systems together, and `finish` and `close` for each:
 below what a user notices, and long enough for a healthy server to answer in the same turn."""
+LOCAL_SECONDS = 2.0
+"""How long it waits for the local disks, which need milliseconds: a choice. A FUSE mount of a type
+that is not listed, or a dying disk, takes longer; less would split the reads of a busy machine."""
 
 
 class Follower:
     """Reads what is appended to many files, exactly once, in chunks of whole records.
 
-    Local files are read in the thread that calls `read`. Each network file system has a
-    thread, for which `read` waits briefly; chunks that come later are returned by a later
-    `read`. `open_files`: how many files of one file system may stay open; None: as many as
-    the process can afford. `journal` gets the notices. Tests replace `disk`, `mounts` and
-    `clock` (monotonic seconds).
+    The local disks have a thread, and so has each network file system. `read` waits for them
+    briefly; chunks that come later are returned by a later `read`. `open_files`: how many files of
+    one file system may stay open; None: as many as the process can afford. `journal` gets the
+    notices. Tests replace `disk` and `mounts`.
     """
 
     def __init__(
@@ -51,13 +53,12 @@ class Follower:
         open_files: int | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
-        clock: Callable[[], float] = time.monotonic,
+        journal: Journal | None = None,
     ) -> None:
-        self.journal = Journal()
+        self.journal = Journal() if journal is None else journal
         self._open_files = affordable_files() if open_files is None else open_files
         self._disk = disk
         self._read_mounts = mounts
-        self._clock = clock
         self._table = mounts()
         self._table_at = -math.inf
         self._local = self._new_reader(Mount(point="the local disks"))
@@ -69,24 +70,16 @@ class Follower:
         """The followed names, as they were added."""
         return self._readers.keys()
 
-    def add(
-        self,
-        path: Path,
-        *,
-        offset: int = 0,
-        line: int | None = None,
-        resume: Iterable[FilePosition] = (),
-    ) -> None:
+    def add(self, path: Path, *, offset: int = 0, resume: Iterable[FilePosition] = ()) -> None:
         """Follow a name, whether or not it exists yet. Does nothing if it is followed.
 
-        Bytes before `offset` of the present file count as read; `line` is the line at
-        `offset`, and is counted if it is None. `resume`: this name's `positions` from before
-        a restart, which override `offset`. Add all resumed names before the first `read`,
-        since the file of one name may now have the name of another.
+        Bytes before `offset` of the present file count as read. `resume`: this name's `positions`
+        from before a restart, which override `offset`. Add all resumed names before the first
+        `read`, since the file of one name may now have the name of another.
         """
         if path not in self._readers:
             reader = self._readers[path] = self._reader_of(path)
-            reader.add(FollowedName(path, start=offset, line=line, kept=list(resume)))
+            reader.add(FollowedName(path, start=offset, kept=list(resume)))
 
     def read(
         self, paths: Collection[Path] | None, now: float, budget: int = TURN_BYTES
@@ -97,14 +90,12 @@ class Follower:
         bytes are read; the next call continues with the files that had no turn.
         """
         self._route(paths, now)
-        threaded = [reader for reader in self._all() if reader.threaded]
-        for reader in threaded:
+        for reader in self._all():
             reader.submit(self._share(reader, paths), now, budget)
-        until = self._clock() + PATIENCE_SECONDS
-        if not self._local.threaded:
-            yield from self._local.read(self._share(self._local, paths), now, budget, self._clock)
-        for reader in threaded:
-            yield from reader.collect(now, max(0.0, until - self._clock()))
+        yield from self._local.collect(now, LOCAL_SECONDS)
+        until = time.monotonic() + PATIENCE_SECONDS
+        for reader in self._remote.values():
+            yield from reader.collect(now, max(0.0, until - time.monotonic()))
 
     @property
     def has_backlog(self) -> bool:
@@ -135,12 +126,12 @@ class Follower:
     def finish(self) -> Iterator[Chunk]:
         """The last chunk of every file whose server answers; nothing more is read."""
         for reader in self._all():
-            yield from reader.finish(PATIENCE_SECONDS)
+            yield from reader.finish(_patience(reader))
 
     def close(self) -> None:
         """Close all files and end the threads."""
         for reader in self._all():
-            reader.close(PATIENCE_SECONDS)
+            reader.close(_patience(reader))
 
     def _all(self) -> list[MountReader]:
         return [self._local, *self._remote.values()]
@@ -177,6 +168,10 @@ class Follower:
                 before.leave(path)
                 reader.add(FollowedName(path))
                 self._readers[path] = reader
+
+
+def _patience(reader: MountReader) -> float:
+    return PATIENCE_SECONDS if reader.mount.remote else LOCAL_SECONDS
 
 
 PIECE_BYTES = 64 * 1024  # the usual capacity of a pipe, pipe(7)

@@ -244,7 +244,7 @@ class NamedFiles:
         elif before is not None and before.same_content(descriptor):
             tail.continue_at(before.position())
         elif entry.start:
-            tail.start_at(entry.start, entry.line)
+            tail.start_at(entry.start)
         return tail, False
 
     def _assign(self, entry: FollowedName, tail: Tail) -> None:

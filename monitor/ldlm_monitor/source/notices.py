@@ -1,5 +1,6 @@
 """Notices of what happened to the followed files."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from ldlm_monitor.source.file_system import Mount
@@ -28,16 +29,13 @@ class Notice:
 
 @dataclass(slots=True)
 class Journal:
-    """Notices since the last `drain`, and counts.
+    """Notices since the last `drain`; several threads may note.
 
-    `lost_bytes`: how many bytes disappeared from files before they were read. Bytes that were
-    written and truncated between two checks cannot be counted. `silent`: the mounts that do
-    not answer at present, each with the readers that wait for it. `is_exhausted`: `exhausted`
-    gave its notice.
+    `silent`: the mounts that do not answer at present, each with the readers that wait for it.
+    `is_exhausted`: `exhausted` gave its notice.
     """
 
-    notices: list[Notice] = field(default_factory=list)
-    lost_bytes: int = 0
+    notices: deque[Notice] = field(default_factory=deque)
     silent: dict[Mount, set[object]] = field(default_factory=dict)
     is_exhausted: bool = False
 
@@ -97,14 +95,6 @@ class Journal:
             text = "no more files can be opened, and some logs are read late: raise `ulimit -n`"
             self.note("exhausted", "", text)
 
-    def absorb(self, other: "Journal") -> None:
-        """Move the notices and the lost bytes of another journal into this one."""
-        self.notices += other.drain()
-        self.lost_bytes += other.lost_bytes
-        other.lost_bytes = 0
-
     def drain(self) -> list[Notice]:
         """Remove and return the notices."""
-        drained = self.notices.copy()
-        self.notices.clear()
-        return drained
+        return [self.notices.popleft() for _ in range(len(self.notices))]

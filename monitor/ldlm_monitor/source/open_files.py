@@ -23,16 +23,15 @@ to its ninth file within a minute is replaced by each write, and its old files d
 class FollowedName:
     """A followed name, the file that it leads to, and the files that it led to before.
 
-    `start` (bytes), `line` (None: counted): where to begin in the first file. `kept`: positions
-    from before a restart whose files were not found yet. `tail`: the present file. `retired`: the
-    files before, which are still checked. `elsewhere`: the name leads to another file system, whose
+    `start`: the byte at which to begin in the first file. `kept`: positions from before a restart
+    whose files were not found yet. `tail`: the present file. `retired`: the files before, which
+    are still checked. `elsewhere`: the name leads to another file system, whose
     reader serves it. `lost`: the missing name was reported. `trouble`: the last reported error,
     empty once the name can be read again.
     """
 
     path: Path
     start: int = 0
-    line: int | None = None
     kept: list[FilePosition] = field(default_factory=list)
     tail: Tail | None = None
     retired: list[Tail] = field(default_factory=list)

@@ -166,14 +166,12 @@ class Tail:
         return self.fingerprint.fits(self.disk, descriptor)
 
     def see(self, status: os.stat_result) -> None:
-        """Keep the size and mtime of `status`; if the file shrank, count unread bytes as lost."""
+        """Keep the size and mtime of `status`."""
         size, modified = status.st_size, status.st_mtime_ns
         if self._is_decoded:  # the size is of undecoded bytes: only reading finds the end
             self._dirty = self._dirty or (size, modified) != self._decoded_at
             self._decoded_at = size, modified
         elif size != self.size or modified != self._modified:
-            if size < self.size:
-                self._journal.lost_bytes += self.unread
             self.size, self._modified = size, modified
             self._blank = 0
             self._dirty = True

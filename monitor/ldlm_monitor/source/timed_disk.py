@@ -40,8 +40,9 @@ class TimedDisk:
     """Makes the calls of a `Disk` with a time limit.
 
     The attribute `disk` has the timed calls; only one thread may use it. `journal` gets a
-    notice of a file system that does not answer. `seconds`: how long a call may take.
-    Tests replace `mounts` and `clock` (monotonic seconds).
+    notice of a file system that does not answer. `seconds`: how long a call may take. `check` is
+    called before each call that looks or reads, and may raise. Tests replace `mounts` and `clock`
+    (monotonic seconds).
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class TimedDisk:
         seconds: float = CALL_SECONDS,
         mounts: Callable[[], MountTable] = read_mounts,
         clock: Callable[[], float] = time.monotonic,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._real = real = disk
+        self._check = check
         self._journal = journal
         self._seconds = seconds
         self._read_mounts = mounts
@@ -94,6 +97,7 @@ class TimedDisk:
 
     def _of_path(self, call: Callable[[Path], T]) -> Callable[[Path], T]:
         def timed(path: Path) -> T:
+            self._check()
             caller = self._caller(path)
             return call(path) if caller is None else caller.call(lambda: call(path), path)
 
@@ -101,6 +105,7 @@ class TimedDisk:
 
     def _of_descriptor(self, call: Callable[..., T]) -> Callable[..., T]:
         def timed(descriptor: int, *args: int) -> T:
+            self._check()
             caller = self._descriptors.get(descriptor)
             if caller is None:
                 return call(descriptor, *args)

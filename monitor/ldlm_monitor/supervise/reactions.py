@@ -8,10 +8,11 @@ import re
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.incident_view import DecisionView
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
 
 FAILURES: Final[Mapping[str, frozenset[str]]] = {
@@ -127,6 +128,7 @@ class Supervisor:
         self._furthest = -1  # the last step of all attempts
         self._kill_at: float | None = None
         self._acted = self._over = False
+        self._ended_by_us = False
         self._environment: dict[str, str] = {}
         self.attempt = 1
 
@@ -152,7 +154,8 @@ class Supervisor:
             self._over = self._over or "stop" in actions
             ends = bool(actions & {"kill", "stop"})
             self._kill_at = now + GRACE_SECONDS if ends else None
-            self._environment = rollback(snapshot, self._name) if failure == "nan" else {}
+            self._ended_by_us = True
+            self._environment = variables(run.decision) if failure == "nan" else {}
             said = f"{alert.name}, --on {failure}={','.join(sorted(actions))}"
             yield Order(
                 f"{said}: SIGTERM" if ends else said,
@@ -179,8 +182,24 @@ class Supervisor:
         self.attempt += 1
         self._started_at = now + pause
         environment = {"LDLM_ATTEMPT": str(self.attempt), **self._environment}
+        self._environment = {}
         note = f"restart {len(self._restarts)} of {budget.restarts} after {pause:g} s"
         return Order(note, start_at=self._started_at, environment=environment)
+
+    def reconsidered(self, order: Order, snapshot: Snapshot) -> Order:
+        """A restart that is due, in the light of the whole log: with the decision's variables.
+
+        Where the decision is STOP, an order to release instead. What a process that was killed
+        here printed is no failure of its own.
+        """
+        by_us, self._ended_by_us = self._ended_by_us, False
+        run = next((each for each in snapshot.runs if each.name == self._name), None)
+        if by_us or run is None or run.decision is None:
+            return order
+        if run.decision.decision == "STOP":
+            return Order(f"no restart: {run.decision.phrase}", release=True)
+        found = {**order.environment, **variables(run.decision)}
+        return replace(order, environment=found, note=f"decided: {run.decision.phrase}")
 
     def _firing(
         self, snapshot: Snapshot, run: RunView, failure: str, now: float
@@ -204,25 +223,19 @@ class Supervisor:
                 yield alert
 
 
-def rollback(snapshot: Snapshot, run: str) -> dict[str, str]:
-    """Variables for a start before the first loss that is not finite; empty if its step is unknown.
+def variables(decision: DecisionView | None) -> dict[str, str]:
+    """What a restart needs of a decision, as variables of its environment.
 
-    `LDLM_RESUME_STEP` is the last checkpoint before it, `LDLM_SKIP_STEPS` (`43-44`) the steps from
-    the last finite loss to it, whose batches made it.
+    `LDLM_EXCLUDE_NODES`: the node that failed. `LDLM_RESUME_STEP`: the last checkpoint before the
+    loss was no number; `LDLM_SKIP_STEPS` (`43-44`): the steps whose batches made it so.
     """
-    curve = snapshot.curves.get(run, {}).get("loss")
-    if curve is None:
-        return {}
-    bad = next((index for index, count in enumerate(curve.nonfinite) if count), None)
-    if bad is None:
-        return {}
-    last = curve.steps[bad]
-    first = curve.steps[bad - 1] + 1 if bad else last
-    saved = [
-        step
-        for event in snapshot.events
-        if event.run == run and event.kind == "checkpoint_saved"
-        if isinstance(step := event.fields.get("step"), int) and step < last
-    ]
-    found = {"LDLM_SKIP_STEPS": f"{min(first, last)}-{last}"}
-    return found | ({"LDLM_RESUME_STEP": str(max(saved))} if saved else {})
+    found: dict[str, str] = {}
+    if decision is None:
+        return found
+    if decision.node is not None:
+        found["LDLM_EXCLUDE_NODES"] = decision.node
+    if decision.rollback_step is not None:
+        found["LDLM_RESUME_STEP"] = str(decision.rollback_step)
+    if decision.skip_steps is not None:
+        found["LDLM_SKIP_STEPS"] = "{}-{}".format(*decision.skip_steps)
+    return found

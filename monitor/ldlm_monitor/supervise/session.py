@@ -41,9 +41,9 @@ class RunSession:
         order = self._restart
         if order is not None and order.start_at is not None and now >= order.start_at:
             self._restart = None
-            command = self._launch.resume_command or self._launch.command
-            environment = dict(order.environment)
-            self._link.send({"start": {"command": command, "environment": environment}})
+            self._start(
+                order if snapshot is None else self._supervisor.reconsidered(order, snapshot)
+            )
         if snapshot is None or not self._link.is_open:
             return
         for order in self._supervisor.observe(snapshot, now):
@@ -52,6 +52,16 @@ class RunSession:
             self._link.send({"note": order.note})
             if order.number is not None:
                 self._link.send({"signal": order.number})
+
+    def _start(self, order: Order) -> None:
+        if order.note:
+            self._link.send({"note": order.note})
+        if order.release:
+            self._link.send({"release": True})
+            return
+        command = self._launch.resume_command or self._launch.command
+        environment = dict(order.environment)
+        self._link.send({"start": {"command": command, "environment": environment}})
 
     def _heed(self, said: Mapping[str, Any], now: float) -> None:
         if "interrupted" in said:

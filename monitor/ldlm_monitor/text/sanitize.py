@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 import re2
 
@@ -217,6 +218,11 @@ def escaped_json(document: bytes) -> bytes:
         return document
     shown = _UNSEEN.sub(lambda found: json.dumps(found.group(0))[1:-1], document.decode())
     return str(shown).encode()
+
+
+def run_path(run: str) -> str:
+    """The path of a run's page at the monitor: `/runs/` and the name without secrets."""
+    return f"/runs/{quote(plain(run), safe='')}"
 
 
 def summary_of(annotations: Mapping[str, str], run: str) -> str:

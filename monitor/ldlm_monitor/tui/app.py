@@ -29,6 +29,7 @@ from ldlm_monitor.tui.draw import (
     safe,
 )
 from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
+from ldlm_monitor.tui.host_page import HostPage
 from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.overview import OverviewPage
@@ -113,6 +114,7 @@ class MonitorApp(App[int]):
             yield AlertsPage(self.desk, id="alerts")
             yield LogPage(self.desk, id="log")
             yield EventsPage(self.desk, id="events")
+            yield HostPage(self.desk, id="host")
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -232,7 +234,7 @@ class MonitorApp(App[int]):
         self.query_one(LogPage).open(path, event.position)
         self.action_page("log")
 
-    def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage:
+    def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage | HostPage:
         current = self.query_one(ContentSwitcher).current or "overview"
         return self.query_one(f"#{current}")  # type: ignore[return-value]
 

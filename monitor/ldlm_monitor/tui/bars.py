@@ -29,6 +29,7 @@ EVERYWHERE = (
         )
         for number, (page, title) in enumerate(PAGES, start=1)
     ),
+    Key("6", "page('host')", "Host", "GPUs, processes, memory and disk of the run's host", "6"),
     Key("escape", "page('overview')", "Back", "the overview; closes a dialog", "Esc"),
     Key("m", "mute", "Mute", "silence a run, as for a maintenance, for a time", "m"),
     Key("a", "acknowledge_run", "Acknowledge", "a run's failure: no messages, no first place", "a"),

@@ -111,6 +111,14 @@ class RemoteSource:
         asked = asdict(query) | {"backwards": int(query.backwards), "bars": int(query.bars)}
         return self._read(_LOGS, self._get("/api/v1/logs", asked))
 
+    def query(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """`data`, and `warnings` if any, of a PromQL query (with `start`: a range), as the daemon's
+        Prometheus API gives them. Raises as `log`.
+        """
+        kind = "query_range" if "start" in given else "query"
+        found = self._get(f"/prometheus/api/v1/{kind}", given)
+        return {name: found[name] for name in ("data", "warnings") if name in found}
+
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """The daemon's `silences` and `acks` (acknowledgements), as in its API. Raises as `log`."""
         found = self._get("/api/v1/silences", {})

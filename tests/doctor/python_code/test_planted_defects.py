@@ -74,6 +74,10 @@ DEFECTS = [
         "find_unused_parameters=False", "find_unused_parameters=True", "find_unused",
     ),
     Planted(
+        "ddp-bypassed", "train.py",
+        "loss = model(tokens, targets)", "loss = model.module(tokens, targets)", "model.module(",
+    ),
+    Planted(
         "ddp-gradient-as-bucket-view", "train.py",
         "        gradient_as_bucket_view=True,\n", "", "DDP(", "gradient_as_bucket_view=True",
     ),
@@ -409,7 +413,8 @@ NEEDS_ITS_OWN_TEST = {
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
     "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",
     "exception-skip-on-one-rank", "scaler-without-update", "scaler-without-scale",
-    "scaled-gradients-stepped", "accumulation-zeroed", "plateau-by-rank", "resume-scale-anew",
+    "scaled-gradients-stepped", "unscale-every-micro-batch", "accumulation-zeroed",
+    "plateau-by-rank", "resume-scale-anew",
 }  # fmt: skip
 
 

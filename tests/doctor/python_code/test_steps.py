@@ -257,6 +257,8 @@ TOGETHER = [
     "if rank == 0:\n    dist.send(loss, dst=1)",
     "if world_size > 1:\n    dist.barrier()",
     "if step == 0:\n    dist.barrier()",
+    "save_all = False\nif save_all:\n    if rank == 0:\n        dist.barrier()",
+    "dist.destroy_process_group()\nif rank == 0:\n    dist.barrier()",
 ]
 
 
@@ -281,6 +283,142 @@ def save(rank, model):
     dist.barrier()
 """
     assert ids(code) == ["collective-on-one-rank"]
+
+
+def test_a_flag_beside_the_rank_may_let_all_ranks_go_on() -> None:
+    code = """
+import torch.distributed as dist
+
+def evaluate(rank, sharded, signal):
+    if not sharded and rank != 0:
+        return
+    if sharded:
+        dist.broadcast(signal, src=0)
+"""
+    assert ids(code) == []
+    assert ids(code.replace("not sharded and ", "")) == ["collective-on-one-rank"]
+
+
+@pytest.mark.parametrize("name", ["on_keyboard_interrupt", "handle_usr1"])
+def test_what_answers_a_signal_is_out_of_step_anyway(name: str) -> None:
+    code = """
+import signal
+import torch.distributed as dist
+
+def {name}(*given):
+    if rank == 0:
+        dist.barrier()
+
+signal.signal(signal.SIGUSR1, handle_usr1)
+"""
+    assert ids(code.replace("{name}", name)) == []
+    assert ids(code.replace("{name}", "save")) == ["collective-on-one-rank"]
+
+
+ACCUMULATED = """
+import torch
+
+def train(model, loader, optimizer, scaler, n):
+    for index, batch in enumerate(loader):
+        loss = model(batch)
+        scaler.scale(loss / n).backward()
+        {every}
+        if (index + 1) % n == 0:
+            {last}
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+"""
+
+
+def test_gradients_are_unscaled_once_an_update() -> None:
+    often = ACCUMULATED.format(every="scaler.unscale_(optimizer)", last="pass")
+    assert "unscale-every-micro-batch" in ids(often)
+    if_clipped = "if clips:\n            scaler.unscale_(optimizer)"
+    assert "unscale-every-micro-batch" in ids(ACCUMULATED.format(every=if_clipped, last="pass"))
+    once = ACCUMULATED.format(every="pass", last="scaler.unscale_(optimizer)")
+    assert "unscale-every-micro-batch" not in ids(once)
+
+
+@pytest.mark.parametrize(
+    ("turn", "expected"),
+    [
+        ("loss = model.module.forward(batch)", True),
+        ("loss = model(batch)\nwith torch.no_grad():\n    other = model.module(batch)", False),
+        ("loss = model.module.loss_of(model(batch))", False),
+    ],
+)
+def test_a_step_goes_through_ddps_own_forward(turn: str, expected: bool) -> None:
+    code = in_turn(turn).replace("        loss = model(batch)\n", "", 1)
+    assert ("ddp-bypassed" in ids(code)) is expected
+
+
+SAVES = """
+import os
+import torch
+
+def train(model, loader, optimizer, steps, save_every: int = {default}):
+    for step, batch in enumerate(loader):
+        last_step = step == steps - 1
+        if {when}:
+            state = {{"model": model.state_dict(), "optimizer": optimizer.state_dict()}}
+            torch.save(state, f"out/state_{{step}}.pt")
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "default", "expected"),
+    [
+        ("last_step", 0, False),
+        ("last_step or (save_every > 0 and step % save_every == 0)", 0, False),
+        ("last_step or (save_every > 0 and step % save_every == 0)", 100, True),
+        ("step % save_every == 0", 100, True),
+    ],
+)
+def test_one_checkpoint_at_the_end_needs_no_rotation(
+    when: str, default: int, expected: bool
+) -> None:
+    code = SAVES.format(when=when, default=default)
+    assert ("checkpoint-no-rotation" in ids(code)) is expected
+
+
+ROTATES = """
+import shutil
+
+def delete_old_checkpoints(found, keep):
+    surplus = len(found) - keep
+    {guard}
+        for old in found[:surplus]:
+            shutil.rmtree(old)
+"""
+
+
+def test_a_difference_that_is_known_to_be_positive_is_no_fault() -> None:
+    assert ids(ROTATES.format(guard="if surplus > 0:")) == []
+    assert ids(ROTATES.format(guard="if found:")) == ["rotation-keep-zero"]
+
+
+LOGS = """
+import time
+
+def train(model, loader, optimizer, resume):
+    run = {run}
+    log = open(f"logs/{{run}}/train.log", "w")
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        log.write("step")
+"""
+
+
+def test_a_log_of_each_starts_own_name_is_emptied_by_none() -> None:
+    assert ids(LOGS.format(run='"fixed"')) == ["log-truncated-at-resume"]
+    assert ids(LOGS.format(run='time.strftime("%Y%m%d-%H%M%S")')) == []
 
 
 CUT_OFF = [

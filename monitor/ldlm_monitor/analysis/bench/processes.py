@@ -1,15 +1,12 @@
 """The processes that a command started: how much memory they use, and how they are ended."""
 
 import contextlib
-import importlib
 import os
 import signal
 from collections.abc import Callable, Collection
-from typing import Any
 
 from ldlm_monitor.probe import process
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes, the unit of statm (proc(5))
+from ldlm_monitor.probe.gpu import GpuReader
 
 
 class CommandProcesses:
@@ -39,7 +36,7 @@ class CommandProcesses:
         self._known = {pid: table[pid].started for pid in found}
         # Zombies and dead processes (states Z and X of proc(5)) use no memory.
         self.pids = frozenset(pid for pid in found if table[pid].state not in "ZX")
-        return sum(_resident(pid) for pid in self.pids)
+        return sum(map(process.resident, self.pids))
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process group, and to descendants that left the group."""
@@ -59,13 +56,6 @@ class CommandProcesses:
         return bool(self.pids)
 
 
-def _resident(pid: int) -> int:
-    try:
-        return int((process.PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
-
-
 def _group(pid: int) -> int | None:
     try:
         return os.getpgid(pid)
@@ -82,16 +72,8 @@ class GpuMemory:
     """GPU memory by nvidia-ml-py (extra `gpu`); without it or a GPU, `look` returns None."""
 
     def __init__(self) -> None:
-        self._devices: list[Any] = []
-        self._before: list[int] = []
-        try:
-            self._nvml: Any = importlib.import_module("pynvml")
-            self._nvml.nvmlInit()
-            count = self._nvml.nvmlDeviceGetCount()
-            self._devices = [self._nvml.nvmlDeviceGetHandleByIndex(n) for n in range(count)]
-            self._before = [self._used(device) for device in self._devices]
-        except Exception:  # noqa: BLE001 no package or no driver: no values
-            self._devices = []
+        self._reader = GpuReader()
+        self._before = self._used()
 
     def look(self, pids: Collection[int]) -> int | None:
         """Bytes that these processes use on the GPU that they fill most; None if they use none.
@@ -99,19 +81,12 @@ class GpuMemory:
         If the driver lists none of these processes, as in a container with its own process
         numbers, the increase of the GPU's memory in use since the command began is returned.
         """
-        try:
-            used = [self._of(device, pids) for device in self._devices]
-            if not any(used):
-                now = [self._used(device) for device in self._devices]
-                used = [at - before for at, before in zip(now, self._before, strict=True)]
-        except Exception:  # noqa: BLE001 a GPU fell off the bus; the kernel log reports it
-            return None
+        now = self._used()
+        used = [sum(on.get(pid) or 0 for pid in pids) for on in self._reader.processes]
+        if not any(used):
+            used = [at - before for at, before in zip(now, self._before, strict=False)]
         most = max(used, default=0)
         return most if most > 0 else None
 
-    def _of(self, device: Any, pids: Collection[int]) -> int:
-        found = self._nvml.nvmlDeviceGetComputeRunningProcesses(device)
-        return sum(each.usedGpuMemory or 0 for each in found if each.pid in pids)
-
-    def _used(self, device: Any) -> int:
-        return int(self._nvml.nvmlDeviceGetMemoryInfo(device).used)
+    def _used(self) -> list[int]:
+        return [int(gpu.values["gpu_memory_used_bytes"]) for gpu in self._reader.look()]

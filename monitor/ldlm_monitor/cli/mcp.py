@@ -1,0 +1,79 @@
+"""`ldlm-monitor mcp`: a read-only server for agents, over finished logs or a running monitor."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ldlm_monitor.cli.flags import JudgeFlags, settings, settings_for_inputs
+from ldlm_monitor.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from ldlm_monitor.config import Settings
+    from ldlm_monitor.model.view import Snapshot
+
+
+def mcp(*files: str, url: str | None = None, flags: JudgeFlags | None = None) -> int:
+    """Serves agents by the Model Context Protocol on standard input and output; read-only.
+
+    Args:
+        files: Finished logs, folders or globs.
+        url: A running monitor instead, such as http://127.0.0.1:9847.
+    """
+    if url is None:
+        return _serve_logs(settings_for_inputs(flags, files, once=True))
+    if files:
+        raise UsageError("goes not with logs", where="--url", remedy="name one or the other")
+    from ldlm_monitor.cli.attach import authorization, tls
+    from ldlm_monitor.mcp.answers import Tools
+    from ldlm_monitor.mcp.server import server_of
+    from ldlm_monitor.tui.remote import RemoteSource
+
+    found = settings(flags).attach
+    source = RemoteSource(url, authorization=authorization(found), tls=tls(found))
+    server = server_of(Tools(source, source.query))
+    source.start()
+    try:
+        server.run("stdio")
+    finally:
+        source.stop()
+    return 0
+
+
+def _serve_logs(found: Settings) -> int:
+    from ldlm_monitor.daemon.local_source import LocalSource
+    from ldlm_monitor.mcp.answers import Tools
+    from ldlm_monitor.mcp.server import server_of
+    from ldlm_monitor.notify.silences import Silences
+    from ldlm_monitor.playback.replay import Replay
+    from ldlm_monitor.serve.prometheus import PrometheusApi
+    from ldlm_monitor.text.sanitize import redact
+
+    if "-" in found.files:
+        raise UsageError("is the agent's", where="standard input", remedy="name files")
+    played = Replay(found)  # a mistake is said at once; the logs are judged at the first question
+    for notice in played.notices:
+        print(notice, file=sys.stderr)
+
+    @cache
+    def snapshot() -> Snapshot:
+        played.monitor.engine.retain(float("inf"))
+        for _ in played.played():
+            pass
+        return played.snapshot()
+
+    def ask(question: Any) -> Any:
+        snapshot()
+        return question(played.monitor)
+
+    with tempfile.TemporaryDirectory(prefix="ldlm-monitor-") as folder:
+        silences = Silences(Path(folder) / "silences.sqlite")
+        try:
+            source = LocalSource(snapshot, silences, found.files[0])
+            server_of(Tools(source, PrometheusApi(ask, redact).query)).run("stdio")
+        finally:
+            silences.close()
+    return 0

@@ -1,0 +1,207 @@
+"""The decision on each incident and each run: their facts, and the table that `incidents` has."""
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Final
+
+from ldlm_monitor.incidents import Incidents
+from ldlm_monitor.incidents.clues import fails
+from ldlm_monitor.incidents.decisions import DecisionFacts, Numbers, decide, is_repeated
+from ldlm_monitor.model.incident_view import DecisionView, IncidentView
+from ldlm_monitor.model.records import Event
+from ldlm_monitor.model.view import CurveView, RunView
+from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.training_run import TrainingRun
+
+SPIKE: Final = 2.0
+"""Multiple of the median loss from which the losses before a NaN are of its spike. A choice: the
+spikes in the figures of PaLM (arXiv 2204.02311, 5.1) are above it, noise of batches is not."""
+BEFORE: Final = 20  # logged losses of that median: a choice; fewer are noise, more are the past
+_HINTS: Final = frozenset(
+    {"elastic_agent_signaled", "nccl_warn", "nccl_ib_async_event", "nccl_ib_verbs_failed"}
+    | {"python_exception"}
+)
+"""Kinds that open no incident, but are all that some logs say of their end."""
+_NONFINITE: Final = "nonfinite_metric"
+
+
+def decided(
+    book: Incidents,
+    fleet: Fleet,
+    runs: Iterable[RunView],
+    events: Iterable[Event],
+    at: float,
+) -> tuple[tuple[IncidentView, ...], tuple[RunView, ...]]:
+    """The incidents at `at` (Unix seconds) and the runs, all with their decisions.
+
+    `events`: the newest of all runs, the newest last.
+    """
+    incidents = book.views(at)
+    found = tuple(
+        each.model_copy(update={"decision": _of_incident(each, run, incidents)})
+        if (run := fleet.get(each.run)) is not None
+        else each
+        for each in incidents
+    )
+    recent: dict[str, list[Event]] = {}
+    for event in events:
+        recent.setdefault(event.run, []).append(event)
+    return found, tuple(
+        view.model_copy(update={"decision": of_run(run, found, recent.get(view.name, ()))})
+        if (run := fleet.get(view.name)) is not None
+        else view
+        for view in runs
+    )
+
+
+def of_run(
+    run: TrainingRun, incidents: Sequence[IncidentView], events: Sequence[Event]
+) -> DecisionView | None:
+    """The decision on a run now; None where nothing failed.
+
+    It is about the failure that its last attempt has not survived. `incidents` have their own
+    decisions; `events`: the run's newest, the newest last.
+    """
+    attempt = run.life.attempts.number
+    standing = [
+        each.decision
+        for each in incidents
+        if each.run == run.name and each.attempt == attempt and each.state != "recovered"
+    ]
+    if standing and (last := standing[-1]) is not None:
+        is_over = run.life.state == "finished" and last.decision == "UNKNOWN"
+        return None if is_over else last
+    event = _last_word(run, events)
+    facts = _facts_of_run(run) if event is None else _facts_of_event(run, event)
+    return decide(facts) if facts.failed or facts.numbers != "finite" else None
+
+
+def _of_incident(
+    incident: IncidentView, run: TrainingRun, incidents: Sequence[IncidentView]
+) -> DecisionView:
+    root = incident.root
+    present = incident.attempt == run.life.attempts.number
+    numbers: Numbers = "finite"
+    back: tuple[int | None, tuple[int, int] | None] = None, None
+    if present or root.kind == _NONFINITE:
+        numbers = _numbers(run)
+        back = rollback(run) if numbers == "lasting" else back
+    lines = [root.position, *(each.position for each in incident.excerpt)]
+    return decide(
+        DecisionFacts(
+            kind=root.kind,
+            tier=root.tier,
+            message=root.message,
+            steps="some" if incident.last_step or run.life.attempts.counts_in_epoch else "none",
+            numbers=numbers,
+            repeated=is_repeated(incident, incidents),
+            state=run.life.state if present else "crashed",
+            failed=True,
+            confidence=incident.confidence,
+            node=root.host or root.node,
+            evidence=tuple(dict.fromkeys(line for line in lines if line is not None and line.path)),
+            why=root.why,
+            rollback_step=back[0],
+            skip_steps=back[1],
+        )
+    )
+
+
+def _facts_of_run(run: TrainingRun) -> DecisionFacts:
+    """Facts of a run of which no line after its last step reports a failure."""
+    numbers = _numbers(run)
+    back = rollback(run) if numbers == "lasting" else (None, None)
+    ended = run.life.state in ("crashed", "killed", "stalled")
+    end = run.life.end_evidence if ended else None
+    return DecisionFacts(
+        kind="" if end is None else end.kind,
+        message="" if end is None else end.message,
+        steps="none" if run.progress.step is None else "some",
+        numbers=numbers,
+        state=run.life.state,
+        failed=ended,
+        evidence=() if end is None else (end.position,),
+        rollback_step=back[0],
+        skip_steps=back[1],
+    )
+
+
+def _facts_of_event(run: TrainingRun, event: Event) -> DecisionFacts:
+    """Facts of a run whose log ends with an error that opened no incident."""
+    text = f"{event.message} {event.fields.get('event', '')}".strip()
+    host = event.fields.get("host")
+    return DecisionFacts(
+        kind=event.kind,
+        message=text[:500],
+        steps="some" if run.progress.step else "none",
+        state=run.life.state,
+        failed=True,
+        confidence="probable",
+        node=str(host) if host else event.node,
+        evidence=(event.position,),
+    )
+
+
+def _last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
+    """The first error after the run's last step, if no incident has it; None without one."""
+    step = run.life.progress_position
+    for event in events:
+        place = event.position
+        is_later = run.progress.step is None or place.path != step.path or place.line >= step.line
+        if is_later and (fails(event) or event.kind in _HINTS or _is_left(run, event)):
+            return event
+    return None
+
+
+def _is_left(run: TrainingRun, event: Event) -> bool:
+    """Whether a rank was sent SIGTERM although its run was not over."""
+    return event.kind == "elastic_sigterm_peer" and run.life.state != "finished"
+
+
+def _numbers(run: TrainingRun) -> Numbers:
+    """How the loss stands, by its curve and last value."""
+    broken = run.values.nonfinite.by_quantity()
+    if not broken:
+        return "finite"
+    loss = run.values.last("loss")
+    if broken.get("loss"):
+        curve = run.values.curves().get("loss")
+        if curve is not None and not any(map(math.isfinite, curve.means)):
+            return "never"
+        return "passed" if loss is not None and math.isfinite(loss) else "lasting"
+    gradient = run.values.last("grad_norm")
+    # Hugging Face's trainer logs a loss that is no number as 0 (`logging_nan_inf_filter`).
+    filtered = loss == 0.0 and gradient is not None and not math.isfinite(gradient)
+    return "lasting" if filtered else "gradient"
+
+
+def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
+    """The checkpoint before the loss that is no number, and the steps that made it so.
+
+    These are from the beginning of the spike before it, if there is one, to the first bad step.
+    """
+    curve = run.values.curves().get("loss")
+    bad = None if curve is None else _first_bad(curve)
+    if curve is None or bad is None or run.progress.step is None:
+        return None, None
+    sound = bad - 1
+    while sound > 0 and _is_spike(curve, sound):
+        sound -= 1
+    last = curve.steps[bad]
+    first = min(curve.steps[sound] + 1 if sound >= 0 else last, last)
+    saved = [step for step in run.progress.checkpoints if step < first]
+    return (max(saved) if saved else None), (first, last)
+
+
+def _first_bad(curve: CurveView) -> int | None:
+    for index, count in enumerate(curve.nonfinite):
+        if count:
+            return index
+    losses = [index for index, mean in enumerate(curve.means) if mean == 0.0]
+    return losses[0] if losses else None
+
+
+def _is_spike(curve: CurveView, index: int) -> bool:
+    usual = [mean for mean in curve.means[max(index - BEFORE, 0) : index] if math.isfinite(mean)]
+    return len(usual) >= 3 and curve.highs[index] > SPIKE * median(usual) > 0

@@ -1,0 +1,269 @@
+"""Prometheus' HTTP API over the embedded store, below `/prometheus`.
+
+https://prometheus.io/docs/prometheus/latest/querying/api/. A question is answered in three parts:
+the pump's thread gives a view of the metrics that it reads, between two turns; a thread of the
+server redacts the labels' values, so that no matcher can guess what is hidden; and evaluates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ldlm_monitor import __version__
+from ldlm_monitor.core.answers import MAX_STEPS, instant, metrics_of, over
+from ldlm_monitor.model import names
+from ldlm_monitor.model.errors import RuleError, UsageError
+from ldlm_monitor.model.points import Labels, Storage
+from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.promql.analysis import settles_after
+from ldlm_monitor.promql.nodes import Selector
+from ldlm_monitor.series.view import StoreView
+from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage
+from ldlm_monitor.serve.prometheus_rules import active_alerts, groups
+from ldlm_monitor.serve.request_parameters import Parameters, QueryError
+from ldlm_monitor.text.format import iso
+from ldlm_monitor.text.sanitize import jsonable
+
+if TYPE_CHECKING:
+    from ldlm_monitor.core.monitor import Monitor
+    from ldlm_monitor.core.rule_engine import JudgedRule
+
+PREFIX = "/prometheus"  # as Mimir has it: the path beside it may have other shapes
+AT_ONCE = 2
+"""Queries that are evaluated at once, the others wait. A choice: Python runs one thread at a time,
+and so the judging of logs keeps a third of it."""
+_ACCEPTED = "3.0.0"
+"""The version of Prometheus whose API and PromQL these are: clients decide by it what to ask."""
+_BUSY = "the monitor is still reading its logs, or busy; ask again"
+_STATUS = {"bad_data": 400, "execution": 422, "timeout": 503, "unavailable": 503}
+
+_T = TypeVar("_T")
+Answer: TypeAlias = tuple[Any, list[str]]
+"""The `data` of an answer, and its warnings."""
+Handler: TypeAlias = Callable[[Parameters], Answer]
+
+
+class Asking(Protocol):
+    """Has a question about the monitor answered in the thread that changes it.
+
+    Raises `TimeoutError` if that thread does not come to it, as while it reads what logs hold.
+    """
+
+    def __call__(self, question: Callable[[Monitor], _T]) -> _T:
+        """What `question` returns."""
+
+
+class PrometheusApi:
+    """The handlers. `redact` is applied to labels' values, and to texts of rules and alerts."""
+
+    def __init__(self, ask: Asking, redact: Callable[[str], str]) -> None:
+        self._ask = ask
+        self._redact = redact
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    def routes(self) -> list[Route]:
+        """A route for each path; those with long parameters may be posted as a form."""
+        posted = {
+            "query": self._query, "query_range": self._query_range,
+            "series": self._series, "labels": self._label_names,
+        }  # fmt: skip
+        only_read: dict[str, Handler] = {
+            "label/{name:path}/values": self._label_values,
+            "metadata": _metadata,
+            "rules": self._rules,
+            "alerts": self._alerts,
+            "status/buildinfo": _build_info,
+            "query_exemplars": lambda _: ([], []),  # none are stored; Grafana asks for them
+        }
+        return [
+            Route(f"{PREFIX}/api/v1/{path}", self._endpoint(handler), methods=methods)
+            for methods, handlers in ((["GET", "POST"], posted), (["GET"], only_read))
+            for path, handler in handlers.items()
+        ]
+
+    def query(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """`data`, and `warnings` if any, of a query (with `start`: a range). Raises UsageError."""
+        parameters = Parameters({name: [value] for name, value in given.items()}, {})
+        try:
+            answer = self._query_range if "start" in given else self._query
+            data, warnings = answer(parameters)
+        except QueryError as problem:
+            raise UsageError(str(problem), where="query") from None
+        except TimeoutError:
+            raise UsageError(_BUSY, where="query") from None
+        return {"data": data} | ({"warnings": warnings} if warnings else {})
+
+    def _endpoint(self, handler: Handler) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
+            async with self._places:
+                return await run_in_threadpool(self._answered, handler, request)
+
+        return endpoint
+
+    def _answered(self, handler: Handler, request: Request) -> Response:
+        try:
+            data, warnings = handler(Parameters.of(request))
+            body: dict[str, Any] = {"status": "success", "data": data}
+            status = 200
+        except QueryError as problem:
+            warnings, status = [], _STATUS[problem.kind]
+            body = {"status": "error", "errorType": problem.kind, "error": str(problem)}
+        except TimeoutError:
+            warnings, status = [], _STATUS["unavailable"]
+            body = {"status": "error", "errorType": "unavailable", "error": _BUSY}
+        if warnings:
+            body["warnings"] = warnings
+        return Response(json.dumps(body, allow_nan=False), status, media_type="application/json")
+
+    def _view(self, metrics: Iterable[str] | None) -> StoreView:
+        view = self._ask(lambda monitor: monitor.engine.view(metrics, monitor.clock))
+        return view.relabelled(self._redact)
+
+    def _query(self, given: Parameters) -> Answer:
+        expression = _parsed("query", given.text("query"))
+        view = self._view(metrics_of(expression))
+        at = given.time("time", view.until)
+        data = _evaluated(lambda bounded: instant(bounded, expression, at), view, given)
+        return _limited(data, given, _too_old(expression, view, at))
+
+    def _query_range(self, given: Parameters) -> Answer:
+        start, end = given.time("start"), given.time("end")
+        step = given.duration("step")
+        if end < start:
+            given.refuse("end", "end timestamp must not be before start time")
+        if step <= 0:
+            given.refuse(
+                "step", "zero or negative query resolution step widths are not accepted. "
+                "Try a positive integer",
+            )  # fmt: skip
+        if (end - start) / step > MAX_STEPS:
+            raise QueryError(
+                f"exceeded maximum resolution of {MAX_STEPS:,} points per timeseries. "
+                "Try decreasing the query resolution (?step=XX)"
+            )
+        expression = _parsed("query", given.text("query"))
+        view = self._view(metrics_of(expression))
+        data = _evaluated(lambda bounded: over(bounded, expression, start, end, step), view, given)
+        return _limited(data, given, _too_old(expression, view, start))
+
+    def _series(self, given: Parameters) -> Answer:
+        if not given.all("match[]"):
+            raise QueryError("no match[] parameter provided")
+        return _cut([dict(labels) for labels in self._matching(given)], given, [])
+
+    def _label_names(self, given: Parameters) -> Answer:
+        found = {name for labels in self._matching(given) for name, _ in labels}
+        return _cut(sorted(found), given, [])
+
+    def _label_values(self, given: Parameters) -> Answer:
+        name = given.path["name"]
+        found = {value for labels in self._matching(given) for key, value in labels if key == name}
+        return _cut(sorted(found), given, [])
+
+    def _matching(self, given: Parameters) -> Sequence[Labels]:
+        """The series between `start` and `end` that one of the selectors `match[]` selects."""
+        start, end = given.time("start", -math.inf), given.time("end", math.inf)
+        selectors = [_selector(text) for text in given.all("match[]")]
+        named = [metrics_of(each) for each in selectors]
+        metrics = {name for each in named for name in each or ()}
+        view = self._view(metrics if named and None not in named else None)
+        matchers = [each.root.matchers for each in selectors if isinstance(each.root, Selector)]
+        return view.series(start, end, matchers)
+
+    def _rules(self, given: Parameters) -> Answer:
+        def judged(monitor: Monitor) -> tuple[list[JudgedRule], float, float]:
+            return monitor.engine.judged(), monitor.clock, monitor.engine.interval
+
+        rules, at, interval = self._ask(judged)
+        kinds = {"alert": ("alerting",), "record": ("recording",), "": ("alerting", "recording")}
+        kind = given.text("type", "")
+        if kind not in kinds:
+            given.refuse("type", f"not supported value {kind!r}")
+        wanted = {"name": given.all("rule_name[]"), "group": given.all("rule_group[]")}
+        found = groups(
+            rules, kinds[kind], wanted | {"file": given.all("file[]")},
+            with_alerts=given.text("exclude_alerts", "") not in ("1", "true"),
+        )  # fmt: skip
+        evaluated = {"interval": interval, "evaluationTime": 0.0, "lastEvaluation": iso(at)}
+        found = [
+            group | evaluated | {"rules": [rule | evaluated for rule in group["rules"]]}
+            for group in found
+        ]
+        return self._shown({"groups": found}), []
+
+    def _alerts(self, given: Parameters) -> Answer:
+        rules = self._ask(lambda monitor: monitor.engine.judged())
+        return self._shown({"alerts": [each for rule in rules for each in active_alerts(rule)]}), []
+
+    def _shown(self, document: dict[str, Any]) -> object:
+        return jsonable(document, self._redact)
+
+
+def _evaluated(evaluate: Callable[[Storage], _T], view: StoreView, given: Parameters) -> _T:
+    seconds = min(given.duration("timeout", QUERY_SECONDS), QUERY_SECONDS)
+    try:
+        return evaluate(BoundedStorage(view, time.monotonic() + seconds))
+    except RuleError as problem:
+        raise QueryError(str(problem), "execution") from None
+
+
+def _parsed(name: str, text: str) -> Expression:
+    try:
+        return parse(text, any_type=True)
+    except RuleError as problem:
+        raise QueryError(f'invalid parameter "{name}": {problem}') from None
+
+
+def _selector(text: str) -> Expression:
+    expression = _parsed("match[]", text)
+    if not isinstance(expression.root, Selector):
+        raise QueryError('invalid parameter "match[]": it must be an instant vector selector')
+    return expression
+
+
+def _too_old(expression: Expression, view: StoreView, start: float) -> list[str]:
+    reach = settles_after(expression)
+    if math.isinf(reach) or start - reach >= view.oldest - 1:
+        return []
+    hours = view.retention / 3600
+    return [f"samples are kept for {hours:g} hours: earlier than {iso(view.oldest)} some are gone"]
+
+
+def _limited(data: dict[str, Any], given: Parameters, warnings: list[str]) -> Answer:
+    if data["resultType"] in ("scalar", "string"):
+        return data, warnings
+    result, warnings = _cut(data["result"], given, warnings)
+    return data | {"result": result}, warnings
+
+
+def _cut(found: list[Any], given: Parameters, warnings: list[str]) -> Answer:
+    limit = given.count("limit")
+    if limit and len(found) > limit:
+        return found[:limit], [*warnings, "results truncated due to limit"]
+    return found, warnings
+
+
+def _metadata(given: Parameters) -> Answer:
+    wanted, limit = given.text("metric", ""), given.count("limit")
+    found = {
+        name: [{"type": each.kind, "help": each.help, "unit": ""}]
+        for name, each in names.METRICS.items()
+        if wanted in ("", name)
+    }
+    return dict([*found.items()][: limit or None]), []
+
+
+def _build_info(_: Parameters) -> Answer:
+    ours = f"ldlm-monitor {__version__}"
+    unknown = {"branch": "", "buildUser": "", "buildDate": "", "goVersion": ""}
+    return {"version": _ACCEPTED, "revision": ours, **unknown}, []

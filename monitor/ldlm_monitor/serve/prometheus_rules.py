@@ -1,0 +1,87 @@
+"""Rules and alerts as Prometheus' API gives them.
+
+https://prometheus.io/docs/prometheus/latest/querying/api/#rules
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ldlm_monitor.alerts import ActiveAlert, AlertRule
+from ldlm_monitor.core.answers import number
+from ldlm_monitor.promql import Expression
+from ldlm_monitor.text.format import iso
+
+if TYPE_CHECKING:
+    from ldlm_monitor.core.rule_engine import JudgedRule
+
+_STATES = (
+    "firing",
+    "pending",
+    "inactive",
+)  # a rule has the first of them that one of its alerts has
+
+
+def active_alerts(judged: JudgedRule) -> list[dict[str, Any]]:
+    """The pending and firing alerts of a rule."""
+    return [_alert(each) for each in judged.alerts]
+
+
+def _alert(alert: ActiveAlert[Expression]) -> dict[str, Any]:
+    return {
+        "labels": {"alertname": alert.rule.name, **alert.labels},
+        "annotations": alert.annotations,
+        "state": alert.state,
+        "activeAt": iso(alert.active_at),
+        "value": number(alert.value),
+    }
+
+
+def groups(
+    rules: Sequence[JudgedRule],
+    kinds: Collection[str],
+    wanted: Mapping[str, Collection[str]],
+    *,
+    with_alerts: bool,
+) -> list[dict[str, Any]]:
+    """The groups with their rules of these `kinds`.
+
+    `wanted`: names of rules, groups and files; if there are any, the others are left out.
+    """
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for each in rules:
+        rule = each.rule
+        shown = _rule(each, with_alerts=with_alerts)
+        named = {"name": shown["name"], "group": rule.group, "file": rule.file}
+        if shown["type"] in kinds and all(
+            not names or named[kind] in names for kind, names in wanted.items()
+        ):
+            found.setdefault((rule.file, rule.group), []).append(shown)
+    return [
+        {"name": group, "file": file, "rules": shown, "limit": 0}
+        for (file, group), shown in found.items()
+    ]
+
+
+def _rule(judged: JudgedRule, *, with_alerts: bool) -> dict[str, Any]:
+    rule = judged.rule
+    shown: dict[str, Any] = {
+        "query": rule.expr.text.strip(),
+        "health": "ok" if judged.problem is None else "err",
+    }
+    if judged.problem is not None:
+        shown["lastError"] = str(judged.problem)
+    if not isinstance(rule, AlertRule):
+        return shown | {"name": rule.record, "type": "recording", "labels": rule.labels}
+    states = {alert.state for alert in judged.alerts} | {"inactive"}
+    return shown | {
+        "name": rule.name,
+        "type": "alerting",
+        "state": next(state for state in _STATES if state in states),
+        "duration": rule.hold,
+        "keepFiringFor": rule.keep_firing_for,
+        "labels": {name: template.source for name, template in rule.labels.items()},
+        "annotations": {name: template.source for name, template in rule.annotations.items()},
+        "alerts": active_alerts(judged) if with_alerts else [],
+    }

@@ -1,0 +1,117 @@
+"""A range query gives at each of its times what a query at that time gives."""
+
+import math
+
+from expressions import expressions
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from worlds import World
+
+from ldlm_monitor.core.answers import steps
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels, Point, Storage, make_labels
+from ldlm_monitor.promql import Evaluator, Expression, parse
+from ldlm_monitor.series.store import SeriesStore
+
+WORLDS = [World(number) for number in range(4)]
+INTERVAL = 5.0
+Samples = dict[Labels, list[tuple[float, str]]]
+"""Values by series, each with its time, written with `repr` because NaN differs from itself."""
+
+
+def accepted(text: str) -> Expression:
+    try:
+        return parse(text)
+    except RuleError:
+        assume(False)
+        raise
+
+
+def one_by_one(storage: Storage, text: str, times: list[float]) -> Samples | str:
+    text = text.replace("start()", f"{times[0]:.3f}").replace("end()", f"{times[-1]:.3f}")
+    expression, evaluator, found = parse(text), Evaluator(storage), {}
+    for at in times:
+        try:
+            value = evaluator.value(expression, at)
+        except RuleError as error:
+            return error.what
+        for labels, number in [((), value)] if isinstance(value, float) else value:
+            found.setdefault(labels, []).append((at, repr(number)))
+    return found
+
+
+def together(storage: Storage, expression: Expression, times: list[float]) -> Samples | str:
+    try:
+        found = Evaluator(storage).over(expression, times)
+    except RuleError as error:
+        return error.what
+    assert [each.labels for each in found] == sorted(each.labels for each in found)
+    return {each.labels: [*zip(each.times, map(repr, each.values), strict=True)] for each in found}
+
+
+@given(
+    st.sampled_from(WORLDS).flatmap(lambda w: st.tuples(st.just(w), expressions(w.start))),
+    st.lists(st.sampled_from([0.0, 0.5, 5.0, 10.0, 15.0, 130.0]), min_size=1, max_size=40),
+)
+def test_of_what_prometheus_might_store(asked: tuple[World, str], pauses: list[float]) -> None:
+    world, text = asked
+    times = sorted({world.start - 60 + sum(pauses[: index + 1]) for index in range(len(pauses))})
+    expression = accepted(text)
+    expected = one_by_one(world.storage, text, times)
+    assert together(world.storage, expression, times) == expected
+
+
+SERIES = [
+    (name, make_labels(run=run, rank=rank))
+    for name in ("steps", "level", "owner")
+    for run in "ab"
+    for rank in "01"
+]
+CHANGES = st.dictionaries(
+    st.sampled_from(SERIES),
+    st.none() | st.sampled_from([0.0, 1.0, -2.0, 3.5, math.nan, math.inf]),
+    max_size=3,
+)
+"""New values of some series; None: it ends."""
+
+
+@given(
+    expressions(1_699_999_200.0),
+    st.lists(st.tuples(st.sampled_from([0.25, 1.7, 5.0, 5.0, 60.0, 700.0]), CHANGES), max_size=12),
+    st.sampled_from([5.0, 7.0, 1.3, 60.0]),
+)
+def test_of_what_the_store_holds(
+    text: str, scrapes: list[tuple[float, dict[tuple[str, Labels], float | None]]], step: float
+) -> None:
+    """However series change, end and begin, on the grid of scrapes and off it."""
+    at = 1_699_999_200.0
+    store, present = SeriesStore(INTERVAL, 1e9), dict.fromkeys(SERIES[::2], 1.0)
+    for pause, changes in scrapes:
+        at += pause
+        for series, value in changes.items():
+            present.pop(series, None)
+            if value is not None:
+                present[series] = value
+        store.append([[Point(*series, value) for series, value in present.items()]], at)
+    times = [at + 20 - step * slot for slot in reversed(range(30))]
+    expression = accepted(text)
+    assert together(store, expression, times) == one_by_one(store, text, times)
+
+
+def test_steps_of_a_fraction_of_a_second_hit_their_end() -> None:
+    times = steps(1_700_000_000.0, 1_700_000_000.3, 0.1)
+    assert times == [1_700_000_000.0, 1_700_000_000.1, 1_700_000_000.2, 1_700_000_000.3]
+
+
+def test_a_monitor_answers_for_the_time_that_its_store_reaches_back() -> None:
+    monitor = Monitor()
+    for step in range(30):
+        line = f"step {step} loss 2.5\n".encode()
+        monitor.feed(Chunk("a.log", (1, 1, 0), step * 100, step + 1, line), 1_769_681_700.0 + step)
+    view = monitor.engine.view(None, monitor.clock)
+    times = steps(1_769_681_690.0, 1_769_681_725.0, 5.0)
+    (found,) = Evaluator(view).over(parse("ldlm_train_step"), times)
+    assert dict(found.labels) == {"__name__": "ldlm_train_step", "run": "a"}
+    assert [*zip(found.times, found.values, strict=True)]
