@@ -143,7 +143,7 @@ _Text: TypeAlias = Annotated[str, BeforeValidator(lambda text: "" if text is Non
 def _check_names(labels: dict[str, str]) -> dict[str, str]:
     for name in labels:
         if not _LABEL_NAME.fullmatch(name) or name == "__name__":
-            raise ValueError(f"a rule can set no label or annotation {name!r}")
+            raise ValueError(f"a rule can set no label {name!r}")
     return labels
 
 
@@ -164,7 +164,10 @@ class _RuleModel(Keys, BaseModel):
             raise ValueError("a recording rule has no for, keep_firing_for or annotations")
         if self.record and not _METRIC_NAME.fullmatch(self.record):
             raise ValueError(f"{self.record!r} is not a metric name")
-        _check_names(self.labels | self.annotations)
+        _check_names(self.labels)
+        for name in self.annotations:
+            if not _LABEL_NAME.fullmatch(name):
+                raise ValueError(f"a rule can set no annotation {name!r}")
         return self
 
 
