@@ -169,6 +169,11 @@ def promtool_accepts(path: Path) -> bool:
     return done.returncode == 0
 
 
+def test_an_interval_of_zero_is_the_evaluation_interval_as_in_prometheus_3(files: Path) -> None:
+    files.write_text(TESTS.replace("    interval: 5s", "    interval: 0s"), encoding="utf-8")
+    assert we_accept(files)
+
+
 def test_every_rule_file_has_unit_tests() -> None:
     assert RULES
     tested = {name for path in UNIT_TESTS for name in rule_files(path)}
