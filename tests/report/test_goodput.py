@@ -1,6 +1,8 @@
 """Where the time of a run went, from what its log tells."""
 
 import json
+import math
+import random
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,8 @@ def test_every_second_is_counted_once(moves: list[tuple[int, float]]) -> None:
     if found is not None:
         lost = sum(loss.seconds for loss in found.losses)
         assert found.total_seconds == pytest.approx(found.productive_seconds + lost)
+        parts = [found.productive_seconds, *(loss.seconds for loss in found.losses)]
+        assert found.total_seconds == math.fsum(parts)
         assert found.total_seconds == pytest.approx(steps.times[-1])
 
 
@@ -159,3 +163,57 @@ def test_a_rank_that_was_stopped_for_90_seconds_cost_so_much(tmp_path: Path) -> 
     assert (pause["what"], pause["times"]) == ("unexplained pause", 1)
     assert pause["seconds"] == pytest.approx(90, abs=2)
     assert run["goodput"]["productive_seconds"] == pytest.approx(133 - 90, abs=3)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_scripted_run_is_accounted_for_as_it_was_made(seed: int) -> None:
+    """Kills, resumes, evaluations, pauses and stalls of 300 steps, within 1 % of the time.
+
+    A pause among steps that a resume took again is lost with these steps.
+    """
+    rng = random.Random(seed)
+    steps, events, at = Column(), [], 0.0
+    truth = dict.fromkeys(("evaluation", "stall", "unexplained pause", "restart"), 0.0)
+    redone, failures, step, again_until = 0.0, 0, 0, -1
+    paused_at: list[tuple[int, str, float]] = []
+    steps.add(step, at, 0.0)
+    while step < 300:
+        step += 1
+        what = rng.choices(("step", "kill", *list(truth)[:3]), (90, 1, 2, 1, 2))[0]
+        if what == "kill" and step > again_until + 25:
+            back, down = rng.randint(5, 20), rng.uniform(30, 200)
+            again_until, step = step - 1, step - back
+            redone += back
+            for _, cause, seconds in (each for each in paused_at if each[0] >= step):
+                truth[cause] -= seconds
+                redone += seconds
+            failures += 1
+            truth["restart"] += down
+            at += down
+        elif what in truth and step > again_until + 1:
+            paused = rng.uniform(100, 200) if what == "stall" else rng.uniform(10, 40)
+            truth[what] += paused
+            paused_at.append((step, what, paused))
+            if what == "evaluation":
+                events.append(("eval_started", at + 0.1))
+            at += paused
+        at += 1.0
+        steps.add(step, at, 0.0)
+    readings = RunReadings("r", events=events)
+    readings.put("steps", steps, exact=True)
+    view = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0)).view("HEALTHY")
+    view = view.model_copy(update={"stall_limit_seconds": 60.0, "world_size": 8})
+    found = goodput(readings, view, now=at)
+    assert found is not None
+    truth["steps taken again"] = redone
+    losses = {spent.what: spent.seconds for spent in found.losses}
+    for what, seconds in truth.items():
+        assert losses.get(what, 0.0) == pytest.approx(seconds, abs=0.01 * at), what
+    assert found.productive_seconds == pytest.approx(300, abs=0.01 * at)
+    lost = truth["stall"] + truth["restart"] + redone
+    assert found.ettr == pytest.approx(1 - lost / at, abs=0.01)
+    assert found.failures == failures
+    if failures:
+        up = pytest.approx((at - truth["restart"]) / failures, rel=0.01)
+        assert found.mttf_seconds == up
+    assert found.gpu_hours == pytest.approx(8 * at / 3600)

@@ -154,16 +154,22 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     rows = []
     for run in runs:
         spent = run.goodput
-        lost = () if spent is None else spent.losses
+        if spent is None:
+            rows.append((run.name, *"------"))
+            continue
+        lost = ", ".join(f"{each.what} {duration(each.seconds)}" for each in spent.losses)
         rows.append(
             (
                 run.name,
-                "-" if spent is None else duration(spent.total_seconds),
-                "-" if spent is None else f"{100 * spent.share:.1f} %",
-                ", ".join(f"{each.what} {duration(each.seconds)}" for each in lost) or "-",
+                duration(spent.total_seconds),
+                f"{100 * spent.share:.1f} %",
+                f"{100 * spent.ettr:.1f} %",
+                "-" if spent.mttf_seconds is None else duration(spent.mttf_seconds),
+                "-" if spent.gpu_hours is None else f"{spent.gpu_hours:.2f}",
+                lost or "-",
             )
         )
-    _print_table(("run", "time", "goodput", "lost to"), rows)
+    _print_table(("run", "time", "goodput", "ETTR", "MTTF", "GPU hours", "lost to"), rows)
     return 0
 
 

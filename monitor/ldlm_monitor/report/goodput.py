@@ -1,7 +1,8 @@
 """How much of a run's time advanced the training, and the causes of the loss of the rest.
 
 Goodput is the share of the run's time that went into steps that were kept (Google's "ML
-Productivity Goodput").
+Productivity Goodput"). ETTR and MTTF follow Kokolis et al. 2024, "Revisiting Reliability in
+Large-Scale Machine Learning Research Clusters", arXiv:2410.21680.
 """
 
 import math
@@ -22,6 +23,8 @@ PAUSE = 3.0
 EXPLAINED_PAUSE = 1.5
 """`PAUSE` if an evaluation or a checkpoint is logged in the gap: a choice, as that explains it."""
 _CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # of a pause, by an event kind's start
+_NO_PROGRESS = ("start", "steps taken again", "restart", "stall", "after the last step")
+"""What ETTR takes off: catching up and starting, as in the paper, and hanging."""
 
 
 class Spent(View):
@@ -41,15 +44,24 @@ class Goodput(View):
     step_seconds: float = Field(description="the usual time of a step, the median")
     least_pause_seconds: float = Field(description="shorter pauses look like steps")
     losses: tuple[Spent, ...] = Field(description="the greatest first")
+    failures: int = Field(description="restarts that took steps again, and a failed end")
+    ettr: float = Field(description="effective training time ratio, 0..1: less lost to failures")
+    mttf_seconds: float | None = Field(description="time up per failure; None without a failure")
+    gpu_hours: float | None = Field(description="total time x ranks; None if these are unknown")
 
     @property
     def said(self) -> str:
         """The share, the usual time of a step and the blind spot in a sentence."""
         least = self.least_pause_seconds
         blind = f"; pauses below {duration(least)} are not seen" if least else ""
+        failed = (
+            f" ETTR {100 * self.ettr:.1f} %, MTTF {duration(self.mttf_seconds)}."
+            if self.mttf_seconds is not None
+            else ""
+        )
         return (
             f"{100 * self.share:.1f} % of {duration(self.total_seconds)} brought the training "
-            f"forward, at {duration(self.step_seconds)} a step{blind}."
+            f"forward, at {duration(self.step_seconds)} a step{blind}.{failed}"
         )
 
 
@@ -72,15 +84,19 @@ def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
     after = "end" if run.state == "finished" else "after the last step"
     lost = {"start": [times[0] - began], after: [ended - times[-1]]}
     productive = 0.0
-    for what, seconds, useful in _gaps(readings, usual, least):
+    for what, seconds, useful in _gaps(readings, usual, least, run.stall_limit_seconds):
         lost.setdefault(what, []).append(seconds)
         productive += useful
     skipped = min(usual * run.skipped_steps, productive)
     lost["skipped steps"] = [skipped / run.skipped_steps] * run.skipped_steps if skipped else []
-    return _summed(productive - skipped, lost, usual, least)
+    found = _summed(productive - skipped, lost, usual, least)
+    failures = len(readings.steps.resumes) + (run.state in ("crashed", "killed"))
+    return found and _reliability(found, failures, run.world_size)
 
 
-def _gaps(readings: RunReadings, usual: float, least: float) -> Iterator[tuple[str, float, float]]:
+def _gaps(
+    readings: RunReadings, usual: float, least: float, limit: float | None
+) -> Iterator[tuple[str, float, float]]:
     """(cause, seconds lost, productive seconds) of each interval between two steps."""
     steps, times = readings.steps.steps, readings.steps.times
     resumes = {resume.step: resume for resume in readings.steps.resumes}
@@ -97,7 +113,8 @@ def _gaps(readings: RunReadings, usual: float, least: float) -> Iterator[tuple[s
         cause = _cause(explained, times[index - 1], times[index])
         usually = wanted * (EXPLAINED_PAUSE if cause else PAUSE)
         if gap > usually and gap - wanted > least:
-            yield cause or "unexplained pause", gap - wanted, wanted
+            stalled = limit is not None and gap > limit
+            yield cause or ("stall" if stalled else "unexplained pause"), gap - wanted, wanted
         else:
             yield "", 0.0, gap
 
@@ -110,7 +127,7 @@ def _summed(
         for what, seconds in lost.items()
         if (pieces := [each for each in seconds if each > 0])
     ]
-    total = productive + sum(loss.seconds for loss in losses)
+    total = math.fsum([productive, *(loss.seconds for loss in losses)])
     if total <= 0:
         return None
     return Goodput(
@@ -120,6 +137,22 @@ def _summed(
         step_seconds=usual,
         least_pause_seconds=least,
         losses=tuple(sorted(losses, key=lambda spent: -spent.seconds)),
+        failures=0,
+        ettr=1 - sum(loss.seconds for loss in losses if loss.what in _NO_PROGRESS) / total,
+        mttf_seconds=None,
+        gpu_hours=None,
+    )
+
+
+def _reliability(found: Goodput, failures: int, ranks: int | None) -> Goodput:
+    """The account with the figures of its failures; the time up is all but that of restarts."""
+    down = sum(loss.seconds for loss in found.losses if loss.what == "restart")
+    return found.model_copy(
+        update={
+            "failures": failures,
+            "mttf_seconds": (found.total_seconds - down) / failures if failures else None,
+            "gpu_hours": found.total_seconds * ranks / 3600 if ranks else None,
+        }
     )
 
 
