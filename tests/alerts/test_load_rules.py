@@ -55,6 +55,45 @@ def test_of_a_folder_the_rule_files_are_read_and_the_unit_tests_are_not(tmp_path
     assert [rule.group for rule in load_rules([tmp_path], str).rules] == ["a.yml", "b.yml"]
 
 
+KEYS_OF_PROMETHEUS = """
+groups:
+  - name: first
+    labels: {team: ml, tier: low}
+    limit: 2
+    interval: 0s
+    query_offset:
+    rules:
+      - &hot
+        alert: Hot
+        expr: a
+        for: 5m
+        labels: {tier: 1.50, on: true, day: 2020-01-01, none: }
+      - <<: *hot
+        alert: Warm
+        labels:
+        annotations:
+      - <<: *hot
+        for:
+      - record: b
+        expr: a
+        for: 0s
+        annotations: {}
+"""
+
+
+def test_keys_without_value_merged_keys_and_those_of_groups(tmp_path: Path) -> None:
+    hot, warm, again, recorded = load_rules([rule_file(tmp_path, KEYS_OF_PROMETHEUS)], str).rules
+    assert isinstance(hot, AlertRule)
+    assert isinstance(warm, AlertRule)
+    assert isinstance(again, AlertRule)
+    texts = {name: template.source for name, template in hot.labels.items()}
+    assert texts == {"team": "ml", "tier": "1.50", "on": "true", "day": "2020-01-01", "none": ""}
+    assert (warm.name, warm.hold, list(warm.labels)) == ("Warm", 300.0, ["team", "tier"])
+    assert (again.name, again.hold) == ("Hot", 0.0)
+    assert recorded.labels == {"team": "ml", "tier": "low"}
+    assert {rule.limit for rule in (hot, warm, again, recorded)} == {2}
+
+
 def rules(*lines: str) -> str:
     return "groups: [{name: g, rules: [{" + ", ".join(lines) + "}]}]"
 
@@ -69,10 +108,13 @@ def rules(*lines: str) -> str:
         (rules("record: b", "expr: x", "for: 1m"), "has no for"),
         (rules("record: 1b", "expr: x"), "'1b' is not a metric name"),
         (rules("alert: A", "expr: x", "for: soon"), "'soon' is not a duration"),
-        (rules("alert: A", "expr: x", "labels: {a-b: c}"), "no label or annotation 'a-b'"),
+        (rules("alert: A", "expr: x", "labels: {a-b: c}"), "no label 'a-b'"),
         (rules("alert: A", "expr: x", "annotations: {s: '{{ $foo }}'}"), "$foo is not defined"),
         (rules("alert: A", "expr: bad"), "group g, rule 1 (A), here: no such thing; try another"),
-        ("groups: [{name: g, limit: 5}]", "groups.0.limit: unknown key"),
+        ("groups: [{name: g, limits: 5}]", "groups.0.limits: unknown key"),
+        ("groups: [{name: g, limit: few}]", "groups.0.limit"),
+        ("groups: [{name: g, query_offset: 1m}]", "Prometheus has it, the monitor not"),
+        ("groups: [{name: g, labels: {a-b: c}}]", "no label 'a-b'"),
         ("groups: [{name: g}, {name: g}]", "group 'g' is defined twice"),
         ("groups: [{name: g, name: h}]", "written twice"),
         ("groups: [", "YAML"),

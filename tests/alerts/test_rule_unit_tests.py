@@ -112,7 +112,6 @@ BROKEN = [
     ("run: 1.50}", "run: 1.5}"),
     ("{eval_time: 9s, alertname: Busy}", "{eval_time: 10s, alertname: Busy}"),
     ("{eval_time: 9s, alertname: Busy}", "{eval_time: 9s}"),
-    ("{<<: *labels, run: a, alertname: Busy}", "{<<: *labels, run: a, kind: sum}"),
     ("alertname: WasBusy", "alertname: WasNever"),
     ("group_eval_order: [first, second, alerts]", "group_eval_order: [second, first, alerts]"),
     ("group_eval_order: [first, second, alerts]", "group_eval_order: [first, second, first]"),
@@ -168,6 +167,11 @@ def promtool_accepts(path: Path) -> bool:
     )
     assert ("FAILED" in done.stderr) is (done.returncode != 0), done.stdout + done.stderr
     return done.returncode == 0
+
+
+def test_an_interval_of_zero_is_the_evaluation_interval_as_in_prometheus_3(files: Path) -> None:
+    files.write_text(TESTS.replace("    interval: 5s", "    interval: 0s"), encoding="utf-8")
+    assert we_accept(files)
 
 
 def test_every_rule_file_has_unit_tests() -> None:

@@ -214,6 +214,14 @@ def test_recording_rules_that_share_a_name_are_recorded_together() -> None:
     ]
 
 
+def test_a_rule_whose_result_is_beyond_its_groups_limit_fails() -> None:
+    bench = Bench(alert(limit=1))
+    bench.at(0, Hot=vector(a=1, b=1))
+    assert "2 series, more than the group's limit of 1" in bench.states.health[0].what
+    bench.at(1, Hot=vector(a=1))
+    assert (len(list(bench.states.alerts())), bench.states.health) == (1, {})
+
+
 @given(st.lists(st.booleans(), max_size=30), st.integers(0, 4), st.integers(0, 4))
 def test_transitions_alternate_and_account_for_what_is_active(
     holds: list[bool], hold: int, keep: int

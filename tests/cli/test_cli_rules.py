@@ -42,6 +42,41 @@ def test_every_bad_file_is_named_and_the_good_ones_too(ask: Ask, folder: Path) -
     assert named == ["bad.yml", "typo.yml", "none.yml"]
 
 
+DOUBTFUL = """
+groups:
+  - name: mine
+    interval: 1m
+    rules:
+      - {record: 'run:loss:max', expr: max by (run) (ldlm_train_loss)}
+      - {alert: Known, expr: 'run:loss:max > 3 and up and ldlm_events_total'}
+      - {alert: Typo, expr: ldlm_trainig_loss > 3}
+      - {alert: Loud, expr: ldlm_train_loss > 3, labels: {severity: urgent}}
+      - {alert: Chosen, expr: ldlm_train_loss > 3, labels: {severity: '{{ $labels.severity }}'}}
+      - {alert: Known, expr: 'run:loss:max > 3 and  up and ldlm_events_total'}
+      - {alert: Buckets, expr: ldlm_train_step_duration_seconds_bucket > 3}
+"""
+
+
+def test_what_is_doubtful_is_a_warning_and_no_error(ask: Ask, folder: Path) -> None:
+    (folder / "mine.yml").write_text(DOUBTFUL, encoding="utf-8")
+    answer = ask("rules", "check", "mine.yml")
+    assert (answer.code, answer.out) == (0, "mine.yml: 7 rules, all fine\n")
+    begin = "ldlm-monitor: warning: mine.yml: group mine"
+    warnings = [line for line in answer.err.splitlines() if "interval" not in line]
+    assert warnings == [
+        f"{begin} (Typo): nothing here exports ldlm_trainig_loss; did you mean ldlm_train_loss?",
+        f"{begin} (Loud): severity 'urgent' is none of info, warning, error, critical, none",
+        "ldlm-monitor: warning: Known{} is written 2 times with one expression; keep one",
+    ]
+    assert f"{begin}: interval 1m is not followed" in answer.err
+
+
+def test_a_file_without_rules_is_said_to_have_none(ask: Ask, folder: Path) -> None:
+    (folder / "empty.yml").write_text("groups:\n", encoding="utf-8")
+    answer = ask("rules", "check", "empty.yml")
+    assert (answer.code, answer.out, answer.err) == (0, "empty.yml: it has no rules\n", "")
+
+
 BAD = """
 groups:
   - name: mine
@@ -96,10 +131,7 @@ def test_every_problem_of_a_file_is_one_line_that_says_where(ask: Ask, folder: P
             "6 (Open), label severity, template '{{ $value': {{ is not closed; "
             "see Prometheus' template reference"
         ),
-        (
-            "7 (Label): a rule can set no label or annotation 'a-b'; "
-            "see the rule file format of Prometheus"
-        ),
+        ("7 (Label): a rule can set no label 'a-b'; see the rule file format of Prometheus"),
         "8 (no name): 'no name' is not a metric name; see the rule file format of Prometheus",
     ]
 

@@ -194,7 +194,7 @@ def test_the_bell_rings_once_for_a_critical_alert_that_begins_to_fire(
 def test_the_demo_plays_from_the_package_alone(open_screen: Callable[..., Terminal]) -> None:
     screen = open_screen("demo", "--speed", "50")
     screen.until("playing")
-    screen.until("NonFiniteLoss")
+    screen.until("NaN/Inf at step")
     screen.until("RankStraggling")
     screen.press("q")
     assert screen.code() == 0

@@ -13,7 +13,9 @@ from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import UNICODE
-from ldlm_monitor.tui.overview import RunRow, row, sorted_runs, summary
+from ldlm_monitor.tui.overview import summary
+from ldlm_monitor.tui.run_columns import Layout, RunRow
+from ldlm_monitor.tui.triage import triaged
 
 START = 1_769_681_700.0
 DAY = 86_400.0
@@ -60,7 +62,8 @@ def seen(monitor: Monitor) -> str:
     """All that people see of the run where they look over all runs."""
     snapshot = monitor.snapshot()
     desk = Desk(None, lambda: snapshot.at, snapshot)  # a row asks no source
-    drawn = row(RunRow(run_of(monitor), None, desk), 160, chosen=False)
+    columns = Layout.of(160, snapshot.runs, "")
+    drawn = columns.row(RunRow(run_of(monitor), None, desk), chosen=False)
     line = [*drawn, *summary(snapshot, UNICODE)]
     page = landing_page(snapshot, lambda text: text).decode()
     return "\n".join(
@@ -138,7 +141,8 @@ def test_what_has_ended_is_counted_by_how_it_ended() -> None:
     monitor.tick(START + 45.0)
     reported = "".join(span.text for span in summary(monitor.snapshot(), UNICODE))
     assert reported == " 4 runs   ● 3 HEALTHY   1 crashed"
-    assert sorted_runs(monitor.snapshot())[-1].name == "crash"
+    snapshot = monitor.snapshot()
+    assert triaged(Desk(None, lambda: snapshot.at, snapshot))[0].name == "crash"
 
 
 def test_when_all_have_ended_the_status_says_how() -> None:

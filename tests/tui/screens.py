@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from textual.pilot import Pilot
 from textual.worker import WorkerCancelled
@@ -87,9 +88,10 @@ def on_screen(
     size: tuple[int, int] = (120, 36),
     ascii_only: bool = False,
     clock: Callable[[], float] = lambda: NOW,
+    **more: Any,
 ) -> int | None:
     """Open the screen, do the steps, close it; its exit code."""
-    app = MonitorApp(source, ascii_only=ascii_only, clock=clock)
+    app = MonitorApp(source, ascii_only=ascii_only, clock=clock, **more)
 
     async def drive() -> None:
         async with app.run_test(size=size) as pilot:

@@ -13,7 +13,8 @@ from screens import plain_text
 
 from ldlm_monitor.model.view import CurveView, RankView, RunView
 from ldlm_monitor.tui import ranks
-from ldlm_monitor.tui.chart import Chart, Mark, Viewport, draw_chart, smoothed
+from ldlm_monitor.tui.canvas import smoothed
+from ldlm_monitor.tui.chart import Chart, Mark, Viewport, draw_chart
 from ldlm_monitor.tui.draw import (
     ASCII,
     UNICODE,
@@ -21,6 +22,7 @@ from ldlm_monitor.tui.draw import (
     StyledSpan,
     fit,
     is_utf8,
+    light_or_dark,
     safe,
     spark,
     style_of,
@@ -51,6 +53,7 @@ def a_run(steps: Sequence[int], **changes: object) -> RunView:
         "name": "r", "framework": "x", "state": "running", "health": "HEALTHY", "files": (),
         "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {}, "attempt": 1,
         "ranks": tuple(views), "detected": {}, "world_size": len(views), "reasons": (),
+        "checkpoints": (), "nonfinite": (),
     }  # fmt: skip
     return RunView(**{**fields, **changes})
 
@@ -60,6 +63,13 @@ def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
     shown = safe(text)
     assert all(character.isprintable() for character in shown)
     assert safe(text, ASCII).isascii()
+
+
+def test_a_light_background_is_read_from_the_environment() -> None:
+    names = {"0;15": "textual-light", "12;7": "textual-light", "15;default;0": "textual-dark"}
+    for value, theme in {**names, "7;8": "textual-dark", "x": "textual-dark"}.items():
+        assert light_or_dark({"COLORFGBG": value}) == theme
+    assert light_or_dark({}) == "textual-dark"
 
 
 def test_markup_is_text() -> None:
@@ -96,7 +106,7 @@ def test_a_chart_shows_a_spike_of_one_step_among_many() -> None:
     values = [1.0] * 5000
     values[2500] = 9.0
     lines = draw_chart(Chart(curves=[(curve(values), "curve")]), 60, 12, UNICODE)
-    assert lines[0][0].text.strip() == "9"
+    assert [line[0].text.strip() for line in lines if line[0].text.strip()] == ["8", "6", "4", "2"]
     assert any(0x2800 < ord(c) <= 0x28FF for span in lines[0][1:] for c in span.text)
 
 

@@ -19,6 +19,6 @@ def test_without_colour_words_and_glyphs_say_everything(
         styles = [s.style for strip in strips for s in strip.apply_filter(without, background)]
         colours = {colour for style in styles if style for colour in (style.color, style.bgcolor)}
         assert colours <= {None, Color.parse("default")}
-        assert "CRITICAL" in screen.text
+        assert "◆ crashed" in screen.text
 
     on_screen(shown.source, steps)

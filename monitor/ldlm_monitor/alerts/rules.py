@@ -8,14 +8,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ldlm_monitor.alerts.durations import parse_duration
 from ldlm_monitor.alerts.templates import Template
-from ldlm_monitor.model.errors import RuleError, first_problem
+from ldlm_monitor.alerts.yaml_files import Keys, TextLoader, invalid, read_file
+from ldlm_monitor.model.errors import RuleError
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
 E = TypeVar("E")  # a parsed expression, which this room only passes on
 
 ALERT_NAME = "alertname"  # Prometheus' label with the name of an alert
@@ -28,7 +34,11 @@ _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 @dataclass(frozen=True, slots=True)
 class AlertRule(Generic[E]):
-    """An alerting rule of `group` in `file`. `hold` (key `for`) and `keep_firing_for`: seconds."""
+    """An alerting rule of `group` in `file`. `hold` (key `for`) and `keep_firing_for`: seconds.
+
+    Of the group: `interval` (seconds; 0 if it has none) and `limit` (0: none), the number of series
+    beyond which the rule fails.
+    """
 
     name: str
     expr: E
@@ -38,6 +48,8 @@ class AlertRule(Generic[E]):
     annotations: dict[str, Template]
     file: str
     group: str
+    interval: float = 0.0
+    limit: int = 0
 
     @property
     def is_steady(self) -> bool:
@@ -48,13 +60,18 @@ class AlertRule(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class RecordingRule(Generic[E]):
-    """A rule of `group` in `file`; its result becomes the metric `record`, with `labels` added."""
+    """A rule of `group` in `file`; its result becomes the metric `record`, with `labels` added.
+
+    `interval` and `limit`: as of an alerting rule.
+    """
 
     record: str
     expr: E
     labels: dict[str, str]
     file: str
     group: str
+    interval: float = 0.0
+    limit: int = 0
 
 
 Rule: TypeAlias = AlertRule[E] | RecordingRule[E]
@@ -104,28 +121,36 @@ def check_rules(path: Path, parse: Callable[[str], E]) -> tuple[list[Rule[E]], l
     return rules, problems
 
 
+def check_limit(rule: Rule[E], count: int) -> None:
+    """Raise RuleError if a result of `count` series is beyond the limit of the rule's group."""
+    if 0 < rule.limit < count:
+        raise RuleError(
+            f"the result has {count} series, more than the group's limit of {rule.limit}",
+            remedy="raise the limit, or aggregate",
+        )
+
+
 def packaged_rules() -> list[Path]:
     """The paths of the default rules, which are part of the package."""
     return [Path(str(files("ldlm_monitor.alerts"))) / "packaged" / "default.yml"]
 
 
-def _text(value: Any) -> str:
-    """The text of a YAML scalar: in Prometheus, `severity: 1` and `expr: 1` are text, too."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("must be text")
-    return str(value)
-
-
 _Duration: TypeAlias = Annotated[float, BeforeValidator(lambda value: parse_duration(str(value)))]
-_Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+# YAML's null is Go's empty text.
+_Text: TypeAlias = Annotated[str, BeforeValidator(lambda text: "" if text is None else text)]
 
 
-class _RuleModel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+def _check_names(labels: dict[str, str]) -> dict[str, str]:
+    for name in labels:
+        if not _LABEL_NAME.fullmatch(name) or name == "__name__":
+            raise ValueError(f"a rule can set no label {name!r}")
+    return labels
 
-    alert: _Text = ""
-    record: _Text = ""
-    expr: _Text
+
+class _RuleModel(Keys, BaseModel):
+    alert: str = ""
+    record: str = ""
+    expr: str
     hold: _Duration = Field(0.0, alias="for")
     keep_firing_for: _Duration = 0.0
     labels: dict[str, _Text] = {}
@@ -135,46 +160,42 @@ class _RuleModel(BaseModel):
     def _is_one_kind(self) -> "_RuleModel":
         if bool(self.alert) == bool(self.record):
             raise ValueError("needs either alert or record")
-        if self.record and {"hold", "keep_firing_for", "annotations"} & self.model_fields_set:
+        if self.record and (self.hold or self.keep_firing_for or self.annotations):
             raise ValueError("a recording rule has no for, keep_firing_for or annotations")
         if self.record and not _METRIC_NAME.fullmatch(self.record):
             raise ValueError(f"{self.record!r} is not a metric name")
-        for name in (*self.labels, *self.annotations):
-            if not _LABEL_NAME.fullmatch(name) or name == "__name__":
-                raise ValueError(f"a rule can set no label or annotation {name!r}")
+        _check_names(self.labels)
+        for name in self.annotations:
+            if not _LABEL_NAME.fullmatch(name):
+                raise ValueError(f"a rule can set no annotation {name!r}")
         return self
 
 
-class _GroupModel(BaseModel):
-    """`interval` is accepted and ignored: all rules share one evaluation interval."""
-
-    model_config = ConfigDict(extra="forbid")
+class _GroupModel(Keys, BaseModel):
+    """All rules share one evaluation interval: `rules check` warns of another `interval`."""
 
     name: Annotated[str, Field(min_length=1)]
     interval: _Duration = 0.0
+    limit: int = 0
+    query_offset: _Duration = 0.0
+    labels: dict[str, _Text] = {}
     rules: list[Any] = []
 
+    @field_validator("query_offset")
+    @classmethod
+    def _is_now(cls, offset: float) -> float:
+        if offset:
+            raise ValueError("Prometheus has it, the monitor not: write `offset` in expressions")
+        return offset
 
-class _FileModel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    @field_validator("labels")
+    @classmethod
+    def _are_labels(cls, labels: dict[str, str]) -> dict[str, str]:
+        return _check_names(labels)
 
+
+class _FileModel(Keys, BaseModel):
     groups: list[_GroupModel] = []
-
-
-class StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A YAML loader that refuses a key written twice; PyYAML would silently drop the first.
-
-    libyaml's loader is ten times as fast as PyYAML's own, but not part of every build of PyYAML.
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping, or raise ConstructorError; keys merged by `<<` count as written too."""
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        if len(mapping) != len(node.value):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key is written twice in one mapping", node.start_mark
-            )
-        return mapping
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -183,56 +204,41 @@ def _files_of(path: Path) -> list[Path]:
     return sorted(file for file in path.glob("*.yml") if not file.name.endswith(TEST_SUFFIX))
 
 
-def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
-    """Group name, number in the group (from 1), and unchecked content of each rule of a file."""
-    groups = read_file(path, StrictLoader, _FileModel, _FORM).groups
+def _raw_rules(path: Path) -> list[tuple[_GroupModel, int, Any]]:
+    """Group, number in the group (from 1), and unchecked content of each rule of a file."""
+    groups = read_file(path, TextLoader, _FileModel, _FORM).groups
     names = [group.name for group in groups]
     for name in names:
         if names.count(name) > 1:
             raise RuleError(
                 f"group {name!r} is defined twice", where=str(path), remedy="rename one of them"
             )
-    return [
-        (group.name, number, raw) for group in groups for number, raw in enumerate(group.rules, 1)
-    ]
+    return [(group, number, raw) for group in groups for number, raw in enumerate(group.rules, 1)]
 
 
-def read_file(path: Path, loader: type[StrictLoader], model: type[ModelT], form: str) -> ModelT:
-    """Read YAML with `loader` as `model`. Raises RuleError; wrong content has the remedy `form`."""
-    try:
-        document = yaml.load(path.read_bytes(), loader)  # safe: `loader` is a SafeLoader
-    except OSError as problem:
-        raise RuleError(
-            f"cannot be read: {problem.strerror}", where=str(path), remedy="check name and rights"
-        ) from problem
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise _unreadable(problem, path) from problem
-    try:
-        return model.model_validate({} if document is None else document)
-    except ValidationError as problem:
-        raise _invalid(problem, str(path), form) from None
-
-
-def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: str) -> Rule[E]:
+def _build(
+    raw: Any, number: int, parse: Callable[[str], E], file: str, group: _GroupModel
+) -> Rule[E]:
     named = raw.get("alert") or raw.get("record") if isinstance(raw, dict) else None
-    where = f"{file}: group {group}, rule {number}" + (f" ({named})" if named else "")
+    where = f"{file}: group {group.name}, rule {number}" + (f" ({named})" if named else "")
     try:
         model = _RuleModel.model_validate(raw)
     except ValidationError as problem:
-        raise _invalid(problem, where, _FORM) from None
+        raise invalid(problem, where, _FORM) from None
+    labels, from_group = group.labels | model.labels, (group.name, group.interval, group.limit)
     try:
         expr = parse(model.expr)
         if model.record:
-            return RecordingRule(model.record, expr, dict(model.labels), file, group)
+            return RecordingRule(model.record, expr, labels, file, *from_group)
         return AlertRule(
-            name=model.alert,
-            expr=expr,
-            hold=model.hold,
-            keep_firing_for=model.keep_firing_for,
-            labels=_templates("label", model.labels),
-            annotations=_templates("annotation", model.annotations),
-            file=file,
-            group=group,
+            model.alert,
+            expr,
+            model.hold,
+            model.keep_firing_for,
+            _templates("label", labels),
+            _templates("annotation", model.annotations),
+            file,
+            *from_group,
         )
     except RuleError as problem:
         inner = f"{where}, {problem.where}" if problem.where else where
@@ -248,18 +254,3 @@ def _templates(kind: str, texts: dict[str, str]) -> dict[str, Template]:
             where = f"{kind} {name}, {problem.where}"
             raise RuleError(problem.what, where=where, remedy=problem.remedy) from None
     return parsed
-
-
-def _unreadable(problem: Exception, path: Path) -> RuleError:
-    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
-        mark = problem.problem_mark
-        where = f"{path}, line {mark.line + 1}, column {mark.column + 1}"
-        context = f" ({problem.context})" if problem.context else ""
-        return RuleError(f"{problem.problem}{context}", where=where, remedy="write it as YAML")
-    line = " ".join(str(problem).split())
-    return RuleError(line, where=str(path), remedy="write it as YAML")
-
-
-def _invalid(problem: ValidationError, where: str, form: str) -> RuleError:
-    key, what = first_problem(problem)
-    return RuleError(f"{key}: {what}" if key else what, where=where, remedy=form)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet
+from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet, check_limit
 from ldlm_monitor.alerts.template_expansion import NO_CONTEXT, Context
 from ldlm_monitor.model.alert import Query, Transition, VectorSample
 from ldlm_monitor.model.errors import RuleError
@@ -140,6 +140,7 @@ class AlertStates(Generic[E]):
                 if due(index, at) or self._may_move(index, rule):
                     self.health.pop(index, None)
                     vector = query(rule.expr, at)
+                    check_limit(rule, len(vector))
                     if isinstance(rule, RecordingRule):
                         self._record(index, rule, vector, at, record)
                         continue

@@ -8,24 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic import model_validator as checked_model
 
 from ldlm_monitor.alerts.durations import parse_duration
-from ldlm_monitor.alerts.rules import StrictLoader, read_file
+from ldlm_monitor.alerts.yaml_files import Keys, TextLoader, read_file
 from ldlm_monitor.model.errors import RuleError
 
-_RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
-"""The tags that a scalar's form may set; YAML's others would turn texts into numbers or dates."""
 _FORM = "see Prometheus' documentation, Unit Testing for Rules"  # for wrong content
-
-
-class _TextLoader(StrictLoader):
-    """Keeps every scalar as written: the value 1.50 of a label is the text `1.50`."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class attribute
-        first: [(tag, pattern) for tag, pattern in resolvers if tag in _RESOLVED]
-        for first, resolvers in StrictLoader.yaml_implicit_resolvers.items()
-    }
 
 
 def _checked_duration(text: str) -> str:
@@ -49,16 +37,8 @@ _Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @checked_model(mode="before")
-    @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        """A key without a value counts as missing."""
-        if not isinstance(data, dict):
-            return data
-        return {key: value for key, value in data.items() if value is not None}
+class _Model(Keys, BaseModel):
+    model_config = ConfigDict(frozen=True)
 
 
 class InputSeries(_Model):
@@ -124,7 +104,7 @@ class UnitTestFile(_Model):
 
 def load_unit_tests(path: Path) -> UnitTestFile:
     """The tests of a file. Raises RuleError with the file and the field of the first problem."""
-    found = read_file(path, _TextLoader, UnitTestFile, _FORM)
+    found = read_file(path, TextLoader, UnitTestFile, _FORM)
     for name in found.group_eval_order:
         if found.group_eval_order.count(name) > 1:
             raise RuleError(

@@ -59,7 +59,9 @@ def attach(
     source.start()
     plain = True if found.ascii else False if is_served else None
     try:
-        return show_screen(source, ascii_only=plain, bell=found.bell)
+        return show_screen(
+            source, ascii_only=plain, bell=found.bell, look=found.screen, attached=True
+        )
     finally:
         source.stop()
 

@@ -129,6 +129,7 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
         ended=opening.ended,
         notices=kept.take,
         bell=found.bell,
+        look=found.screen,
         opened=opened,
     )
     code = INTERRUPTED

@@ -174,6 +174,7 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
                 ended=lambda: showing.has_failed,
                 clock=showing.clock,
                 player=showing,
+                look=found.screen,
             )
         finally:
             showing.close()

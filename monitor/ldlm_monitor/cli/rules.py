@@ -18,21 +18,28 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
     """Checks rule files: their form, their templates, and that every expression is supported.
 
     Every problem is one line that names file, group, rule, and the place in its expression.
+    Warnings, such as of a metric that nothing exports, leave the exit code as it is.
 
     Args:
         files: Rule files or folders of them (default: those of --rules, or the packaged ones).
     """
     from ldlm_monitor.alerts import check_rules
+    from ldlm_monitor.core.rule_lint import lint
     from ldlm_monitor.promql import parse
+    from ldlm_monitor.text.sanitize import plain
 
-    wrong = False
+    wrong, loaded = False, []
     for path in _paths(files, flags):
         rules, problems = check_rules(path, parse)
+        loaded += rules
         for problem in problems:
             print(f"ldlm-monitor: {problem}", file=sys.stderr)
         if not problems:
-            print(f"{path}: {counted(len(rules), 'rule')}, all fine")
+            count = f"{counted(len(rules), 'rule')}, all fine" if rules else "it has no rules"
+            print(f"{path}: {count}")
         wrong = wrong or bool(problems)
+    for warning in lint(loaded):
+        print(f"ldlm-monitor: warning: {plain(warning)}", file=sys.stderr)
     return UsageError.exit_code if wrong else 0
 
 

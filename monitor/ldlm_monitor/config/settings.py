@@ -61,6 +61,16 @@ class Probe(Section):
     this host."""
 
 
+class Look(Section):
+    """How the screen looks, and its keys."""
+
+    theme: str = "auto"
+    """A theme of the palette (Ctrl+P), such as `textual-light` or `nord`; `auto`: dark, or light if
+    `COLORFGBG` says that the terminal's background is light."""
+    keys: dict[str, str] = Field(default={}, examples=[{"everywhere.quit": "Q", "run.zoom": "i"}])
+    """Keys by what they do, `page.title` as the palette names it; several with commas."""
+
+
 class Settings(Section):
     """The monitor's settings. Durations are seconds."""
 
@@ -138,6 +148,7 @@ class Settings(Section):
     0: no limit."""
     bell: bool = True
     """Ring the terminal's bell where a critical alert fires; screen only."""
+    screen: Look = Look()
     log_format: Literal["text", "json"] = "text"
     """Form of the messages on stderr."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -2,7 +2,6 @@
 
 import math
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
@@ -12,6 +11,7 @@ from ldlm_monitor.core.decisions import decided
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
+from ldlm_monitor.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
@@ -70,9 +70,9 @@ class Monitor:
         self._health = HealthBook(self.runs, self._incidents)
         self._explainer = Explainer(self._incidents, self._health)
         self._detectors = DetectorsByRun()
-        self._events: deque[Event] = deque(maxlen=RECENT)
+        self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle, self._timed = EvaluationThrottle(), True
-        self._transitions: deque[Transition] = deque(maxlen=RECENT)
+        self._transitions = RecentRecords(RECENT, alerted_run)
         self.own = SelfCounts(self._parser, self.runs)
         self.clock, self.ahead, self.version = -math.inf, 0.0, 0
 
@@ -174,15 +174,16 @@ class Monitor:
         """Everything that views show, as of the last `feed` or `tick`."""
         self._health.update(self._rules.firing(), self.clock)
         shown = tuple(map(self._view, self.runs))
-        incidents, runs = decided(self._incidents, self.runs, shown, self._events, self.clock)
+        events = self._events.items()
+        incidents, runs = decided(self._incidents, self.runs, shown, events, self.clock)
         return Snapshot(
             version=self.version,
             at=max(self.clock, 0.0),
             runs=runs,
             alerts=tuple(self.alerts()),
             incidents=incidents,
-            events=tuple(self._events),
-            transitions=tuple(self._transitions),
+            events=events,
+            transitions=self._transitions.items(),
             monitor=self.own.view(),
             points=tuple(point for group in self._run_points(self.clock) for point in group),
             curves={run.name: run.values.curves() for run in self.runs},
@@ -235,7 +236,7 @@ class Monitor:
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         if isinstance(record, Event):
-            self._events.append(record)
+            self._events.extend((record,))
             self._incidents.take(record, self.clock)
         return self._judge_at_once(run, urgent)
 

@@ -120,9 +120,7 @@ class _TestRun:
             yield from self._compare_samples(case)
 
     def _load(self) -> None:
-        step = self._interval
-        if self._test.interval is not None:
-            step = parse_duration(self._test.interval)
+        step = parse_duration(self._test.interval or "0") or self._interval  # as Go's 0
         for given in self._test.input_series:
             try:
                 labels = _labels(given.series)

@@ -105,7 +105,10 @@ def run(
         stack.callback(pump.close)
         signals.wake = partial(waker.ring, Path())
         source = LocalSource(
-            lambda: pump.snapshot, silences, _shown_inputs(settings), reading=lambda: pump.reading
+            lambda: pump.pictures.preview,
+            silences,
+            _shown_inputs(settings),
+            reading=lambda: pump.reading,
         )
 
         questions = Questions(pump, partial(waker.ring, Path()))

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from ldlm_monitor.daemon.detail import detailed
 from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.queries import (
     MAX_LINES,
@@ -52,9 +53,17 @@ class LocalSource:
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A run's curve from step `start` to `end`, in at most `points` points; None if absent."""
+        """A run's curve from step `start` to `end`, in at most `points` points; None if absent.
+
+        Of a part, the samples are read from the log again if memory has only means of several.
+        """
         curve = self.snapshot().curves.get(run, {}).get(quantity)
-        return None if curve is None else part_of(curve, start, end, min(points, MAX_POINTS))
+        if curve is None:
+            return None
+        if curve.steps and (start is not None or end is not None):
+            span = (start or 0, curve.steps[-1] if end is None else end)
+            curve = detailed(curve, quantity, span, self.opened) or curve
+        return part_of(curve, start, end, min(points, MAX_POINTS))
 
     def log(self, query: LogQuery) -> LogSlice:
         """Records of a followed file. Raises `InputError` for other or unreadable files."""
@@ -96,11 +105,13 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
     if at is None:
         at = log.size if line is None else log.offset_of(line)
     at = max(min(at, log.size), 0)
+    counted = None
     if query.find:
         found, looked = log.find(query.find, at, backwards=query.backwards)
         if found is None:
             return LogSlice(path=query.path, size=log.size, start=looked, end=looked, lines=())
         at, line = found, None
+        counted = log.count(query.find, found)
     number = line if line is not None else log.line_number(at)
     wanted = _filter(query, at)
     before, first = first_matching(log.before(at), min(query.before, MAX_LINES), wanted)
@@ -116,7 +127,13 @@ def _answer(log: LogReader, query: LogQuery) -> LogSlice:
         lines.append(_line(raw, log.line_number(raw.offset) if is_filtered else number))
         number = None if number is None else number + raw.newlines
     return LogSlice(
-        path=query.path, size=log.size, start=start, end=end, lines=tuple(lines), found=found
+        path=query.path,
+        size=log.size,
+        start=start,
+        end=end,
+        lines=tuple(lines),
+        found=found,
+        matches=None if counted is None else (counted[0] + 1, counted[1]),
     )
 
 

@@ -14,6 +14,7 @@ from ldlm_monitor.core.self_metrics import NO_HOSTS, edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
+from ldlm_monitor.daemon.pictures import Pictures
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.alert import Transition
@@ -44,7 +45,6 @@ EDGE_SECONDS = 5.0
 """Seconds between two reads of the daemon's own metrics: the default evaluation interval."""
 COMMIT_SECONDS = 10.0
 """Seconds between commits without alerts. A choice: fewer writes, more read again after a kill."""
-SNAPSHOT_SECONDS = 0.25  # the screen draws four times a second
 NEWS_SECONDS = 3600.0
 """Alerts of a history are sent up to so many seconds after its last byte: people saw older ones."""
 
@@ -59,8 +59,8 @@ class CutShort(BaseException):
 class Pump:
     """Reads new bytes, judges them, and queues alerts; one call of `turn` is one round.
 
-    `snapshot` is replaced whole, so that other threads may read it. `caught_up`: all that the files
-    held at the start was judged. `ended`: standard input was the only input, and it is closed.
+    `pictures` has the snapshots. `caught_up`: all that the files held at the start was judged.
+    `ended`: standard input was the only input, and it is closed.
     `turns`: how many turns have ended. `probing` inspects this host if a run stalls; `folder`: the
     state folder, for its free space; `recorder` records the input; all three may be None.
     `journal` gets notices, which each turn logs. `stopping` returns whether to end. `disk` reads
@@ -84,7 +84,7 @@ class Pump:
 
     def __post_init__(self) -> None:
         self._rota = Rota(self.waker.watches)
-        self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
+        self._looked_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
         self._budget = LEAST_BYTES
         self._stdin: StdinSource | None = None
@@ -108,9 +108,14 @@ class Pump:
             budget=self.settings.history_bytes,
             feed=self._feed,
         )
-        self.snapshot: Snapshot = self.monitor.snapshot()
+        self.pictures = Pictures(self.monitor)
         self.caught_up = self.ended = self._is_whole = False
         self.turns = 0
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The last snapshot. Any thread may read it."""
+        return self.pictures.snapshot
 
     @property
     def reading(self) -> float | None:
@@ -168,7 +173,7 @@ class Pump:
         """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
         if self._backfill.is_busy or self.follower.has_backlog:
             return 0.0
-        picture_at = None if self.snapshot.version == self.monitor.version else self._picture_at
+        picture_at = self.pictures.due if self.pictures.is_old else None
         stdin_peek = None if self._stdin is None else self._stdin.next_peek()
         times = (self.monitor.due(), self.follower.next_peek(), stdin_peek, picture_at)
         look_at = self._looked_at + POLL_SECONDS
@@ -262,6 +267,7 @@ class Pump:
             if self.caught_up:
                 return
             self._check()
+            self.pictures.show_reading()
         self._commit_at = -math.inf
         recent = now - found.end <= NEWS_SECONDS
         self.dispatcher.dispatch_history(found.passed, now - self.monitor.ahead, recent=recent)
@@ -285,14 +291,9 @@ class Pump:
         self.store.commit(state, self._backfill.take_contents())
 
     def _picture(self, now: float) -> None:
-        """Take a new snapshot if anything changed; uses at most a twentieth of the time.
-
-        The last one is taken in any case: a report is made of it.
-        """
-        is_due = now >= self._picture_at or self.stopping()
-        if self.monitor.version == self.snapshot.version or not is_due:
-            return
-        started = time.perf_counter()
-        self.snapshot = self.monitor.snapshot()
-        self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)
-        self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))
+        """Take a snapshot if it is due; the last one in any case: a report is made of it."""
+        followed = map(str, self.inputs.followed.values())
+        missing, positions = self.inputs.patterns.missing, self.follower.positions
+        self.pictures.note_inputs(now, missing, self._unreadable, followed, positions)
+        if self.pictures.take(now, at_once=self.stopping()):
+            self.dispatcher.update_incidents(self.snapshot.incidents, now - self.monitor.ahead)

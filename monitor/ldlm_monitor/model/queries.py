@@ -45,6 +45,7 @@ class LogSlice:
     Bytes `start` to `end` were read; `lines` lacks those of their records that a filter drops.
     `found`: the offset of the record that contains the text of `LogQuery.find`. If `found` is None
     after a search, the search reached `end` without a match; the next one may begin there.
+    `matches`: which of how many occurrences was found; None if they were not counted.
     """
 
     path: str
@@ -53,6 +54,7 @@ class LogSlice:
     end: int
     lines: tuple[LogLine, ...]
     found: int | None = None
+    matches: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ def visible(source: Source, query: LogQuery, redact: Callable[[str], str]) -> Lo
     Otherwise a client could find out a secret by searches, letter by letter.
     """
     for _ in range(_HIDDEN):
-        found = source.log(query)
+        found = replace(source.log(query), matches=None)  # a count would include hidden texts
         if found.found is None:
             return found
         hit = source.log(LogQuery(path=query.path, at=found.found, after=1, bars=True))

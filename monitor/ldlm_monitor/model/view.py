@@ -54,6 +54,14 @@ class ReasonView(View):
     since: float | None
 
 
+class NonfiniteView(View):
+    """The first value of `quantity` that was NaN or infinite at a step; `rank` None if unknown."""
+
+    step: int
+    quantity: str
+    rank: int | None
+
+
 class RankView(View):
     """A rank's last step, last record's time (Unix seconds), and phase (None if not reported)."""
 
@@ -116,6 +124,11 @@ class RunView(View):
     attempt: int = Field(default=1, description="number of the present one, from 1")
     decision: DecisionView | None = Field(default=None, description="what to do about it now")
     ranks: tuple[RankView, ...] = Field(default=(), description="those that report their own steps")
+    step_seconds: float | None = Field(default=None, description="per step, logged or derived")
+    checkpoints: tuple[int, ...] = Field(default=(), description="steps of the last saved, rising")
+    nonfinite: tuple[NonfiniteView, ...] = Field(
+        default=(), description="of any rank, by step; bounded, and the first is always kept"
+    )
     gpus: tuple[GpuView, ...] = Field(default=(), description="which the callback reports")
     host: HostView | None = Field(default=None, description="if it is the monitor's own")
     detected: dict[str, float] = Field(
@@ -182,6 +195,14 @@ class MonitorView(View):
         return cls(**counts, evaluation_seconds=0.0, records={}, dropped={})
 
 
+class InputView(View):
+    """A file or pattern that shows no run, and why: `lines` were read, None if not counted."""
+
+    name: str
+    state: Literal["waiting", "unreadable", "reading", "no training recognised"]
+    lines: int | None = None
+
+
 class Snapshot(View):
     """The whole state at one moment (`at`, Unix seconds), sharing nothing with the monitor.
 
@@ -199,5 +220,6 @@ class Snapshot(View):
         default=(), description="of alerts, the newest last, bounded"
     )
     monitor: MonitorView
+    inputs: tuple[InputView, ...] = Field(default=(), description="without a run, bounded")
     points: tuple[Point, ...] = Field(exclude=True)
     curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)

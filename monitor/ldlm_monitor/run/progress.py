@@ -95,6 +95,11 @@ class Progress:
             self.skipped_steps += 1
             self.skipped.append(step if isinstance(step, int) else self.step or 0)
 
+    def begin_attempt(self) -> None:
+        """Measure the pace from here on: the time between two attempts is no step's."""
+        self._recent.clear()
+        self._durations.pause()
+
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self._life.shift(seconds)

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position, Sample, row_source
+from ldlm_monitor.model.view import NonfiniteView
 from ldlm_monitor.run.curve import RunCurve
 
 
@@ -141,6 +142,7 @@ class QuantityValues:
 
 
 METRIC = "ldlm_train_nonfinite_total"  # contract, section 3
+_MARKED_STEPS = 256  # steps kept for charts. A choice: one for each column of a wide screen
 _COUNTED_STEPS = 64  # last steps kept. A choice: ranks are fewer apart, more are slower to search
 
 
@@ -161,6 +163,7 @@ class NonfiniteCounts:
     def __init__(self, run: str) -> None:
         self._run = run
         self._counts: dict[tuple[str, int | None], _Count] = {}
+        self._marks: dict[int, NonfiniteView] = {}
         self._best: dict[str, tuple[float, float]] = {}  # first and last step, of the best source
         for quantity in ("loss", "grad_norm"):
             self._of(quantity, None)
@@ -184,6 +187,7 @@ class NonfiniteCounts:
             if step in seen.steps:
                 return False
             seen.steps.append(step)
+            self._mark(quantity, rank, step)
         seen.count += 1
         seen.evidence = evidence
         return True
@@ -201,6 +205,17 @@ class NonfiniteCounts:
             if seen.count > counts.get(quantity, 0):
                 counts[quantity] = seen.count
         return counts
+
+    def marks(self) -> tuple[NonfiniteView, ...]:
+        """The steps with values that were not finite, of any rank, by step."""
+        return tuple(self._marks[step] for step in sorted(self._marks))
+
+    def _mark(self, quantity: str, rank: int | None, step: int) -> None:
+        """Keep the first value of a step; of too many steps, every second one after the first."""
+        if step not in self._marks:
+            self._marks[step] = NonfiniteView(step=step, quantity=quantity, rank=rank)
+        if len(self._marks) > _MARKED_STEPS:
+            self._marks = {step: self._marks[step] for step in sorted(self._marks)[::2]}
 
     def points(self) -> list[Point]:
         """The exported series of all counts."""

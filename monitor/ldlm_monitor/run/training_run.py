@@ -215,6 +215,9 @@ class TrainingRun:
             verdict=self.verdict,
             attempt=life.attempts.number,
             ranks=tuple(self.progress.ranks()),
+            step_seconds=self._step_seconds(),
+            checkpoints=tuple(self.progress.checkpoints),
+            nonfinite=self.values.nonfinite.marks(),
             gpus=tuple(self.values.gpus()),
             **judged,
         )
@@ -246,6 +249,7 @@ class TrainingRun:
         self.findings.add(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         if self.life.observe_event(event, at):
+            self.progress.begin_attempt()
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"

@@ -24,7 +24,7 @@ RESOURCES = ("runs", "alerts", "incidents", "events")
 
 Redact: TypeAlias = Callable[[str], str]  # removes secrets from a text
 
-_WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
+_WITH = {"runs": {"monitor", "inputs"}, "alerts": {"transitions"}}
 """Further fields of the snapshot in a resource, whose clients show both."""
 _LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 _CACHED, _CACHED_LENGTH = 16384, 400
@@ -47,12 +47,11 @@ def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
 def tag(snapshot: Snapshot, name: str) -> str:
     """An ETag (RFC 9110, 8.8.3) of a resource: it changes with the content.
 
-    Events are added at one end of their list and dropped at the other, so its length and ends
-    identify it. Other tags contain the time, since each daemon counts versions from 0 again.
+    Events have their positions in it, because most changes of the version are of no event. Other
+    tags contain the time, since each daemon counts versions from 0 again.
     """
     if name == "events" and snapshot.events:
-        ends = snapshot.events[0].position, snapshot.events[-1].position
-        return f'"{len(snapshot.events)}-{hash(ends)}"'
+        return f'"{len(snapshot.events)}-{hash(tuple(each.position for each in snapshot.events))}"'
     return f'"{snapshot.version}-{snapshot.at}"'
 
 

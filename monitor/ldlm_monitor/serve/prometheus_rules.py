@@ -49,7 +49,7 @@ def groups(
 
     `wanted`: names of rules, groups and files; if there are any, the others are left out.
     """
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for each in rules:
         rule = each.rule
         shown = _rule(each, with_alerts=with_alerts)
@@ -57,10 +57,10 @@ def groups(
         if shown["type"] in kinds and all(
             not names or named[kind] in names for kind, names in wanted.items()
         ):
-            found.setdefault((rule.file, rule.group), []).append(shown)
+            found.setdefault((rule.file, rule.group, rule.limit), []).append(shown)
     return [
-        {"name": group, "file": file, "rules": shown, "limit": 0}
-        for (file, group), shown in found.items()
+        {"name": group, "file": file, "rules": shown, "limit": limit}
+        for (file, group, limit), shown in found.items()
     ]
 
 

@@ -123,6 +123,10 @@ class RawLine:
     is_open: bool
 
 
+COUNTED_BYTES = 64 * 1024 * 1024
+"""Bytes of a file whose matches are counted. A choice: more delay each step of a search."""
+
+
 class LogReader:
     """An open file; its first `limit` bytes (inf: all) are read. Methods raise `OSError`."""
 
@@ -133,6 +137,10 @@ class LogReader:
     def close(self) -> None:
         """Close the file."""
         DIRECT.close(self._descriptor)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes `start` to `end` of the file; fewer if it has become shorter."""
+        return DIRECT.pread(self._descriptor, end - start, start)
 
     def after(self, at: int) -> Iterator[RawLine]:
         """The records from byte `at` on, up to `SEARCHED_BYTES` further."""
@@ -196,6 +204,22 @@ class LogReader:
             if wanted in line.text.lower():
                 return line.offset, searched
         return None, searched
+
+    def count(self, text: str, at: int) -> tuple[int, int] | None:
+        """How often `text` occurs before byte `at`, and in all; None beyond `COUNTED_BYTES`."""
+        if self.size > COUNTED_BYTES:
+            return None
+        wanted = text.encode("utf-8", "surrogateescape").lower()
+        before = total = place = 0
+        rest = b""
+        for data in DIRECT.blocks(self._descriptor, 0, self.size):
+            block = rest + data.lower()
+            start = place - len(rest)
+            before += block[: max(at - start, 0)].count(wanted)
+            total += block.count(wanted)
+            rest = block[len(block) - len(wanted) + 1 :] if len(wanted) > 1 else b""
+            place += len(data)
+        return before, total
 
 
 def first_matching(

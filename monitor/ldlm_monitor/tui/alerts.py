@@ -2,31 +2,19 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
-from getpass import getuser
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from ldlm_monitor.config.policy import severity_rank
-from ldlm_monitor.model.alert import LabelMatcher, Transition
-from ldlm_monitor.model.errors import LdlmError
-from ldlm_monitor.model.queries import Withholding
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.desk import HeldBack, OpenLog, is_for_people, severity_of, whole_duration
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
-from ldlm_monitor.tui.widgets import DetailPage, in_thread
-
-_DURATIONS = (  # titles, seconds of a silence. A choice: more lengths, or a list read at a glance
-    ("15 minutes", 900.0),
-    ("1 hour", 3600.0),
-    ("4 hours", 14400.0),
-    ("12 hours", 43200.0),
-    ("1 day", 86400.0),
-    ("1 week", 604800.0),
-)
+from ldlm_monitor.tui.hold_back import send, silence, suppression
+from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.widgets import DetailPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +32,11 @@ def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
         filter(is_for_people, snapshot.alerts),
         key=lambda a: (a.state != "firing", severity_rank(severity_of(a)), -a.active_at),
     )
-    return [AlertItem(alert.name, alert, _suppression(alert, held_back)) for alert in active] + [
+    return [AlertItem(alert.name, alert, suppression(alert, held_back)) for alert in active] + [
         AlertItem(passed.alert, passed, passed.reason)
         for passed in reversed(snapshot.transitions)
         if passed.state not in ("pending", "firing") and passed.previous == "firing"
     ]
-
-
-def _suppression(alert: AlertView, held_back: HeldBack) -> str:
-    """Who acknowledged or silenced the alert; empty if nobody did."""
-    for ack in held_back.get("acks", ()):
-        if ack.get("alert") == alert.name and ack.get("labels") == alert.labels:
-            return f"acknowledged by {ack.get('by', '?')}"
-    labels = {"alertname": alert.name, **alert.labels}
-    for silence in held_back.get("silences", ()):
-        if all(LabelMatcher(**each).holds(labels) for each in silence["matchers"]):
-            until = str(silence.get("endsAt", "?"))[:16].replace("T", " ")  # to the minute
-            return f"silenced until {until} UTC by {silence.get('createdBy', '?')}"
-    return ""
-
-
-def _silence_of(alert: AlertView, until: float) -> dict[str, Any]:
-    """A silence of one alert until a time (Unix seconds), as JSON of Alertmanager's API (v2)."""
-    pairs = {"alertname": alert.name, **alert.labels}
-    matchers = [{"name": name, "value": value, "isRegex": False} for name, value in pairs.items()]
-    ends = datetime.fromtimestamp(until, UTC).isoformat()
-    return {"matchers": matchers, "endsAt": ends, "comment": "from the screen"}
 
 
 class Bell:
@@ -93,16 +60,17 @@ class Bell:
         if known is None or not self._enabled:
             return False
         fresh = (alert for key, alert in critical.items() if key not in known)
-        return any(not _suppression(alert, held_back) for alert in fresh)
+        return any(not suppression(alert, held_back) for alert in fresh)
 
 
 class AlertsPage(DetailPage[AlertItem]):
     """A row for each alert, and the details of the selected one below."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "acknowledge", "Acknowledge"),
-        Binding("s", "silence", "Silence"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = keys(
+        "Alerts",
+        Key("a", "acknowledge", "Acknowledge", "no more messages until it has ended", "a", True),
+        Key("s", "silence", "Silence", "silence it for a time", "s", True),
+    )
 
     def look(self) -> None:
         """Show the alerts of the last snapshot."""
@@ -119,22 +87,12 @@ class AlertsPage(DetailPage[AlertItem]):
         """Acknowledge the selected alert."""
         if alert := self._active():
             ack = {"alert": alert.name, "labels": alert.labels, "comment": "seen on the screen"}
-            self._send("acks", ack, "by", f"{alert.name} is acknowledged")
+            send(self, self._desk, "acks", [ack], f"{alert.name} is acknowledged")
 
     def action_silence(self) -> None:
         """Ask for how long, then silence the selected alert."""
-        alert = self._active()
-        if alert is None:
-            return
-
-        def silence(seconds: float) -> None:
-            document = _silence_of(alert, self._desk.clock() + seconds)
-            self._send("silences", document, "createdBy", f"{alert.name} is silenced")
-
-        self.app.search_commands(
-            [(text, partial(silence, seconds)) for text, seconds in _DURATIONS],
-            placeholder=safe(f"Silence {alert.name} for how long?", self._desk.glyphs),
-        )
+        if alert := self._active():
+            silence(self, self._desk, {"alertname": alert.name, **alert.labels}, alert.name)
 
     def _active(self) -> AlertView | None:
         if self.selected is not None and isinstance(self.selected.of, AlertView):
@@ -142,27 +100,9 @@ class AlertsPage(DetailPage[AlertItem]):
         self.notify("Select an active alert first.", severity="warning", markup=False)
         return None
 
-    def _send(self, what: Withholding, document: dict[str, Any], by: str, done: str) -> None:
-        """Post a silence or an acknowledgement, with the user's name as `by`; then show `done`."""
-
-        def send() -> HeldBack:
-            try:
-                document[by] = getuser()
-            except (KeyError, OSError):  # a container's user may have no name
-                document[by] = "somebody"
-            self._desk.source.send(what, document)
-            return self._desk.source.held_back()
-
-        def sent(held_back: HeldBack) -> None:
-            self._desk.held_back = held_back
-            self.notify(safe(done, self._desk.glyphs), markup=False)
-            self.look()
-
-        def refused(problem: LdlmError) -> None:
-            text = safe(str(problem), self._desk.glyphs)
-            self.notify(text, severity="error", title="Not done", markup=False)
-
-        in_thread(self, send, sent, refused, group=done)
+    def run_of(self, item: AlertItem) -> str | None:
+        """The run of the alert's labels."""
+        return item.of.labels.get("run")
 
     def identity(self, item: AlertItem) -> object:
         """The alert instance and its start, which stay the same when the alert ends."""
@@ -190,7 +130,9 @@ class AlertsPage(DetailPage[AlertItem]):
             StyledSpan(fit(of.state.upper(), 9, glyphs), style),
             StyledSpan(fit(severity, 9, glyphs), style),
             StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
-            StyledSpan(fit(local_time(of.time) if isinstance(of, Transition) else age, 15), "dim"),
+            StyledSpan(
+                fit(local_time(of.time) if isinstance(of, Transition) else age, 14) + " ", "dim"
+            ),
             StyledSpan(safe(note, glyphs), "info"),
             StyledSpan(safe(of.annotations.get("summary", ""), glyphs), "dim" if over else ""),
         ]

@@ -3,29 +3,46 @@
 import os
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import ClassVar
 
+from textual import events
 from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher, Footer
 
-from ldlm_monitor.model.errors import INTERRUPTED
+from ldlm_monitor.config.settings import Look
 from ldlm_monitor.model.queries import Player, PlayerCommand, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
-from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
-from ldlm_monitor.tui.desk import Desk, HeldBack, OpenLog, OpenRun
-from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
+from ldlm_monitor.tui.bars import EVERYWHERE, PAGES, PLAYING_BACK, PageBar, page_bar, player_line
+from ldlm_monitor.tui.desk import Desk, HeldBack, OpenLog, OpenRun, SelectRun
+from ldlm_monitor.tui.digest import Absence
+from ldlm_monitor.tui.draw import (
+    ASCII,
+    UNICODE,
+    Line,
+    StyledSpan,
+    is_utf8,
+    light_or_dark,
+    safe,
+)
+from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
 from ldlm_monitor.tui.host_page import HostPage
+from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_page import LogPage
-from ldlm_monitor.tui.overview import OverviewPage, sorted_runs
+from ldlm_monitor.tui.overview import OverviewPage
 from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
+from ldlm_monitor.tui.triage import triaged
 from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
 
+DEFAULT_LOOK = Look()
 LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible, less costs CPU
+_PAGE_KEYS = frozenset(f"everywhere.{title.lower()}" for _, title in PAGES)
+_NOTICE_SECONDS = 60.0  # of a line of the monitor's own log; a choice: read, or out of the way
 _AGES_SECONDS = 1.0  # after which ages, shown in whole seconds, are drawn again without news
 
 
@@ -35,27 +52,16 @@ class MonitorApp(App[int]):
     `ascii_only` None: ASCII unless the locale is UTF-8. `clock` returns Unix seconds. `ended`
     returns whether the daemon has ended; `notices` what the daemon logged since the last call.
     `bell`: ring when a critical alert begins to fire. `player` controls a playback; None for a
-    live source. `opened` is called once, after the first screen was drawn.
+    live source. `opened` is called once, after the first screen was drawn. `look`: the configured
+    theme and keys. `attached`: begin with a digest of what happened before.
     """
 
     CSS_PATH = "app.tcss"
     TITLE = "ldlm-monitor"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(f"{number}", f"page('{page}')", title, show=False)
-            for number, (page, title) in enumerate(PAGES, start=1)
-        ),
-        Binding("6", "page('host')", "Host", show=False),
-        Binding("question_mark", "keys", "Keys", key_display="?"),
-        Binding("escape", "page('overview')", "Overview", show=False),
-        Binding("q", "leave(0)", "Quit"),
-        Binding("ctrl+c", f"leave({INTERRUPTED})", "Interrupt", show=False, priority=True),
-        Binding("p", "player('toggle')", "Pause"),
-        Binding("less_than_sign", "player('slower')", "Slower"),
-        Binding("greater_than_sign", "player('faster')", "Faster"),
-        Binding("A", "player('seek')", "Next alert"),
-        Binding("R", "player('rewind')", "Begin again", show=False),
+        *keys("Everywhere", *EVERYWHERE),
+        *keys("Playing back", *PLAYING_BACK),
     ]
 
     def __init__(
@@ -69,17 +75,26 @@ class MonitorApp(App[int]):
         notices: Callable[[], list[str]] = list,
         bell: bool = True,
         opened: Callable[[], object] = lambda: None,
+        look: Look = DEFAULT_LOOK,
+        attached: bool = False,
     ) -> None:
         # Where NO_COLOR is set, Textual would draw shades of grey without `ansi_color`.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         plain = not is_utf8(dict(os.environ)) if ascii_only is None else ascii_only
         self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
+        self.desk.redraw = self._draw_again
+        self.desk.changed_keys = dict(look.keys)
+        self.set_keymap(self.desk.changed_keys)
+        theme = light_or_dark(os.environ) if look.theme == "auto" else look.theme
+        if theme in self.available_themes:
+            self.theme = theme
+        self._absence = Absence(self.desk, attached=attached)
         self._player = player
         self._ended = ended
         self._notices = notices
         self._bell = Bell(enabled=bell)
         self._opened = opened
-        self._notice = ""
+        self._notice, self._notice_until = "", 0.0
         self._drawn: tuple[int, str, float | None] = (-1, "", None)
         self._drawn_at = 0.0
         self._chose_first = False
@@ -87,7 +102,7 @@ class MonitorApp(App[int]):
 
     def compose(self) -> ComposeResult:
         """Bar, pages, footer."""
-        yield Painted(self._bar, id="bar")
+        yield PageBar(self._bar, self.action_page)
         if self._player is not None:
             yield Painted(self._player_line, id="player")
         yield Painted(
@@ -134,15 +149,36 @@ class MonitorApp(App[int]):
             self.bell()
         if drawn[0] != before[0]:
             in_thread(self, desk.source.held_back, self._take_held_back, group="held")
+        self._draw_again()
+        if self._player is None and (digest := self._absence.digest()) is not None:
+            self.push_screen(digest)
+
+    def _draw_again(self) -> None:
         self._page().look()
         self.query_one("#bar", Painted).refresh()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Note that somebody is there, for the digest of an absence."""
+        if isinstance(event, events.InputEvent):
+            self._absence.note_input()
+        await super().on_event(event)
 
     def action_page(self, page: str) -> None:
         """Show a page."""
         self.query_one(ContentSwitcher).current = page
-        self._page().look()
-        self.query_one("#bar", Painted).refresh()
+        self.screen.remove_class("full")
+        self._draw_again()
         self._focus()
+
+    def action_mute(self) -> None:
+        """Ask for how long, then silence all alerts of the selected run."""
+        if run := self.desk.chosen():
+            mute_run(self._page(), self.desk, run)
+
+    def action_acknowledge_run(self) -> None:
+        """Acknowledge all that fires of the selected run."""
+        if run := self.desk.chosen():
+            acknowledge_run(self._page(), self.desk, run)
 
     def action_player(self, command: PlayerCommand) -> None:
         """Control the playback."""
@@ -155,19 +191,32 @@ class MonitorApp(App[int]):
 
     def action_keys(self) -> None:
         """Show the list of all keys."""
-        self.push_screen(Help())
+        self.push_screen(Help(self.desk.changed_keys))
 
     def action_leave(self, code: int) -> None:
         """Leave the screen with this exit code."""
         self.exit(code)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: our pages by name, then the commands of every Textual app."""
+        """The palette: the pages, every key of the present page, the runs, Textual's commands."""
         for page, title in PAGES:
-            yield SystemCommand(title, f"Show the page: {page}", lambda p=page: self.action_page(p))
-        yield SystemCommand("Host", "Show the page: host", lambda: self.action_page("host"))
-        yield SystemCommand("All keys", "What every key does", self.action_keys)
+            yield SystemCommand(title, f"Show the page: {page}", partial(self.action_page, page))
+        for binding in {each.binding.id: each for each in screen.active_bindings.values()}.values():
+            action = binding.binding
+            if binding.enabled and action.id and action.id not in _PAGE_KEYS:
+                run = partial(self.run_action, action.action, binding.node)
+                yield SystemCommand(action.description, action.tooltip or action.key, run)
+        for each in triaged(self.desk):
+            name = safe(each.name, self.desk.glyphs)
+            show = partial(self.on_open_run, OpenRun(each.name))
+            yield SystemCommand(f"Run {name}", f"{each.state}, {each.health}", show)
         yield from super().get_system_commands(screen)
+
+    def on_select_run(self, event: SelectRun) -> None:
+        """Make a run the one on which all pages act."""
+        self.desk.run = event.run
+        if self.query_one(ContentSwitcher).current == "overview":
+            self._page().look()
 
     def on_open_run(self, event: OpenRun) -> None:
         """Show a run."""
@@ -177,9 +226,11 @@ class MonitorApp(App[int]):
     def on_open_log(self, event: OpenLog) -> None:
         """Show a line of a log, and select the run of the file."""
         path = event.position.path
-        for run in self.desk.snapshot.runs:
-            if path in run.files:
-                self.desk.run = run.name
+        chosen = self.desk.chosen()
+        if chosen is None or path not in chosen.files:
+            for run in self.desk.snapshot.runs:
+                if path in run.files:
+                    self.desk.run = run.name
         self.query_one(LogPage).open(path, event.position)
         self.action_page("log")
 
@@ -195,7 +246,7 @@ class MonitorApp(App[int]):
         """Select the first run if the selected run is gone; once, open the page of a single run."""
         runs = self.desk.snapshot.runs
         if self.desk.chosen() is None and runs:
-            self.desk.run = sorted_runs(self.desk.snapshot)[0].name
+            self.desk.run = triaged(self.desk)[0].name
         if not self._chose_first and runs:
             self._chose_first = True
             to_come = self._player.played().runs if self._player is not None else 1
@@ -205,15 +256,20 @@ class MonitorApp(App[int]):
     def _take_held_back(self, held: HeldBack) -> None:
         if held != self.desk.held_back:
             self.desk.held_back = held
-            self._page().look()
+            self._draw_again()
 
     def _take_notices(self) -> None:
-        found = self._notices()
+        found, now = self._notices(), time.monotonic()
+        notice = self.query_one("#notice", Painted)
         if found:
-            self._notice = safe(found[-1], self.desk.glyphs)
-            notice = self.query_one("#notice", Painted)
+            self._notice, self._notice_until = (
+                safe(found[-1], self.desk.glyphs),
+                now + _NOTICE_SECONDS,
+            )
             notice.display = True
             notice.refresh()
+        elif notice.display and now >= self._notice_until:
+            notice.display = False
 
     def _follow_player(self) -> None:
         """Refresh the player's line; if it has stopped at an alert, show the alert's run."""
@@ -233,6 +289,6 @@ class MonitorApp(App[int]):
         played = self._player.played() if self._player is not None else None
         return [] if played is None else [player_line(played, width, self.desk.glyphs)]
 
-    def _bar(self, width: int, height: int) -> list[Line]:
+    def _bar(self, width: int) -> Line:
         page = self.query_one(ContentSwitcher).current or "overview"
-        return [page_bar(self.desk, page, self._drawn[2], width)]
+        return page_bar(self.desk, page, self._drawn[2], width)

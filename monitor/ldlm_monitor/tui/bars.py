@@ -1,16 +1,75 @@
 """The lines above the pages: the page bar with the source's status, and a playback's state."""
 
-from rich.cells import cell_len
+from collections.abc import Callable
 
+from rich.cells import cell_len
+from textual import events
+
+from ldlm_monitor.model.errors import INTERRUPTED
 from ldlm_monitor.model.queries import Played
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
+from ldlm_monitor.tui.keys import Key
+from ldlm_monitor.tui.widgets import Painted
 
 _LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
 _OLD_SECONDS = 15.0  # age of a snapshot to report while a run is live: three evaluations of 5 s
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
-         ("events", "Events"))  # fmt: skip # widgets and titles, in the order of the keys 1 to 5
+         ("events", "Events"))  # fmt: skip # widgets and titles, in the order of their keys
+
+EVERYWHERE = (
+    *(
+        Key(
+            f"{number}",
+            f"page('{page}')",
+            title,
+            ", ".join(title.lower() for _, title in PAGES) if number == 1 else "",
+            f"1 to {len(PAGES)}",
+        )
+        for number, (page, title) in enumerate(PAGES, start=1)
+    ),
+    Key("6", "page('host')", "Host", "GPUs, processes, memory and disk of the run's host", "6"),
+    Key("escape", "page('overview')", "Back", "the overview; closes a dialog", "Esc"),
+    Key("m", "mute", "Mute", "silence a run, as for a maintenance, for a time", "m"),
+    Key("a", "acknowledge_run", "Acknowledge", "a run's failure: no messages, no first place", "a"),
+    Key("question_mark", "keys", "Keys", "this page", "?", foot=True),
+    Key("ctrl+p", "command_palette", "Palette", "everything by name: runs, keys, themes", "Ctrl+P"),
+    Key("ctrl+z", "suspend_process", "Suspend", "back to the shell; fg comes back", "Ctrl+Z"),
+    Key("q", "leave(0)", "Quit", "quit; prints the report unless attached", "q Ctrl+C", foot=True),
+    Key("ctrl+c", f"leave({INTERRUPTED})", "Interrupt"),
+)
+"""Keys of all pages; the page keys count through `PAGES`."""
+PLAYING_BACK = (
+    Key(
+        "p", "player('toggle')", "Pause", "pause, go on; after the end, begin again", "p", foot=True
+    ),
+    Key("less_than_sign", "player('slower')", "Slower", "slower, faster", "< >", foot=True),
+    Key("greater_than_sign", "player('faster')", "Faster", foot=True),
+    Key(
+        "A", "player('seek')", "Next alert", "on to the next alert, and stop there", "A", foot=True
+    ),
+    Key("R", "player('rewind')", "Begin again", "begin again", "R"),
+)
+
+
+class PageBar(Painted):
+    """The bar of pages; a click on one of them calls `opens` with its name."""
+
+    def __init__(self, line: Callable[[int], Line], opens: Callable[[str], object]) -> None:
+        super().__init__(lambda width, height: [line(width)], id="bar")
+        self._line, self._opens = line, opens
+
+    def on_click(self, event: events.Click) -> None:
+        """Open the page under the pointer: each title follows its key."""
+        end, names = 0, {title: name for name, title in PAGES}
+        for span in self._line(self.size.width):
+            end += cell_len(span.text)
+            name = names.get(span.text.rstrip(" 0123456789"))
+            if event.x < end and name is not None:
+                self._opens(name)
+            if event.x < end and span.style != "key":
+                return
 
 
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:

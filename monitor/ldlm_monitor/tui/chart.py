@@ -1,8 +1,9 @@
-"""A line chart of one or more curves over steps: braille or ASCII, linear or logarithmic.
+"""A line chart of one or more curves: braille or ASCII, linear or logarithmic.
 
 The least and the greatest value of each column are drawn, so that a spike shows at any zoom.
 Values that are not finite are marks below the plot. The library plotext is not used: it removes
-NaN (https://github.com/piccolomo/plotext/issues/114), and so joins the points beside a gap.
+NaN (https://github.com/piccolomo/plotext/issues/114), and so joins the points beside a gap;
+textual-plot draws no gap either, needs numpy, and has neither marks nor bucketed extremes.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from itertools import pairwise
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import CurveView
+from ldlm_monitor.tui.axis import Along, label, label_along, log_ticks, ticks, time_ticks
+from ldlm_monitor.tui.canvas import Canvas
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
 AXIS = 9  # cells left of the plot: the longest label, such as `-1.2e-05`, and a blank
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""Bits of a braille cell (Unicode 15, chapter 21.1), by row and column."""
+_ROWS_A_TICK, _CELLS_A_TICK = 3, 14  # a choice: labels stay apart, and a value is near one
+_LABELLED = 10  # lines from which marks have a line of words below them; fewer are for the plot
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,12 @@ class Viewport:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A `glyph` below the plot for an event or an alert at a step. `style` is its severity."""
+    """A `glyph` below the plot at a step, and a `label` if there is room. `style`: its severity."""
 
     step: float
     glyph: str
     style: str
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,8 @@ class Chart:
     """Curves with the name of a style each, and how to draw them.
 
     `smoothing`: weight of the past in an exponential average, 0 for none. `cursor`: step or None.
+    `whole`: the first and last step of the run, if the curves have only a part of it. `along`:
+    what the curves have for steps.
     """
 
     curves: Sequence[tuple[CurveView, str]]
@@ -75,9 +81,13 @@ class Chart:
     smoothing: float = 0.0
     marks: Sequence[Mark] = field(default_factory=tuple)
     cursor: float | None = None
+    whole: tuple[float, float] | None = None
+    along: Along = "step"
 
     def span(self) -> tuple[float, float]:
         """The least and the greatest step of all curves; 0 and 1 if there are none."""
+        if self.whole is not None:
+            return self.whole
         steps = [step for curve, _ in self.curves for step in curve.steps]
         return (float(min(steps)), float(max(steps))) if steps else (0.0, 1.0)
 
@@ -87,92 +97,47 @@ class Chart:
         return start + (end - start) * (column - AXIS) / max(width - AXIS - 1, 1)
 
 
-class _Canvas:
-    """Dots in cells: 2 by 4 of braille, or 1 by 2 of ASCII."""
-
-    def __init__(self, width: int, height: int, glyphs: Glyphs) -> None:
-        self.width, self.height, self._glyphs = width, height, glyphs
-        self.across, self.down = (2, 4) if glyphs.braille else (1, 2)  # dots of a cell
-        self._bits = [[0] * width for _ in range(height)]
-        self._styles = [[""] * width for _ in range(height)]
-
-    def dot(self, x: int, y: int, style: str) -> None:
-        """Set a dot; x and y count dots from the top left. Dots outside the canvas are dropped."""
-        column, row = x // self.across, y // self.down
-        if 0 <= column < self.width and 0 <= row < self.height and x >= 0 and y >= 0:
-            bits = _DOTS[y % 4][x % 2] if self._glyphs.braille else 1 << (y % 2)
-            self._bits[row][column] |= bits
-            self._styles[row][column] = style
-
-    def row(self, index: int, cursor: int | None) -> Line:
-        """One row of cells, with a line at column `cursor`; neighbours of a style are one span."""
-        line: Line = []
-        for column in range(self.width):
-            bits, style = self._bits[index][column], self._styles[index][column]
-            if bits:
-                # U+2800 is the braille cell without dots.
-                text = chr(0x2800 + bits) if self._glyphs.braille else " '.:"[bits]
-            elif column == cursor:
-                text, style = self._glyphs.vertical, "dim"
-            else:
-                text = " "
-            if line and line[-1].style == style:
-                line[-1] = StyledSpan(line[-1].text + text, style)
-            else:
-                line.append(StyledSpan(text, style))
-        return line
-
-
 def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The chart in `width` by `height` cells: plot, a line of marks, a line of steps."""
+    """The chart in `width` by `height` cells: plot, marks, their labels if high, steps."""
     # A window may have no room for a moment while it is resized: the plot is cut then.
-    plot_width, plot_height = max(width - AXIS, 4), max(height - 2, 1)
+    has_labels = height >= _LABELLED and any(mark.label for mark in chart.marks)
+    plot_width, plot_height = max(width - AXIS, 4), max(height - 2 - has_labels, 1)
     start, end = chart.view.within(*chart.span())
     shown = [(_part(curve, start, end), style) for curve, style in chart.curves]
     curves = [curve for curve, _ in shown]
-    low, high = _range(curves, log_axis=chart.log_axis)
-    canvas = _Canvas(plot_width, plot_height, glyphs)
+    low, high = _range(curves, start, end, log_axis=chart.log_axis)
+    canvas = Canvas(plot_width, plot_height, glyphs)
     columns = plot_width * canvas.across
 
     def x_of(step: float) -> int:
         return round((step - start) / (end - start) * (columns - 1))
 
+    def share_of(scaled: float) -> float:
+        return 1 - (scaled - low) / (high - low)
+
     def y_of(value: float) -> int:
         if chart.log_axis and value <= 0:
             return plot_height * canvas.down - 1
-        share = (_scaled(value, log_axis=chart.log_axis) - low) / (high - low)
-        return round((1 - share) * (plot_height * canvas.down - 1))
+        share = share_of(_scaled(value, log_axis=chart.log_axis))
+        return round(min(max(share, -1.0), 2.0) * (plot_height * canvas.down - 1))
 
     for curve, style in reversed(shown):
-        _plot(canvas, curve, style, smoothing=chart.smoothing, x_of=x_of, y_of=y_of)
+        canvas.plot(curve, style, smoothing=chart.smoothing, x_of=x_of, y_of=y_of)
     cursor = None
     if chart.cursor is not None and start <= chart.cursor <= end:
         cursor = x_of(chart.cursor) // canvas.across
-    lines = []
-    for row in range(plot_height):
-        value = high - (high - low) * row / max(plot_height - 1, 1)
-        labelled = row in (0, plot_height - 1, plot_height // 2)
-        label = _label(10**value if chart.log_axis else value) if labelled else ""
-        lines.append(
-            [StyledSpan(f"{label[: AXIS - 1]:>{AXIS - 1}} ", "dim"), *canvas.row(row, cursor)]
-        )
-    marks = _marks(chart, curves, glyphs, plot_width, lambda s: x_of(s) // canvas.across)
-    lines.append([StyledSpan(" " * AXIS), *marks])
-    lines.append([StyledSpan(" " * AXIS), *_steps(start, end, plot_width)])
-    return lines
-
-
-def smoothed(values: Sequence[float], weight: float) -> list[float]:
-    """Unbiased exponential average (Kingma and Ba, 2015); `weight` of the past; NaN for Inf."""
-    result, average, share = [], 0.0, 0.0
-    for value in values:
-        if math.isfinite(value):
-            average = weight * average + (1 - weight) * value
-            share = weight * share + (1 - weight)
-            result.append(average / share)
-        else:
-            result.append(math.nan)
-    return result
+    labels = _labels(low, high, plot_height, share_of, log_axis=chart.log_axis)
+    lines = [
+        [
+            StyledSpan(f"{labels.get(row, '')[: AXIS - 1]:>{AXIS - 1}} ", "dim"),
+            *canvas.row(row, cursor, grid=row in labels),
+        ]
+        for row in range(plot_height)
+    ]
+    below = _marks(chart, curves, glyphs, plot_width, lambda s: x_of(s) // canvas.across)
+    margin = StyledSpan(" " * AXIS)
+    lines += [[margin, *line] for line in below[: 1 + has_labels]]
+    return [*lines, [margin, *_steps(start, end, plot_width, chart.along)]]
 
 
 def nearest(curve: CurveView, step: float) -> int | None:
@@ -199,14 +164,18 @@ def _part(curve: CurveView, start: float, end: float) -> CurveView:
     return replace(curve, **{name: getattr(curve, name)[low:high] for name in names})
 
 
-def _range(curves: Iterable[CurveView], *, log_axis: bool) -> tuple[float, float]:
-    ends = [
-        _scaled(value, log_axis=log_axis)
+def _range(
+    curves: Iterable[CurveView], start: float, end: float, *, log_axis: bool
+) -> tuple[float, float]:
+    """The least and greatest value in view; of the nearest buckets if none begins in it."""
+    found = [
+        (start <= step <= end, _scaled(value, log_axis=log_axis))
         for curve in curves
         for column in (curve.lows, curve.highs)
-        for value in column
+        for step, value in zip(curve.steps, column, strict=True)
         if math.isfinite(value) and (value > 0 or not log_axis)
     ]
+    ends = [value for inside, value in found if inside] or [value for _, value in found]
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     if high > low:
         return low, high
@@ -218,47 +187,23 @@ def _scaled(value: float, *, log_axis: bool) -> float:
     return math.log10(max(value, 1e-45)) if log_axis else value  # curves hold float32: >= 1.4e-45
 
 
-def _plot(
-    canvas: _Canvas,
-    curve: CurveView,
-    style: str,
+def _labels(
+    low: float,
+    high: float,
+    height: int,
+    share_of: Callable[[float], float],
     *,
-    smoothing: float,
-    x_of: Callable[[float], int],
-    y_of: Callable[[float], int],
-) -> None:
-    raw = "raw" if smoothing else style
-    means = smoothed(curve.means, smoothing) if smoothing else curve.means
-    for step, low, high in zip(curve.steps, curve.lows, curve.highs, strict=True):
-        if math.isfinite(low):
-            x = x_of(step)
-            for y in range(y_of(high), y_of(low) + 1):
-                canvas.dot(x, y, raw)
-    before: tuple[int, int] | None = None
-    for index, step in enumerate(curve.steps):
-        value = means[index]
-        if not math.isfinite(value):
-            before = None
-            continue
-        here = (x_of(step), y_of(value))
-        if before is not None and here[0] >= before[0]:
-            _stroke(canvas, before, here, style)
-        else:
-            canvas.dot(*here, style)
-        before = here
-
-
-def _stroke(canvas: _Canvas, start: tuple[int, int], end: tuple[int, int], style: str) -> None:
-    across, columns = end[0] - start[0], canvas.width * canvas.across
-    length = max(across, abs(end[1] - start[1]), 1)
-    first, last = 0, length
-    if across:  # only dots of the canvas: a gap may be wider by orders of magnitude
-        first = max((-1 - start[0]) * length // across, 0)
-        last = min((columns - start[0]) * length // across, length)
-    for index in range(first, last + 1):
-        x = start[0] + across * index / length
-        y = start[1] + (end[1] - start[1]) * index / length
-        canvas.dot(round(x), round(y), style)
+    log_axis: bool,
+) -> dict[int, str]:
+    """The labels of round values, by the row that is nearest to each."""
+    most = max(height // _ROWS_A_TICK, 2)
+    values = log_ticks(low, high, most) if log_axis else ticks(low, high, most)
+    by = values[1] - values[0] if len(values) > 1 else high - low
+    texts = [f"{10**each:.3g}" if log_axis else label(each, by) for each in values]
+    return {
+        round(share_of(value) * (height - 1)): text
+        for value, text in zip(values, texts, strict=True)
+    }
 
 
 def _marks(
@@ -267,9 +212,9 @@ def _marks(
     glyphs: Glyphs,
     width: int,
     column_of: Callable[[float], int],
-) -> Line:
-    """The row of marks: non-finite values, alerts, events. In a shared cell the worst shows."""
-    cells = [StyledSpan(" ")] * width
+) -> list[Line]:
+    """Rows of marks and of their labels. In a shared cell the worst mark shows."""
+    cells, words = [StyledSpan(" ")] * width, [StyledSpan(" ")] * width
     found = [*chart.marks] + [
         Mark(step, glyphs.nonfinite, "critical")
         for curve in curves
@@ -280,20 +225,28 @@ def _marks(
         column = column_of(mark.step)
         if 0 <= column < width:
             cells[column] = StyledSpan(mark.glyph, mark.style)
-    return cells
+    taken, last = -1, ""  # the last cell with a letter of a label, and that label
+    for mark in sorted(chart.marks, key=lambda mark: mark.step):
+        column = min(column_of(mark.step), width - len(mark.label))
+        is_new = bool(mark.label) and mark.label != last
+        if is_new and taken < column and 0 <= column_of(mark.step) < width:
+            last = mark.label
+            for index, letter in enumerate(mark.label):
+                words[column + index] = StyledSpan(letter, mark.style)
+            taken = column + len(mark.label)
+    return [cells, words]
 
 
-def _steps(start: float, end: float, width: int) -> Line:
-    left, right = f"{round(start)}", f"{round(end)}"
-    middle = f"step {round((start + end) / 2)}"
-    room = width - len(left) - len(right)
-    if room < len(middle) + 2:
-        return [StyledSpan(left + right.rjust(width - len(left)), "dim")]
-    before = (width - len(middle)) // 2 - len(left)
-    text = left + " " * before + middle
-    return [StyledSpan(text + right.rjust(width - len(text)), "dim")]
-
-
-def _label(value: float) -> str:
-    text = f"{value:.4g}"
-    return text if len(text) < AXIS else f"{value:.2g}"
+def _steps(start: float, end: float, width: int, along: Along) -> Line:
+    """The labels of round steps, each centred below its column; the unit before the last one."""
+    most = max(width // _CELLS_A_TICK, 1)
+    values = (time_ticks if along == "time" else ticks)(start, end, most)
+    text = ""
+    for value in values if along != "step" else [each for each in values if each == round(each)]:
+        shown = label_along(value, along)
+        shown = f"{along} {shown}" if not text and along == "step" else shown
+        column = round((value - start) / (end - start) * (width - 1)) - len(shown) // 2
+        column = min(max(column, 0), width - len(shown))
+        if column >= len(text) + bool(text):
+            text += " " * (column - len(text)) + shown
+    return [StyledSpan(text[:width].ljust(width), "dim")]

@@ -28,10 +28,22 @@ HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]  # `silences` and `acks`, 
 
 
 @dataclass(slots=True)
+class Arrangement:
+    """What the overview shows: runs with all `words`, sorted by a `column` ("": by triage)."""
+
+    words: str = ""
+    column: str = ""
+    is_reversed: bool = False
+    hides_ended: bool = False
+
+
+@dataclass(slots=True)
 class Desk:
     """The last snapshot, the source that returns newer ones, the name of the selected `run`.
 
     `clock`: Unix seconds. `glyphs`: the terminal's. `held_back`: silences and acknowledgements.
+    `seen`: when a run's failure was acknowledged here. `marked`: runs to draw together. `redraw`
+    draws the page again. `changed_keys`: configured keys by their identifiers.
     """
 
     source: Source
@@ -40,6 +52,11 @@ class Desk:
     glyphs: Glyphs = UNICODE
     run: str | None = None
     held_back: HeldBack = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)
+    marked: dict[str, None] = field(default_factory=dict)
+    arrangement: Arrangement = field(default_factory=Arrangement)
+    redraw: Callable[[], object] = lambda: None
+    changed_keys: dict[str, str] = field(default_factory=dict)
 
     def chosen(self) -> RunView | None:
         """The selected run; None if the snapshot has no run of that name."""
@@ -64,6 +81,13 @@ class OpenRun(Message):
 
 
 @dataclass
+class SelectRun(Message):
+    """Makes the run with this name the one on which all pages act."""
+
+    run: str
+
+
+@dataclass
 class OpenLog(Message):
     """Asks the app to show the line of a log at this position."""
 
@@ -75,7 +99,7 @@ def speed(run: RunView) -> str:
     for name, unit in SPEEDS:
         if known := run.statistics.get(name):
             return f"{si_number(known.current)} {unit}"
-    seconds = current(run, "step_seconds")
+    seconds = run.step_seconds
     return f"{si_number(1 / seconds)} step/s" if seconds else "-"
 
 
@@ -97,13 +121,17 @@ def age(run: RunView, now: float) -> tuple[str, str]:
         return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
     if run.last_progress_at is None:
         return "-", "dim"
-    waited = now - run.last_progress_at
-    if run.stall_limit_seconds is None:
-        return whole_duration(waited), ""
+    waited, limit = whole_duration(now - run.last_progress_at), run.stall_limit_seconds
+    return f"{waited}/{whole_duration(limit)}" if limit else waited, age_style(run, now)
+
+
+def age_style(run: RunView, now: float) -> str:
+    """The style of the time since the last step, by its share of the stall limit."""
+    if run.last_progress_at is None or run.stall_limit_seconds is None:
+        return ""
     # A warning from half the limit on, a choice: less would warn of slow steps, more late.
-    share = waited / run.stall_limit_seconds
-    style = "critical" if share >= 1 else "warning" if share >= 0.5 else ""
-    return f"{whole_duration(waited)}/{whole_duration(run.stall_limit_seconds)}", style
+    share = (now - run.last_progress_at) / run.stall_limit_seconds
+    return "critical" if share >= 1 else "warning" if share >= 0.5 else ""
 
 
 def whole_duration(seconds: float | None) -> str:

@@ -39,9 +39,19 @@ class Glyphs:
     levels: str = "▁▂▃▄▅▆▇█"
     full: str = "█"  # the done part of a bar
     empty: str = "░"  # the rest of a bar
-    dot: str = "●"  # before the health of runs
+    health: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "HEALTHY": "●",
+            "WARNING": "△",
+            "UNHEALTHY": "▲",
+            "CRITICAL": "◆",
+        }
+    )
+    picked: str = "✓"  # beside a run that is to be drawn together with others
     cursor: str = "▶"  # at the selected row
     vertical: str = "│"  # the cursor of a chart
+    grid: str = "┈"  # of a chart, at the round values
+    saved: str = "◇"  # a checkpoint below a chart
     nonfinite: str = "✕"  # a value that is not finite
     marks: Mapping[str, str] = field(
         default_factory=lambda: {"critical": "▲", "error": "▲", "warning": "△", "info": "·"}
@@ -57,9 +67,12 @@ ASCII = Glyphs(  # for other terminals
     levels="_.-=+*#@",
     full="#",
     empty=".",
-    dot="*",
+    health={"HEALTHY": "*", "WARNING": "^", "UNHEALTHY": "!", "CRITICAL": "#"},
+    picked="+",
     cursor=">",
     vertical="|",
+    grid="-",
+    saved="o",
     nonfinite="X",
     marks={"critical": "!", "error": "!", "warning": "^", "info": "."},
     braille=False,
@@ -79,7 +92,8 @@ _COLOURS = {
     "curve4": ("#cc79a7", "#a0437a"),
     "curve5": ("#f0e442", "#8a6d00"),
     "dim": ("#8a919c", "#5f6773"),
-    "raw": ("#45658a", "#9db8d2"),
+    "raw": ("#5f83ad", "#5b7fa3"),
+    "grid": ("#3a4350", "#c9d0d8"),
     "title": ("bold #ffffff", "bold #000000"),
     "key": ("bold #56b4e9", "bold #0072b2"),
     "found": ("bold #000000 on #f0e442", "bold #000000 on #f0e442"),
@@ -118,6 +132,16 @@ def is_utf8(environ: dict[str, str]) -> bool:
         if value := environ.get(name):
             return "utf-8" in value.lower() or "utf8" in value.lower()
     return False
+
+
+def light_or_dark(environ: Mapping[str, str]) -> str:
+    """Textual's theme for the terminal's background, by `COLORFGBG` (rxvt, Konsole, iTerm2).
+
+    Its last number is the background's colour: 7 (white) and 9 to 15 (bright ones) are light.
+    """
+    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+    is_light = background.isdecimal() and int(background) in (7, *range(9, 16))
+    return "textual-light" if is_light else "textual-dark"
 
 
 def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
@@ -169,10 +193,16 @@ def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyph
     return [StyledSpan(" " * (width - len(values))), *line]
 
 
-def columns(values: Sequence[float], height: int, levels: str) -> list[str]:
-    """The `height` lines of a bar chart: a bar of `levels` for each value, blank if not finite."""
+def columns(
+    values: Sequence[float], height: int, levels: str, *, base: float | None = None
+) -> list[str]:
+    """The `height` lines of a bar chart: a bar of `levels` for each value, blank if not finite.
+
+    Bars begin at `base`, or if it is None at the least value.
+    """
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
+    low = low if base is None or low < base else base
     most, rows = len(levels), [""] * height
     for value in values:
         share = (value - low) / (high - low) if high > low else 0.5  # a constant: half high

@@ -5,15 +5,25 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 
 from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Line, StyledSpan, safe
-from ldlm_monitor.tui.log_rows import PlacedLine, filters, log_row, log_title, merged
-from ldlm_monitor.tui.prompt import SearchPrompt
+from ldlm_monitor.tui.draw import Line, StyledSpan, safe, wrap
+from ldlm_monitor.tui.keys import keys
+from ldlm_monitor.tui.log_rows import (
+    LOG_KEYS,
+    PlacedLine,
+    filters,
+    index_at,
+    log_row,
+    log_title,
+    merged,
+    next_match,
+)
+from ldlm_monitor.tui.prompt import TextPrompt
 from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
@@ -26,21 +36,7 @@ _LEVELS: tuple[Level | None, ...] = (None, "warning", "error")  # in turn by key
 class LogPage(Vertical):
     """The file `path` (empty: none yet), or if `merges` all of a run; `lines`: the records read."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Search", key_display="/"),
-        Binding("n", "again(False)", "Next", show=False),
-        Binding("N", "again(True)", "Previous", show=False),
-        Binding("e", "event(True)", "Next event"),
-        Binding("E", "event(False)", "Event before", show=False),
-        Binding("f", "follow", "Follow"),
-        Binding("m", "merge", "Merge"),
-        Binding("r", "rank", "Rank", show=False),
-        Binding("v", "level", "Severity", show=False),
-        Binding("b", "bars", "Bars", show=False),
-        Binding("y", "copy", "Copy"),
-        Binding("left_square_bracket", "file(-1)", "File before", show=False),
-        Binding("right_square_bracket", "file(1)", "Next file", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = keys("Log", *LOG_KEYS)
 
     def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -52,21 +48,23 @@ class LogPage(Vertical):
         self.merges = False
         self._filter = LogQuery(path="")
         self._ranks: set[int] = set()
-        self._text = ""
+        self._text, self._count, self._is_second_round = "", "", False
+        self._shift = 0
         self._busy = False
         self._problem = ""
         self._severities: dict[tuple[str, int], str] = {}
         self.rows = RowList(self._row, id="log-rows")
 
     def compose(self) -> ComposeResult:
-        """A title with the file, and the records."""
+        """A title with the file, the records, and if wished the one at the cursor whole."""
         yield Painted(self._title)
         yield self.rows
+        yield Painted(self._whole, id="whole-line")
 
     def look(self) -> None:
         """Read what was appended, if the page follows the end."""
         files = self._files()
-        if files and not self.path:
+        if files and self.path not in files:
             self.open(files[0])
         elif self.follows and self.path and not self._busy:
             self._go_to_end()
@@ -87,6 +85,7 @@ class LogPage(Vertical):
         """Stop following once the cursor moves up; read other records near an end of the rows."""
         if self.rows.cursor < self.rows.count - 1:
             self.follows = False
+        self.query_one("#whole-line").refresh()
         here = self._here()
         if self.merges or here is None or self._busy:
             return
@@ -103,7 +102,8 @@ class LogPage(Vertical):
                 self._text = text
                 self.action_again(backwards=False)
 
-        self.app.push_screen(SearchPrompt(self._text), search)
+        hint = "text, in upper or lower case"
+        self.app.push_screen(TextPrompt("Search in this log", self._text, hint), search)
 
     def action_again(self, backwards: bool) -> None:
         """Go to the next match of the searched text, or if `backwards` to the previous one."""
@@ -114,14 +114,13 @@ class LogPage(Vertical):
             return
         here = self._here()
         at = 0 if here is None else here.line.offset if backwards else here.line.end
-        self.follows, self._filter = False, LogQuery(path="", bars=self._filter.bars)
+        self.follows, self._is_second_round = False, False
+        self._filter = LogQuery(path="", bars=self._filter.bars)
         query = self._query(at, before=_AROUND, after=_AROUND)
         self._show(replace(query, find=self._text, backwards=backwards), at)
 
     def _find_in_merged(self, *, backwards: bool) -> None:
-        here, wanted = self.rows.cursor, self._text.lower()
-        others = range(here - 1, -1, -1) if backwards else range(here + 1, len(self.lines))
-        found = next((i for i in others if wanted in self.lines[i].line.text.lower()), None)
+        found = next_match(self.lines, self.rows.cursor, self._text, backwards=backwards)
         if found is None:
             self.notify("Not found in the merged records.", markup=False)
         else:
@@ -150,6 +149,16 @@ class LogPage(Vertical):
         self.merges = not self.merges
         self.follows = True
         self._go_to_end()
+
+    def action_wrap(self) -> None:
+        """Show the record at the cursor whole, broken into lines below the others, or not."""
+        whole = self.query_one("#whole-line")
+        whole.display = not whole.display
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll the text sideways by half of the width, to the left if below 0."""
+        self._shift = max(self._shift + by * (self.size.width // 2), 0)
+        self.rows.refresh()
 
     def action_rank(self) -> None:
         """Show one rank only: each in turn, then all of them."""
@@ -216,9 +225,9 @@ class LogPage(Vertical):
         at = here.line.offset
 
         def put(found: LogSlice) -> None:
-            before = self._index_at(at)
+            before = index_at(self.lines, at)
             self._hold(found)
-            self.rows.show(len(self.lines), shifted=self._index_at(at) - before)
+            self.rows.show(len(self.lines), shifted=index_at(self.lines, at) - before)
 
         self._ask(self._around(at, here.line.line), put)
 
@@ -254,9 +263,18 @@ class LogPage(Vertical):
         if query.find and found.found is None:
             if found.start > 0 if query.backwards else found.end < found.size:
                 self._show(replace(query, at=found.end), found.end)  # a query reads only a part
+            elif not self._is_second_round:
+                self._is_second_round = True
+                again = found.size if query.backwards else 0
+                self._show(replace(query, at=again), again)
             else:
-                self.notify("Not found in that direction.", markup=False)
+                self.notify("Not found in this file.", markup=False)
             return
+        if query.find:
+            self._count = "{} of {}".format(*found.matches) if found.matches else ""
+            if self._is_second_round:
+                self.notify("The search went on from the other end.", markup=False)
+            self.query_one(Painted).refresh()
         last = len(self.lines) - 1
         if cursor is None and found == self._held and self.rows.cursor == last:
             return  # nothing new: the view stays where the wheel has scrolled it
@@ -265,18 +283,13 @@ class LogPage(Vertical):
         if cursor is None:
             self.rows.move_to(len(self.lines) - 1)
             return
-        index = self._index_at(cursor if found.found is None else found.found)
+        index = index_at(self.lines, cursor if found.found is None else found.found)
         self.rows.scroll_to(y=max(index - self.rows.size.height // 2, 0), animate=False)
         self.rows.move_to(index, centre=True)
 
     def _hold(self, found: LogSlice) -> None:
         self._held = found
         self.lines = [PlacedLine(self.path, line) for line in found.lines]
-
-    def _index_at(self, offset: int) -> int:
-        """The index of the record that contains a byte, otherwise of the last record."""
-        indices = (i for i, each in enumerate(self.lines) if each.line.end > offset)
-        return next(indices, len(self.lines) - 1)
 
     def _title(self, width: int, height: int) -> list[Line]:
         glyphs = self._desk.glyphs
@@ -286,10 +299,17 @@ class LogPage(Vertical):
             return [[StyledSpan(" no file is followed yet", "dim")]]
         size = None if self.merges else self._held.size
         line = log_title(self.path, self._files(), size, width, glyphs)
-        return [line + filters(self._filter, self._text, glyphs, follows=self.follows)]
+        text = f"{self._text}  {self._count}" if self._text else ""
+        return [line + filters(self._filter, text, glyphs, follows=self.follows)]
+
+    def _whole(self, width: int, height: int) -> list[Line]:
+        here = self._here()
+        return wrap(safe(here.line.text, self._desk.glyphs), width - 1) if here else []
 
     def _row(self, index: int, width: int) -> Line:
         mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "
         record, severities = self.lines[index], self._severities
-        row = log_row(record, severities, self._desk.glyphs, self._text, with_file=self.merges)
+        row = log_row(
+            record, severities, self._desk.glyphs, self._text, self._shift, with_file=self.merges
+        )
         return [StyledSpan(mark, "key"), *row]

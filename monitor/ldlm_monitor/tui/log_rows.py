@@ -8,11 +8,32 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.model.queries import LogLine, LogQuery, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
+from ldlm_monitor.tui.keys import Key
 
 _MERGED_LINES = 1000  # records of all merged files, roughly. A choice: older ones, or a fast answer
 _MERGED_FILES = 64  # at most. A choice: the page waits for a request each, and lacks other files
 _LEVEL_STYLE = {"error": "error", "warning": "warning"}  # other levels are plain
 _FILE_CELLS = 18  # for `heartbeat_rank1024`; of 80 cells, 49 remain for the text
+
+
+LOG_KEYS = (
+    Key("slash", "search", "Search", "search; next, previous match, round the end", "/ n N", True),
+    Key("n", "again(False)", "Next match"),
+    Key("N", "again(True)", "Previous match"),
+    Key("e", "event(True)", "Next event", "next, previous event", "e E", True),
+    Key("E", "event(False)", "Event before"),
+    Key("f", "follow", "Follow", "follow the end, or stay", "f", True),
+    Key("m", "merge", "Merge", "all files of the run merged by time, or one", "m", True),
+    Key("w", "wrap", "Wrap", "break long lines, or cut them", "w", True),
+    Key("left", "scroll(-1)", "Left", "where lines are cut: scroll sideways", "left right"),
+    Key("right", "scroll(1)", "Right"),
+    Key("r", "rank", "Rank", "one rank only: each in turn, then all", "r"),
+    Key("v", "level", "Severity", "warnings and errors, errors only, all", "v"),
+    Key("b", "bars", "Bars", "progress bars as drawn, or the last of each", "b"),
+    Key("y", "copy", "Copy", "copy the line as it is (OSC 52)", "y", True),
+    Key("left_square_bracket", "file(-1)", "File before", "another file of the run", "[ ]"),
+    Key("right_square_bracket", "file(1)", "Next file"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +61,30 @@ def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[Placed
     return [placed for _, placed in sorted(found, key=lambda entry: entry[0])]
 
 
+def next_match(lines: Sequence[PlacedLine], here: int, text: str, *, backwards: bool) -> int | None:
+    """The index of the next record with `text`, round the end; None if no record has it."""
+    after, before = range(here + 1, len(lines)), range(here)
+    others = [*reversed(before), *reversed(after)] if backwards else [*after, *before]
+    return next((i for i in others if text.lower() in lines[i].line.text.lower()), None)
+
+
+def index_at(lines: Sequence[PlacedLine], offset: int) -> int:
+    """The index of the record that contains a byte, otherwise of the last record."""
+    return next((i for i, each in enumerate(lines) if each.line.end > offset), len(lines) - 1)
+
+
 def log_row(
     placed: PlacedLine,
     severities: Mapping[tuple[str, int], str],
     glyphs: Glyphs,
     found: str,
+    shift: int = 0,
     *,
     with_file: bool,
 ) -> Line:
     """The row of a record, without the cursor's mark; matches of `found` are highlighted.
+
+    `shift`: characters of the text that are scrolled out at the left.
 
     `severities`: those of events, by path and first byte of the record. `with_file`: name the file.
     """
@@ -62,7 +98,7 @@ def log_row(
     if with_file:
         name = safe(placed.path.rsplit("/", 1)[-1], glyphs)
         row.append(StyledSpan(fit(name, _FILE_CELLS, glyphs) + " ", "dim"))
-    return [*row, *_highlighted(safe(line.text, glyphs), found, style)]
+    return [*row, *_highlighted(safe(line.text, glyphs)[shift:], found, style)]
 
 
 def _highlighted(text: str, found: str, style: str) -> Line:

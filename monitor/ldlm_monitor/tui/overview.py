@@ -1,233 +1,227 @@
-"""The overview: one row for each run, in as many columns as fit."""
+"""The overview: a row for each run, what needs a look first; on a wide screen beside it one run."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
 
-from ldlm_monitor.core.health import HEALTH
-from ldlm_monitor.model.view import CurveView, RunView, Snapshot
-from ldlm_monitor.text.format import number
-from ldlm_monitor.tui.desk import (
-    Curves,
-    Desk,
-    OpenRun,
-    age,
-    alerts_of,
-    baseline,
-    current,
-    severity_of,
-    speed,
-    whole_duration,
-)
-from ldlm_monitor.tui.draw import (
-    HEALTH_STYLE,
-    STATE_STYLE,
-    Glyphs,
-    Line,
-    StyledSpan,
-    bar,
-    fit,
-    safe,
-    spark,
-    width_of,
-)
+from ldlm_monitor.model.view import InputView, RunView, Snapshot
+from ldlm_monitor.text.format import counted
+from ldlm_monitor.tui.desk import Curves, Desk, OpenRun, SelectRun
+from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
+from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.prompt import TextPrompt
+from ldlm_monitor.tui.run_card import RunCard
+from ldlm_monitor.tui.run_columns import SPARK, Layout, RunRow
+from ldlm_monitor.tui.triage import SORTABLE, arranged, shared_prefix
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
-_LEAST_NAME = 22  # cells for `train_20261121_083515`; 80 cells then hold the columns of `rank` 0
 _CURVES_SECONDS = 2.0  # between queries for shown curves. A choice: old curves, or more requests
-SPARK = 16  # values, a cell each. A choice: fewer hide the shape of a loss, more displace columns
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """The data of one row; `curve` is the run's loss, None until it was read."""
-
-    run: RunView
-    curve: CurveView | None
-    desk: Desk
-
-
-@dataclass(frozen=True, slots=True)
-class _TableColumn:
-    """`width` is in cells. Columns of the highest `rank` are left out first where room is short."""
-
-    title: str
-    width: int
-    rank: int
-    draw: Callable[[RunRow], Line]
-
-
-def _health(row: RunRow) -> Line:
-    health = row.run.health
-    return [StyledSpan(f"{row.desk.glyphs.dot} {health}", HEALTH_STYLE[health])]
-
-
-def _state(row: RunRow) -> Line:
-    return [StyledSpan(row.run.state, STATE_STYLE.get(row.run.state, ""))]
-
-
-def _step(row: RunRow) -> Line:
-    run = row.run
-    total = f"/{run.total_steps}" if run.total_steps else ""
-    return [StyledSpan("-" if run.step is None else f"{run.step}{total}")]
-
-
-def _value(row: RunRow, quantity: str, digits: int) -> Line:
-    text = number(current(row.run, quantity), digits)
-    return [StyledSpan(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
-
-
-def _spark(row: RunRow) -> Line:
-    if row.curve is None:
-        return []
-    return spark(row.curve.means, row.curve.nonfinite, SPARK, row.desk.glyphs)
-
-
-def _speed(row: RunRow) -> Line:
-    # A choice, above ThroughputDrop's 0.7: a drop shows before its alert, small ones do not.
-    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
-    return [
-        StyledSpan(speed(row.run)),
-        StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim"),
-    ]
-
-
-def _alerts(row: RunRow) -> Line:
-    line: Line = []
-    for alert in alerts_of(row.run.name, row.desk.snapshot.alerts):
-        name = safe(alert.name, row.desk.glyphs)
-        line.append(StyledSpan(f" {name}" if line else name, severity_of(alert)))
-    return line
-
-
-# Title, cells for usual values, and rank: columns of rank 0 are shown at any width.
-_COLUMNS = (
-    _TableColumn("HEALTH", 11, 0, _health),
-    _TableColumn("STATE", 13, 2, _state),
-    _TableColumn("STEP", 13, 0, _step),
-    _TableColumn("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.desk.glyphs)),
-    _TableColumn("ETA", 7, 4, lambda row: [StyledSpan(whole_duration(row.run.eta_seconds))]),
-    _TableColumn("LOSS", 8, 0, lambda row: _value(row, "loss", 4)),
-    _TableColumn("LOSS SO FAR", SPARK, 3, _spark),
-    _TableColumn("GRAD", 8, 5, lambda row: _value(row, "grad_norm", 3)),
-    _TableColumn("SPEED", 17, 4, _speed),
-    _TableColumn(
-        "LAST STEP/LIMIT", 15, 1, lambda row: [StyledSpan(*age(row.run, row.desk.clock()))]
-    ),
-    _TableColumn("ALERTS", 15, 0, _alerts),
-)
-
-
-def _chosen(width: int) -> tuple[list[_TableColumn], int]:
-    columns = list(_COLUMNS)
-    while True:
-        left = width - 2 - sum(column.width + 1 for column in columns)
-        last = max(columns, key=lambda column: column.rank)
-        if left >= _LEAST_NAME or last.rank == 0:
-            return columns, max(min(left, 40), 1)  # a choice: 40 cut few names; more spread a row
-        columns.remove(last)
-
-
-def header(width: int) -> Line:
-    """The columns' titles."""
-    columns, name = _chosen(width)
-    line = [StyledSpan("  " + fit("RUN", name) + " ", "dim")]
-    return line + [StyledSpan(fit(column.title, column.width) + " ", "dim") for column in columns]
-
-
-def row(facts: RunRow, width: int, *, chosen: bool) -> Line:
-    """The row of one run, at the cursor if `chosen`; the last column has the remaining width."""
-    columns, name = _chosen(width)
-    glyphs = facts.desk.glyphs
-    line = [
-        StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        StyledSpan(fit(safe(facts.run.name, glyphs), name, glyphs) + " ", "title"),
-    ]
-    for column in columns[:-1]:
-        line += _cell(column.draw(facts), column.width, glyphs)
-    last = columns[-1].draw(facts)
-    room = width - width_of(line)
-    return line + (last if width_of(last) <= room else _cell(last, room, glyphs))
-
-
-def _cell(spans: Sequence[StyledSpan], width: int, glyphs: Glyphs) -> Line:
-    left, line = width, []
-    for text, style in spans:
-        shown = text if len(text) <= left else fit(text, left, glyphs)
-        line.append(StyledSpan(shown, style))
-        left -= len(shown)
-    return [*line, StyledSpan(" " * (left + 1))]
+SPLIT_WIDTH = 160  # cells from which one run is beside the list, which then still has its columns
 
 
 def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
     """The number of all runs, of running runs by health, and of ended runs by state."""
     counts = Counter[str](run.health for run in snapshot.runs if run.ended_at is None)
     ended = Counter(run.state for run in snapshot.runs if run.ended_at is not None)
-    plural = "" if len(snapshot.runs) == 1 else "s"
-    line = [StyledSpan(f" {len(snapshot.runs)} run{plural}", "title")]
+    line = [StyledSpan(f" {counted(len(snapshot.runs), 'run')}", "title")]
     for health, style in HEALTH_STYLE.items():
         if count := counts.get(health):
-            line.append(StyledSpan(f"   {glyphs.dot} {count} {health}", style))
+            line.append(StyledSpan(f"   {glyphs.health[health]} {count} {health}", style))
     for state, count in sorted(ended.items()):
         line.append(StyledSpan(f"   {count} {state}", STATE_STYLE.get(state, "")))
     return line
 
 
-def sorted_runs(snapshot: Snapshot) -> list[RunView]:
-    """Running runs before ended ones, then the worst health first, then by name."""
-    return sorted(
-        snapshot.runs,
-        key=lambda run: (run.ended_at is not None, -HEALTH.index(run.health), run.name),
-    )
+def input_line(found: InputView, reading: float | None, glyphs: Glyphs) -> Line:
+    """An input that shows no run, and why."""
+    said, style = str(found.state), "warning"
+    if found.state == "waiting":
+        said = "waiting: no such file yet"
+    elif found.state == "reading" and reading is not None:
+        said, style = f"read {100 * reading:.0f} %", "dim"
+    elif found.lines is not None:
+        said = f"{counted(found.lines, 'line')} and {found.state}"
+    name = safe(found.name, glyphs)
+    return [StyledSpan(f"   {said:<40} ", style), StyledSpan(name, "dim")]
+
+
+class HeadBar(Painted):
+    """The titles of the columns; a click sorts by one, a second click the other way round."""
+
+    def __init__(self, page: "OverviewPage") -> None:
+        super().__init__(lambda width, height: [self._line()])
+        self._page = page
+
+    def _line(self) -> Line:
+        return [span for _, span in self._page.columns.header(self._page.sorted_by)]
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by the column under the pointer."""
+        end = 0
+        for title, span in self._page.columns.header(""):
+            end += len(span.text)
+            if event.x < end:
+                self._page.sort_by(title)
+                return
 
 
 class OverviewPage(Vertical):
-    """A row for each run; Enter opens it."""
+    """A row for each run; Enter opens it, and other keys act on it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys(
+        "Overview",
+        Key("slash", "filter", "Filter", "only runs with these words; empty: all", "/", foot=True),
+        Key("s", "sort", "Sort", "sort by the next column; a click on its head does, too", "s S"),
+        Key("S", "reverse", "Reverse"),
+        Key("h", "hide_ended", "Hide ended", "hide ended runs, or show them"),
+        Key("space", "pick", "Pick", "pick runs, to draw them in one chart on page 2", "Space"),
+    )
 
     def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
         self._desk = desk
-        self._runs = sorted_runs(desk.snapshot)
+        self._runs: list[RunView] = []
         self._curves: Curves = {}
         self._asked_at = 0.0
+        self._inputs: list[InputView] = []
+        self._columns: tuple[object, Layout] | None = None
         self.rows = RowList(self._row, id="runs")
+        self._card = RunCard(desk)
+
+    @property
+    def sorted_by(self) -> str:
+        """The column by which the runs are sorted; "" in the order of triage."""
+        return self._desk.arrangement.column
+
+    @property
+    def columns(self) -> Layout:
+        """The columns for the present width and runs."""
+        width = self.rows.scrollable_content_region.width or self.size.width
+        if self._columns is None or self._columns[0] != (width, id(self._runs)):
+            prefix = shared_prefix([run.name for run in self._runs])
+            found = Layout.of(width, self._runs, prefix)
+            self._columns = (width, id(self._runs)), found
+        return self._columns[1]
 
     def compose(self) -> ComposeResult:
-        """Summary, titles, rows."""
-        yield Painted(lambda width, height: [summary(self._desk.snapshot, self._desk.glyphs)])
-        yield Painted(lambda width, height: [header(width)])
-        yield self.rows
+        """Summary, titles, rows; beside them the selected run."""
+        yield Painted(lambda width, height: [self._summary()], id="summary")
+        with Horizontal():
+            with Vertical(id="run-list"):
+                yield HeadBar(self)
+                yield self.rows
+            yield self._card
+
+    def on_resize(self) -> None:
+        """Show the selected run beside the list where the screen is wide enough."""
+        self._card.display = self.size.width >= SPLIT_WIDTH
 
     def look(self) -> None:
-        """Show the runs of the last snapshot."""
-        here = self._runs[self.rows.cursor].name if self._runs else None
-        self._runs = sorted_runs(self._desk.snapshot)
+        """Show the runs of the last snapshot, with the cursor on the selected run."""
+        desk = self._desk
+        self._runs = arranged(desk)
+        self._inputs = list(desk.snapshot.inputs)
+        self.rows.show(len(self._runs) + len(self._inputs))
         names = [run.name for run in self._runs]
-        self.rows.show(len(names))
-        if here in names:
-            self.rows.cursor = names.index(here)
-        now = self._desk.clock()
+        if desk.run in names:
+            self.rows.cursor = names.index(desk.run)
+        now = desk.clock()
         if abs(now - self._asked_at) >= _CURVES_SECONDS:  # `abs`: a playback's clock may go back
             self._asked_at = now
             # Height 0 before the first layout: 10, a choice. Fewer miss rows, more are not shown.
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
             wanted = [(name, "loss") for name in names[top : top + height]]
-            in_thread(self, lambda: self._desk.curves(wanted, SPARK), self._take)
+            in_thread(self, lambda: desk.curves(wanted, SPARK), self._take)
         for widget in self.query(Painted):
             widget.refresh()
+        if self._card.display:
+            self._card.look()
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        """Select the run under the cursor."""
+        if event.index < len(self._runs):
+            self.post_message(SelectRun(self._runs[event.index].name))
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Open the page of the run."""
-        self.post_message(OpenRun(self._runs[event.index].name))
+        if event.index < len(self._runs):
+            self.post_message(OpenRun(self._runs[event.index].name))
+
+    def action_filter(self) -> None:
+        """Ask for words, and show only the runs that have them."""
+        how = self._desk.arrangement
+
+        def put(words: str | None) -> None:
+            if words is not None:
+                how.words = words
+                self.look()
+
+        self.app.push_screen(
+            TextPrompt("Show only runs with", how.words, "name, state, reason; empty: all"), put
+        )
+
+    def action_sort(self) -> None:
+        """Sort by the next column, after the last one by triage."""
+        place = SORTABLE.index(self.sorted_by)
+        self.sort_by(SORTABLE[(place + 1) % len(SORTABLE)], turns=False)
+
+    def sort_by(self, title: str, *, turns: bool = True) -> None:
+        """Sort by a column; if it is sorted by already and `turns`, the other way round."""
+        how = self._desk.arrangement
+        if title in SORTABLE:
+            how.is_reversed = turns and how.column == title and not how.is_reversed
+            how.column = title
+            self.look()
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        how = self._desk.arrangement
+        how.is_reversed = not how.is_reversed
+        self.look()
+
+    def action_hide_ended(self) -> None:
+        """Hide ended runs, apart from new failures, or show them."""
+        how = self._desk.arrangement
+        how.hides_ended = not how.hides_ended
+        self.look()
+
+    def action_pick(self) -> None:
+        """Pick the run under the cursor for a chart of several, or put it back."""
+        if self.rows.cursor < len(self._runs):
+            name = self._runs[self.rows.cursor].name
+            if name in self._desk.marked:
+                del self._desk.marked[name]
+            else:
+                self._desk.marked[name] = None
+            self.rows.action_move(1)
+            self.look()
 
     def _take(self, found: Curves) -> None:
         self._curves |= found
         self.rows.refresh()
 
+    def _summary(self) -> Line:
+        desk, how = self._desk, self._desk.arrangement
+        notes = [f"/{safe(how.words, desk.glyphs)}"] if how.words else []
+        notes += [f"by {how.column.lower()}"] if how.column else []
+        notes += ["reversed"] if how.is_reversed else []
+        notes += ["without ended"] if how.hides_ended else []
+        notes += [f"{len(desk.marked)} picked"] if desk.marked else []
+        hidden = len(desk.snapshot.runs) - len(self._runs)
+        notes += [f"{hidden} hidden"] if hidden else []
+        prefix = safe(self.columns.prefix, desk.glyphs)
+        notes += [f"names begin {prefix}"] if prefix else []
+        line = summary(desk.snapshot, desk.glyphs)
+        return [*line, *(StyledSpan(f"   {note}", "accent") for note in notes)]
+
     def _row(self, index: int, width: int) -> Line:
+        if index >= len(self._runs):
+            found = self._inputs[index - len(self._runs)]
+            return input_line(found, self._desk.source.reading(), self._desk.glyphs)
         run = self._runs[index]
         facts = RunRow(run, self._curves.get((run.name, "loss")), self._desk)
-        return row(facts, width, chosen=index == self.rows.cursor)
+        return self.columns.row(facts, chosen=index == self.rows.cursor)

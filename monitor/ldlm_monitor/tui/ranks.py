@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ldlm_monitor.model.view import RankView, RunView
+from ldlm_monitor.text.format import counted
 from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
@@ -43,7 +44,7 @@ def _cells(run: RunView) -> list[_RankCell]:
 
 def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
     """The number of ranks, the rank that failed first, and the rank furthest behind or silent."""
-    line = [StyledSpan(f" {len(cells)} ranks", "title")]
+    line = [StyledSpan(f" {counted(len(cells), 'rank')}", "title")]
     if run.world_size and run.world_size > len(cells):
         line.append(StyledSpan(f" of {run.world_size} report steps", "dim"))
     if run.failed_rank is not None:
@@ -61,6 +62,11 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
     elif not run.reasons:
         line.append(StyledSpan("   all in step", "ok"))
     return line
+
+
+def verdict(run: RunView, glyphs: Glyphs) -> list[Line]:
+    """The line about a run's ranks; none for a run whose ranks log no steps."""
+    return [_verdict(run, _cells(run), glyphs)] if run.ranks else []
 
 
 def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:

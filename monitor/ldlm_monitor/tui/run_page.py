@@ -1,15 +1,18 @@
 """The page of one run: state, loss, other values, ranks, alerts."""
 
 import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from statistics import fmean
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 
 from ldlm_monitor.model.view import CurveView, RunView
-from ldlm_monitor.text.format import byte_size, number, si_number
+from ldlm_monitor.run.curve import is_charted
+from ldlm_monitor.text.format import byte_size, counted, number, si_number
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.desk import (
     Curves,
@@ -25,6 +28,7 @@ from ldlm_monitor.tui.desk import (
 from ldlm_monitor.tui.draw import (
     HEALTH_STYLE,
     STATE_STYLE,
+    Glyphs,
     Line,
     StyledSpan,
     bar,
@@ -32,7 +36,9 @@ from ldlm_monitor.tui.draw import (
     fit,
     safe,
 )
-from ldlm_monitor.tui.loss_chart import LossChart
+from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.metric_chart import MetricChart
+from ldlm_monitor.tui.triage import triaged
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
 _POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512 columns
@@ -42,6 +48,7 @@ _SMALL = (  # titles, and quantities: the first logged is drawn. A choice: four 
     ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
+_FORMS = {"memory": byte_size, "speed": si_number}  # others are plain numbers
 _RANKS_SHARE = 0.4  # of the height at most. A choice: more shrinks the loss, less hides ranks
 _LOW = 28  # lines; a lower page has 3 for ranks. A choice: at the usual 24, the loss has more
 
@@ -49,17 +56,18 @@ _LOW = 28  # lines; a lower page has 3 for ranks. A choice: at the usual 24, the
 class RunPage(Vertical):
     """One run on one page."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket", "other(-1)", "Run before", show=False),
-        Binding("right_square_bracket", "other(1)", "Next run", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = keys(
+        "Run",
+        Key("left_square_bracket", "other(-1)", "Run before", "another run, as on page 1", "[ ]"),
+        Key("right_square_bracket", "other(1)", "Next run"),
+    )
 
     def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
         self._desk = desk
         self._curves: dict[str, CurveView] = {}
-        self._asked: tuple[str | None, int] = (None, -1)
-        self.chart = LossChart(desk, id="chart")
+        self._asked: tuple[object, ...] = ()
+        self.chart = MetricChart(desk, id="chart")
 
     def compose(self) -> ComposeResult:
         """State, loss, small curves, ranks, alerts."""
@@ -71,32 +79,38 @@ class RunPage(Vertical):
 
     def look(self) -> None:
         """Show the last snapshot; query the curves if the snapshot or the run is new."""
-        run = self._desk.chosen()
-        name = run.name if run else None
-        if self._asked[0] != name:
+        desk, run = self._desk, self._desk.chosen()
+        if run is not None and self._asked[:1] != (run.name,):
             self._curves = {}
             self.chart.action_whole()
             self.chart.show({})
-        if run is not None and self._asked != (name, self._desk.snapshot.version):
-            self._asked = (name, self._desk.snapshot.version)
-            wanted = [
-                (run.name, quantity)
-                for quantity in run.statistics
-                if _is_loss(quantity) or any(quantity in names for _, names in _SMALL)
-            ]
-            in_thread(self, lambda: self._desk.curves(wanted, _POINTS), self._take)
+        wanted = self._wanted(run) if run is not None else []
+        asked = (run.name if run else None, desk.snapshot.version, wanted)
+        if run is not None and self._asked != asked:
+            self._asked = asked
+            in_thread(self, lambda: desk.curves(wanted, _POINTS), self._take)
         self._lay_out(run)
         for widget in self.query(Painted):
             if widget is not self.chart:
                 widget.refresh()
+
+    def _wanted(self, run: RunView) -> list[tuple[str, str]]:
+        """Runs and quantities to draw: all of the selected run, one of each picked run."""
+        logged = (*run.statistics, "steps_per_second")  # a bar's rate, which has no statistics
+        found = [(run.name, quantity) for quantity in logged if is_charted(quantity)]
+        names = {each.name for each in self._desk.snapshot.runs}
+        for other in self._desk.marked:
+            if other != run.name and other in names:
+                found += [(other, self.chart.metric), (other, "tokens_per_second")]
+        return found
 
     def on_resize(self) -> None:
         """Divide the new height among the parts."""
         self._lay_out(self._desk.chosen())
 
     def action_other(self, by: int) -> None:
-        """Show the run that is `by` runs further on by name, or back if below 0."""
-        names = sorted(run.name for run in self._desk.snapshot.runs)
+        """Show the run that is `by` runs further on by triage, or back if below 0."""
+        names = [run.name for run in triaged(self._desk)]
         if names:
             here = names.index(self._desk.run) if self._desk.run in names else 0
             self._desk.run = names[(here + by) % len(names)]
@@ -115,7 +129,9 @@ class RunPage(Vertical):
     def _take(self, found: Curves) -> None:
         shown = self._desk.run
         self._curves = {name: curve for (run, name), curve in found.items() if run == shown}
-        self.chart.show({name: each for name, each in self._curves.items() if _is_loss(name)})
+        self.chart.show(
+            self._curves, {key: curve for key, curve in found.items() if key[0] != shown}
+        )
         self.query_one("#small", Painted).refresh()
 
     def _state(self, width: int, height: int) -> list[Line]:
@@ -125,13 +141,13 @@ class RunPage(Vertical):
         waited, style = age(run, self._desk.clock())
         style_of_health = HEALTH_STYLE[run.health]
         is_bad = STATE_STYLE.get(run.state) == "critical"
-        world = f" on {run.world_size} ranks" if run.world_size else ""
+        world = f" on {counted(run.world_size, 'rank')}" if run.world_size else ""
         framework = safe(run.framework, glyphs) if run.framework != "unknown" else ""
         also = f" ({safe(run.also_called, glyphs)})" if run.also_called else ""
         first: Line = [
             StyledSpan(f" {safe(run.name, glyphs)}", "title"),
             StyledSpan(also, "dim"),
-            StyledSpan(f"  {glyphs.dot} {run.health}", style_of_health),
+            StyledSpan(f"  {glyphs.health[run.health]} {run.health}", style_of_health),
             StyledSpan(f"  {run.state}", style_of_health if is_bad else ""),
             StyledSpan(f"  {framework}{world}", "dim"),
         ]
@@ -167,16 +183,17 @@ class RunPage(Vertical):
         lines: list[Line] = [[] for _ in range(max(height, 1))]
         for title, names in _SMALL:
             name = next((name for name in names if name in self._curves), None)
-            curve = self._curves.get(name or "")
-            value = current(run, name) if name else None
-            form = {"memory": byte_size, "speed": si_number}.get(title, number)
-            shown = form(value)
+            shown = _FORMS.get(title, number)(current(run, name) if name else None)
+            if title == "speed" and name is None:
+                shown = speed(run)
             label = title if name in (None, names[0]) or title != "speed" else (name or "")
             head = f" {label.replace('_per_second', '/s')} {shown}"
-            lines[0].append(StyledSpan(fit(head, each, glyphs), "title" if curve else "dim"))
-            part = _rows(curve, each - 2, height - 1, glyphs.levels)
-            for line, drawn in zip(lines[1:], part, strict=True):
-                line.append(StyledSpan(" " + fit(drawn, each - 1), "curve"))
+            lines[0].append(StyledSpan(fit(head, each, glyphs), "title" if name else "dim"))
+            curve = self._curves.get(name or "")
+            for line, drawn in zip(
+                lines[1:], _rows(curve, each - 2, height - 1, glyphs), strict=True
+            ):
+                line += [StyledSpan(" "), *drawn, StyledSpan(" " * (each - 1 - max(each - 2, 0)))]
         return lines
 
     def _grid(self, width: int, height: int) -> list[Line]:
@@ -196,17 +213,43 @@ class RunPage(Vertical):
         ]
 
 
-def _is_loss(quantity: str) -> bool:
-    return quantity == "loss" or (quantity.startswith("loss_") and quantity != "loss_scale")
+def _rows(curve: CurveView | None, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """A bar chart of `height` lines from zero over the run's steps; `✕`: values not finite."""
+    width = max(width, 0)
+    if curve is None or not curve.steps or height <= 0 or not width:
+        return [[StyledSpan(" " * width)] for _ in range(height)]
+    values, bad = resampled(curve, width)
+    rows: list[Line] = []
+    for index, drawn in enumerate(columns(values, height, glyphs.levels, base=0.0)):
+        is_last = index == height - 1
+        rows.append(
+            [
+                StyledSpan(glyphs.nonfinite, "critical")
+                if is_last and bad[place]
+                else StyledSpan(cell, "curve")
+                for place, cell in enumerate(drawn)
+            ]
+        )
+    return rows
 
 
-def _rows(curve: CurveView | None, width: int, height: int, levels: str) -> list[str]:
-    """A bar chart of `height` lines; a column is the mean of an equal share of the buckets."""
-    values = curve.means if curve else ()
-    count, across = len(values), min(width, len(values))
-    means = []
-    for column in range(across):
-        seen = values[column * count // across : (column + 1) * count // across]
-        part = [value for value in seen if math.isfinite(value)]
-        means.append(fmean(part) if part else math.nan)
-    return columns(means, height, levels)
+def resampled(curve: CurveView, width: int) -> tuple[list[float], list[bool]]:
+    """The mean in each of `width` equal parts of the steps, and whether values were not finite.
+
+    A part without a sample has the value of the part before.
+    """
+    steps: Sequence[int] = curve.steps
+    first, last = steps[0], max(steps[-1], steps[0] + 1)
+    if any(step < first for step in steps) or sorted(steps) != list(steps):
+        steps, first, last = range(len(steps)), 0, len(steps)  # a resume: in the order of the log
+    values: list[float] = []
+    bad: list[bool] = []
+    for column in range(width):
+        start = bisect_left(steps, first + (last - first) * column / width)
+        end = bisect_left(steps, first + (last - first) * (column + 1) / width)
+        end = len(steps) if column == width - 1 else end
+        part = [value for value in curve.means[start:end] if math.isfinite(value)]
+        bad.append(any(curve.nonfinite[start:end]))
+        before = values[-1] if values and start == end else math.nan
+        values.append(fmean(part) if part else before)
+    return values, bad

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, FieldValue, Position
@@ -15,9 +15,12 @@ from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import OpenLog
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
+from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.triage import middle_cut, shared_prefix
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")  # fields of several lines, shown as they were written
+_RUN_CELLS = 15  # of a run's name without what all share: `20261121_083515`
 _NAME_CELLS = 20  # of a field's name at most. A choice: less cuts names, more narrows the text
 
 
@@ -169,17 +172,20 @@ def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) 
 class EventsPage(DetailPage[TimelineEntry]):
     """A row for each event and incident, and the details of the selected one below."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "worst", "Errors only"),
-        Binding("o", "only_run", "This run only"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = keys(
+        "Events",
+        Key("v", "worst", "Errors only", "errors only, or all", "v", True),
+        Key("o", "only_run", "This run only", "the selected run only, or all", "o", True),
+    )
     _worst_only = False
     _all_runs = True
+    _prefix = ""
 
     def look(self) -> None:
         """Show the last snapshot's events; a cursor on the last event moves to the new last one."""
         at_end = self.rows.cursor >= self.rows.count - 1
         run = None if self._all_runs else self._desk.run
+        self._prefix = shared_prefix([each.name for each in self._desk.snapshot.runs])
         self.show(entries(self._desk.snapshot, run, worst_only=self._worst_only), to_end=at_end)
 
     def action_worst(self) -> None:
@@ -206,18 +212,28 @@ class EventsPage(DetailPage[TimelineEntry]):
             StyledSpan(f"   of {which}", "dim"),
         ]
 
+    def run_of(self, item: TimelineEntry) -> str | None:
+        """The run of the event or incident."""
+        return item.run
+
     def detail(self, item: TimelineEntry, width: int) -> list[Line]:
         """The entry's kind, place, message, fields and stacks."""
         return detail(item, width, self._desk.glyphs)
 
     def row(self, item: TimelineEntry) -> Line:
-        """Time, severity, kind, rank or host, message; cells hold usual values, cut longer ones."""
+        """Time, run, severity, kind, rank or host, message; cells hold usual values, or cut."""
         glyphs, style = self._desk.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
+        line = [StyledSpan(fit(local_time(item.time), 14) + " ", "dim")]
+        if self._all_runs and len(self._desk.snapshot.runs) > 1:
+            own = safe(item.run.removeprefix(self._prefix), glyphs)
+            line.append(StyledSpan(middle_cut(own, _RUN_CELLS, glyphs) + " ", "accent"))
+        # Below 120 cells the mark and its colour say the severity, and the message has the room.
+        wide = self.size.width >= 120
         return [
-            StyledSpan(fit(local_time(item.time), 15), "dim"),
-            StyledSpan(f"{mark} {fit(item.severity, 9)}", style),
-            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),
+            *line,
+            StyledSpan(f"{mark} {fit(item.severity, 9) if wide else ''}", style),
+            StyledSpan(fit(safe(item.kind, glyphs), 26 if wide else 18, glyphs) + " ", style),
             StyledSpan(fit(safe(item.whose, glyphs), 9, glyphs) + " ", "dim"),
             StyledSpan(safe(item.message, glyphs)),
         ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.dom import DOMNode
 from textual.geometry import Size
@@ -23,8 +23,9 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from ldlm_monitor.model.errors import LdlmError
-from ldlm_monitor.tui.desk import Desk
+from ldlm_monitor.tui.desk import Desk, SelectRun
 from ldlm_monitor.tui.draw import Line, StyledSpan, style_of
+from ldlm_monitor.tui.keys import Key, keys
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -112,15 +113,16 @@ class RowList(ScrollView, can_focus=True):
     `Chosen` is sent for Enter on it, or a double click.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("home,g", "end(0)", "Start", show=False),
-        Binding("end,G", "end(-1)", "End", show=False),
-        Binding("enter", "choose", "Open"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = keys(
+        "Lists",
+        Key("up,k", "move(-1)", "Up", "move; a click does, too", "arrows j k"),
+        Key("down,j", "move(1)", "Down"),
+        Key("pageup", "page(-1)", "Page up", "move by pages", "PgUp PgDn"),
+        Key("pagedown", "page(1)", "Page down"),
+        Key("home,g", "end(0)", "Start", "to the first, to the last", "g G"),
+        Key("end,G", "end(-1)", "End"),
+        Key("enter", "choose", "Open", "open: a run, the line of an alert or event", "Enter", True),
+    )
 
     @dataclass
     class Chosen(Message):
@@ -263,13 +265,21 @@ class DetailPage(Vertical, Generic[_T]):
         self.on_resize()
         self.query_one(Painted).refresh()
 
+    def run_of(self, item: _T) -> str | None:
+        """The run that an item is about; None if it is of no run."""
+        return None
+
+    def on_row_list_moved(self) -> None:
+        """Show the details of the item under the cursor, and select its run."""
+        self.on_resize()
+        if self.selected is not None and (run := self.run_of(self.selected)):
+            self.post_message(SelectRun(run))
+
     def on_resize(self) -> None:
         """Show the details of the selected row, wrapped."""
         width, item = self._detail.size.width or self.size.width, self.selected
         self._lines = [] if item is None else self.detail(item, width)
         self._detail.show(len(self._lines))
-
-    on_row_list_moved = on_resize
 
     def _row(self, index: int, width: int) -> Line:
         mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "

@@ -1,0 +1,108 @@
+"""What happened while nobody looked: what fired, recovered and ended, and what still waits."""
+
+import math
+from collections.abc import Iterable
+
+from ldlm_monitor.text.format import counted
+from ldlm_monitor.tui.alerts import items
+from ldlm_monitor.tui.desk import Desk, is_for_people, severity_of, whole_duration
+from ldlm_monitor.tui.draw import STATE_STYLE, Line, StyledSpan, labelled, safe
+from ldlm_monitor.tui.hold_back import suppression
+from ldlm_monitor.tui.prompt import ScrolledText
+
+AWAY_SECONDS = 600.0  # without a key; a choice: people who read a page press one sooner
+_MOST = 12  # lines of a part. A choice: the pages have the others
+
+
+class Absence:
+    """Notices when somebody comes back, and what to show them then.
+
+    `attached`: the screen was just opened on a daemon that has run before; the digest is then of
+    the last `AWAY_SECONDS`.
+    """
+
+    def __init__(self, desk: Desk, *, attached: bool) -> None:
+        self._desk = desk
+        self._last_input = desk.clock()
+        self._left_at: float | None = self._last_input - AWAY_SECONDS if attached else None
+
+    def note_input(self) -> None:
+        """Somebody pressed a key or moved the mouse."""
+        now = self._desk.clock()
+        if now - self._last_input >= AWAY_SECONDS:
+            self._left_at = self._last_input
+        self._last_input = now
+
+    def digest(self) -> "Digest | None":
+        """The digest once somebody has come back and there is something to show."""
+        if self._left_at is None or not self._desk.snapshot.runs:
+            return None
+        left, self._left_at = self._left_at, None
+        found = Digest(self._desk, left)
+        return found if found.has_news else None
+
+
+class Digest(ScrolledText):
+    """What happened since `left_at` (Unix seconds); any key closes it."""
+
+    def __init__(self, desk: Desk, left_at: float) -> None:
+        super().__init__()
+        self._desk, self._left = desk, left_at
+        changes = [
+            each for each in items(desk.snapshot, desk.held_back) if each.of.state != "pending"
+        ]
+        self._fired = [each for each in changes if each.of.active_at >= left_at]
+        self._over = [
+            each
+            for each in changes
+            if each.of.state != "firing" and (getattr(each.of, "time", None) or 0.0) >= left_at
+        ]
+        self._ended = [run for run in desk.snapshot.runs if (run.ended_at or -math.inf) >= left_at]
+        self._waiting = [
+            alert
+            for alert in desk.snapshot.alerts
+            if alert.state == "firing"
+            and is_for_people(alert)
+            and not suppression(alert, desk.held_back)
+        ]
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything happened."""
+        return bool(self._fired or self._over or self._ended)
+
+    def lines(self, width: int) -> list[Line]:
+        """A part for each kind of change."""
+        now = self._desk.clock()
+        found: list[Line] = [
+            [StyledSpan(f" Since you left, {whole_duration(now - self._left)} ago", "title")]
+        ]
+        fired = [(severity_of(each.of), each.name, each.of.annotations.get("summary", ""))
+                 for each in self._fired]  # fmt: skip
+        over = [("dim", each.of.state, f"{each.name}: {each.of.labels.get('run', '')}")
+                for each in self._over]  # fmt: skip
+        ended = [(STATE_STYLE.get(run.state, ""), run.state, run.name) for run in self._ended]
+        waiting = [(severity_of(each), each.name, each.labels.get("run", ""))
+                   for each in self._waiting]  # fmt: skip
+        parts = (("fired", fired), ("over", over), ("ended", ended), ("to acknowledge", waiting))
+        for title, rows in parts:
+            if rows:
+                found += self._part(
+                    f"{counted(len(rows), 'alert' if title != 'ended' else 'run')} {title}",
+                    rows,
+                    width,
+                )
+        return [*found, [], [StyledSpan(" Esc closes this; 3 lists the alerts", "dim")]]
+
+    def _part(self, title: str, rows: Iterable[tuple[str, str, str]], width: int) -> list[Line]:
+        glyphs, shown = self._desk.glyphs, list(rows)
+        lines: list[Line] = [[], [StyledSpan(f" {title}", "title")]]
+        for style, head, text in shown[:_MOST]:
+            cells = min(max(len(head), 10) + 2, 24)
+            rest = max(width - cells - 4, 10)
+            lines += labelled(
+                safe(head, glyphs)[: cells - 1], safe(text, glyphs), rest, style, cells=cells
+            )
+        if len(shown) > _MOST:
+            lines.append([StyledSpan(f"  and {len(shown) - _MOST} more", "dim")])
+        return lines

@@ -1,0 +1,119 @@
+"""Acknowledging and silencing from the screen: who holds back an alert's messages, and how."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import partial
+from getpass import getuser
+from typing import Any
+
+from textual.widget import Widget
+
+from ldlm_monitor.model.alert import LabelMatcher
+from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.model.queries import Withholding
+from ldlm_monitor.model.view import AlertView, RunView
+from ldlm_monitor.tui.desk import Desk, HeldBack, alerts_of
+from ldlm_monitor.tui.draw import safe
+from ldlm_monitor.tui.widgets import in_thread
+
+_DURATIONS = (  # titles, seconds of a silence. A choice: more lengths, or a list read at a glance
+    ("15 minutes", 900.0),
+    ("1 hour", 3600.0),
+    ("4 hours", 14400.0),
+    ("12 hours", 43200.0),
+    ("1 day", 86400.0),
+    ("1 week", 604800.0),
+)
+
+
+def suppression(alert: AlertView, held_back: HeldBack) -> str:
+    """Who acknowledged or silenced the alert; empty if nobody did."""
+    for ack in held_back.get("acks", ()):
+        if ack.get("alert") == alert.name and ack.get("labels") == alert.labels:
+            return f"acknowledged by {ack.get('by', '?')}"
+    labels = {"alertname": alert.name, **alert.labels}
+    for silence in held_back.get("silences", ()):
+        if all(LabelMatcher(**each).holds(labels) for each in silence["matchers"]):
+            return f"silenced until {_until(silence)} by {silence.get('createdBy', '?')}"
+    return ""
+
+
+def muted(run: str, held_back: HeldBack) -> str:
+    """Until when all alerts of a run are silenced; empty if they are not."""
+    for silence in held_back.get("silences", ()):
+        matchers = silence["matchers"]
+        is_whole = all(each["name"] == "run" for each in matchers)
+        if is_whole and all(LabelMatcher(**each).holds({"run": run}) for each in matchers):
+            return _until(silence)
+    return ""
+
+
+def _until(silence: dict[str, Any]) -> str:
+    return f"{str(silence.get('endsAt', '?'))[:16].replace('T', ' ')} UTC"  # to the minute
+
+
+def acknowledge_run(widget: Widget, desk: Desk, run: RunView) -> None:
+    """Acknowledge the run's firing alerts; without any, its failure counts as seen here."""
+    desk.seen[run.name] = desk.clock()
+    firing = [
+        each
+        for each in alerts_of(run.name, desk.snapshot.alerts)
+        if not suppression(each, desk.held_back)
+    ]
+    documents = [
+        {"alert": each.name, "labels": each.labels, "comment": "seen on the screen"}
+        for each in firing
+    ]
+    send(widget, desk, "acks", documents, f"{run.name} is acknowledged")
+
+
+def mute_run(widget: Widget, desk: Desk, run: RunView) -> None:
+    """Ask for how long, then silence all alerts of a run, as for a planned maintenance."""
+    silence(widget, desk, {"run": run.name}, run.name, "Mute")
+
+
+def silence(
+    widget: Widget, desk: Desk, labels: dict[str, str], name: str, verb: str = "Silence"
+) -> None:
+    """Ask for how long, then silence the alerts with exactly these labels."""
+    matchers = [{"name": key, "value": value, "isRegex": False} for key, value in labels.items()]
+
+    def put(seconds: float) -> None:
+        ends = datetime.fromtimestamp(desk.clock() + seconds, UTC).isoformat()
+        document = {"matchers": matchers, "endsAt": ends, "comment": "from the screen"}
+        send(widget, desk, "silences", [document], f"{name} is {verb.lower()}d")
+
+    widget.app.search_commands(
+        [(text, partial(put, seconds)) for text, seconds in _DURATIONS],
+        placeholder=safe(f"{verb} {name} for how long?", desk.glyphs),
+    )
+
+
+def send(
+    widget: Widget,
+    desk: Desk,
+    what: Withholding,
+    documents: Iterable[dict[str, Any]],
+    done: str,
+) -> None:
+    """Post silences or acknowledgements, with the user's name; then show `done`."""
+
+    def post() -> HeldBack:
+        try:
+            by = getuser()
+        except (KeyError, OSError):  # a container's user may have no name
+            by = "somebody"
+        for document in documents:
+            desk.source.send(what, {**document, "by" if what == "acks" else "createdBy": by})
+        return desk.source.held_back()
+
+    def sent(held_back: HeldBack) -> None:
+        desk.held_back = held_back
+        widget.notify(safe(done, desk.glyphs), markup=False)
+        desk.redraw()
+
+    def refused(problem: LdlmError) -> None:
+        text = safe(str(problem), desk.glyphs)
+        widget.notify(text, severity="error", title="Not done", markup=False)
+
+    in_thread(widget, post, sent, refused, group=done)
