@@ -41,6 +41,13 @@ def test_a_quick_answer_loads_no_heavy_package(flag: str) -> None:
     assert not loaded & HEAVY
 
 
+def test_the_version_needs_no_command_line() -> None:
+    asked = (
+        "import sys; sys.argv[1:] = ['--version']; from ldlm_monitor.__main__ import main; main()"
+    )
+    assert "cyclopts" not in packages_loaded(asked)
+
+
 def test_the_root_package_imports_nothing() -> None:
     """`import ldlm_monitor.callback` in a trainer executes it."""
     added = packages_loaded("import ldlm_monitor") - packages_loaded("pass")
