@@ -91,6 +91,10 @@ def test_the_image_follows_logs_as_nobody_and_its_healthcheck_holds(
     lines = [f"step {step} loss 2.5\n" for step in range(30)]
     (logs / "train.log").write_text("".join(lines) + "step 30 loss nan\n")
     mount = f"--volume={logs}:/logs:ro"
+    # As platforms start it that give each project a user of its own, without an entry or a home.
+    anybody = ("--user=54321:54321", mount, container, "--", "env", "-u", "HOME")
+    once = ("--once", "--fail-on=never", "/logs/train.log")
+    assert "NonFiniteLoss" in buildah("run", *anybody, *config["Entrypoint"], *once)
     monitor = buildah.start("run", mount, container, "--", *config["Entrypoint"], *config["Cmd"])
     try:
         deadline, shown = time.monotonic() + PATIENCE, ""
