@@ -11,6 +11,8 @@ from pathlib import Path
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.fields import is_loopback
+from ldlm_monitor.core.assemble import rules_of
+from ldlm_monitor.core.rule_lint import lint
 from ldlm_monitor.daemon.dispatcher import (
     Dispatcher,
     couriers,
@@ -193,12 +195,20 @@ def _judging_time(clock: JudgingClock, pump: Pump) -> float:
 
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     try:
-        pump.reload(load())
+        settings = load()
+        pump.reload(settings)
     except UsageError as problem:
         log.error("%s; the settings and rules loaded before stay in use", problem)
         return str(problem)
+    _warn_of_rules(settings)
     log.info("settings and rules were reloaded")
     return ""
+
+
+def _warn_of_rules(settings: Settings) -> None:
+    """Log what `rules check` warns of, such as an interval that is not followed."""
+    for warning in lint(rules_of(settings).rules) if settings.rules else ():
+        log.warning("%s", warning)
 
 
 def _raise_descriptor_limit() -> None:
@@ -246,6 +256,7 @@ def _greet(
     log.info("metrics on %s/metrics, state in %s", url, state.path)
     for argument in pump.inputs.patterns.missing():
         log.info("%s: does not exist yet, waiting for it", argument)
+    _warn_of_rules(settings)
     if not receivers and not settings.alertmanager.urls:
         log.info(HOW_TO_CONFIGURE)
     sys.stdout.flush()
