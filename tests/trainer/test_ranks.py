@@ -39,7 +39,7 @@ def train(settings: Config) -> list[dict[str, float]]:
     return [json.loads(line) for line in lines]
 
 
-# Two trainings of two ranks each. Once in three runs of the whole suite a rank aborted within torch
+# Two trainings of two ranks each. In one of five runs a rank aborted within torch
 # while its process ended, after the training: see docs/trainer.md, "What was not measured".
 @pytest.mark.long
 @pytest.mark.parametrize("compression", ["powersgd", "fp16", "bf16"])
