@@ -74,6 +74,12 @@ class Replay:
             ended += self.monitor.finish(history.end)
         yield None, None, self._dated(ended)
 
+    def end(self) -> Snapshot:
+        """Play all of it; returns the state at the end. Raises `InputError`."""
+        for _ in self.played():
+            pass
+        return self.snapshot()
+
     def snapshot(self) -> Snapshot:
         """The state at the end, once `transitions` or `played` is exhausted."""
         return self.monitor.snapshot()
