@@ -208,11 +208,7 @@ def departed(case: ProbeCandidate) -> Event | None:
 
     None if one lives, ran in another host's or container's process table, or left no heartbeat.
     """
-    pages = [
-        page
-        for page in heartbeat.pages(host_events.folders(case))
-        if page.time >= case.last_progress_at - hang.SKEW_SECONDS and page.status == "running"
-    ]
+    pages = hang.fresh_pages(case)
     if len(pages) < (case.world_size or 1) or any(map(heartbeat.may_live, pages)):
         return None
     looks: list[dict[str, Scalar]] = [
