@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.core.health import worst_health
+from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
@@ -54,6 +56,26 @@ Read 1,200 lines (3.0 MiB), 404 records, 1 parse error, 7 evaluations of the
 rules, dropped 2 (label_limit).
 """
     )
+
+
+def test_the_age_of_the_last_step_is_that_of_now_only_where_the_host_was_looked_at(
+    make_run: MakeRun, make_snapshot: MakeSnapshot
+) -> None:
+    """A log that was read to its end says nothing of now; its last step is older than that."""
+    run = make_run()
+    host = HostView(
+        at=run.last_progress_at + 252,
+        host="gpu01",
+        processes=(),
+        memory_total_bytes=1,
+        memory_available_bytes=1,
+        disk=None,
+    )
+    snapshot, read = make_snapshot(run), {run.name: RunReadings(run.name)}
+    assert "10:14:48 UTC (12s ago)" in health_report(snapshot)
+    assert "10:14:48 UTC (12s before the log's end)" in health_report(snapshot, read)
+    seen = make_snapshot(make_run(host=host))
+    assert "10:14:48 UTC (4m 12s ago)" in health_report(seen, read)
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, ""), (1, "line was"), (40, "lines were")])

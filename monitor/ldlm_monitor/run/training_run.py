@@ -64,7 +64,7 @@ class TrainingRun:
             stalled = self.life.state == "stalled"
             self.life.observe_heartbeat(record, at)
             self.progress.observe_beat(record, at)
-            self.findings.note_process(record)
+            self.findings.note_process(record.rank, record.host, record.pid)
             return "recovered" if stalled and self.life.state != "stalled" else None
         return self._observe_event(record, at)
 
@@ -239,6 +239,9 @@ class TrainingRun:
         self._remark = event.position
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
+            self.findings.note_process(
+                event.rank, event.fields.get("host"), event.fields.get("pid")
+            )
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
