@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.core.health import worst_health
+from ldlm_monitor.incidents.decisions import DecisionFacts, decide
 from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.points import Point, make_labels
@@ -257,18 +258,22 @@ def test_one_run_of_several_has_its_newest_incident_whole_and_earlier_ones_as_li
     assert "and 2 more" in report
 
 
-def test_what_to_do_is_the_newest_incidents_action_and_advice_once(
+def test_what_to_do_is_the_decision_or_the_alerts_advice_then_the_incidents_action(
     make_run: MakeRun,
     make_alert: MakeAlert,
     make_snapshot: MakeSnapshot,
     make_incident: Callable[..., IncidentView],
 ) -> None:
-    snapshot = make_snapshot(make_run(health="CRITICAL"), alerts=(make_alert(),))
-    (run,) = report(snapshot, {}).runs
+    alert = make_alert()
+    worst = ReasonView(kind="alert", severity="critical", text=f"{alert.name}: NaN", since=None)
+    ill = make_run(health="CRITICAL", reasons=(worst,))
+    (run,) = report(make_snapshot(ill, alerts=(alert,)), {}).runs
     assert what_to_do(run) == ("Go back to a checkpoint.", *run.recommendations)
-    incidents = tuple(make_incident(action=action) for action in ("first", "second", ""))
-    (run,) = report(snapshot.model_copy(update={"incidents": incidents}), {}).runs
-    assert what_to_do(run) == ("second", *run.recommendations)
+    decision = decide(DecisionFacts(kind="python_exception", failed=True))
+    decided = make_snapshot(ill.model_copy(update={"decision": decision}), alerts=(alert,))
+    incidents = tuple(make_incident(action=action) for action in ("first", "second"))
+    (run,) = report(decided.model_copy(update={"incidents": incidents}), {}).runs
+    assert what_to_do(run) == (decision.phrase, "second", *run.recommendations)
     (run,) = report(make_snapshot(make_run()), {}).runs
     assert what_to_do(run) == ()
 
