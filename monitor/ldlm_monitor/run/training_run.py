@@ -64,7 +64,7 @@ class TrainingRun:
             stalled = self.life.state == "stalled"
             self.life.observe_heartbeat(record, at)
             self.progress.observe_beat(record, at)
-            self.findings.note_process(record)
+            self.findings.note_process(record.rank, record.host, record.pid)
             return "recovered" if stalled and self.life.state != "stalled" else None
         return self._observe_event(record, at)
 
@@ -239,6 +239,11 @@ class TrainingRun:
         self._remark = event.position
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
+            fields = event.fields
+            self.findings.note_process(event.rank, fields.get("host"), fields.get("pid"))
+            mesh = fields.get("mesh")
+            if event.rank in self.ranks and isinstance(mesh, dict):
+                self.progress.observe_mesh(event.rank, mesh)
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
@@ -275,6 +280,7 @@ class TrainingRun:
             Point("ldlm_train_step", labels_of(self.name, rank, ()), step)
             for rank, step in self.progress.rank_steps.items()
         ]
+        points += self.progress.mesh_points(self.name)
         for state in RUN_STATES:
             points.append(Point("ldlm_run_state", self._state_labels[state], state == life.state))
         return points
