@@ -12,7 +12,7 @@ from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sampl
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
-from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source_of
+from ldlm_monitor.run.quantity import SourceLine, ValueSource, source_of
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
@@ -276,11 +276,7 @@ class TrainingRun:
             known["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
             known["ldlm_train_stall_limit_seconds"] = life.stall_limit
         points += [Point(name, run, value) for name, value in known.items() if value is not None]
-        points += [
-            Point("ldlm_train_step", labels_of(self.name, rank, ()), step)
-            for rank, step in self.progress.rank_steps.items()
-        ]
-        points += self.progress.mesh_points(self.name)
+        points += self.progress.rank_points(self.name)
         for state in RUN_STATES:
             points.append(Point("ldlm_run_state", self._state_labels[state], state == life.state))
         return points
