@@ -91,8 +91,9 @@ from torch.distributed.fsdp import fully_shard
 def train(rank):
     mesh = dist.device_mesh.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
     model = fully_shard(torch.nn.Linear(4, 1), mesh=mesh)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
     with HealthCallback(out=sys.argv[1], mesh=mesh, gpu=False) as health:
+        health.watch(model, 0, optimizer=optimizer, check_replicas_every=1)
         for step in range(1, 4):
             loss = model(torch.randn(2, 4)).square().mean()
             loss.backward()
@@ -113,3 +114,8 @@ def test_of_shards_every_rank_has_the_norm_of_all_once_it_is_put_together(train)
     ]
     assert norms[0] == norms[1]
     assert len(norms[0]) == 3
+    checks = [row["fields"] for row in training.rows() if row.get("kind") == "replica_checksum"]
+    assert [[*each["checksums"]] for each in checks] == [["optimizer state", "parameters"]] * 3
+    replay = Replay(Settings(files=(str(training.out),)))
+    assert {each.alert for each in replay.transitions()} == {"Watchdog"}
+    assert replay.snapshot().incidents == (), "shards are no replicas"

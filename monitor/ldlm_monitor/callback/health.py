@@ -155,15 +155,25 @@ class HealthCallback:
             steps.event(kind, message or kind, severity, fields)
 
     @_harmless_hook
-    def watch(self, parameters: Any, every: int = 100) -> None:
+    def watch(
+        self,
+        parameters: Any,
+        every: int = 100,
+        *,
+        optimizer: Any = None,
+        check_replicas_every: int = 0,
+    ) -> None:
         """Also report the gradient norm of each group of parameters, every `every` steps.
 
         `parameters`: a module (its children are the groups), or parameters by name of
         group. The norms are also measured at the step after a non-finite value. Call `on_step`
-        before the gradients are cleared. The norms cost device time.
+        before the gradients are cleared. The norms cost device time. `every` 0: no norms.
+        `check_replicas_every`: also report a checksum of parameters and of the state of
+        `optimizer` every so many steps, by which the monitor finds a rank that is no longer equal
+        to its replicas; 0: none. It reads all of them once, on their device.
         """
         if steps := self._live():
-            steps.watch(parameters, every)
+            steps.watch(parameters, every, optimizer, check_replicas_every)
 
     @_harmless_hook
     def close(self, error: BaseException | str | None = None) -> None:

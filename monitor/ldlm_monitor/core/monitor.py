@@ -25,6 +25,7 @@ from ldlm_monitor.model.view import AlertView, RunView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.replicas import CHECKSUM
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
@@ -232,6 +233,9 @@ class Monitor:
 
     def _take(self, record: Record, at: float) -> list[Transition]:
         run = self.runs.of(record, at)
+        if isinstance(record, Event) and record.kind == CHECKSUM:
+            found = run.replicas.observe(record, run.logged.world_size)
+            return [] if found is None else self._take(found, at)
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         if isinstance(record, Event):

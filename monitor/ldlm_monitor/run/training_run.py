@@ -13,6 +13,7 @@ from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, source_of
+from ldlm_monitor.run.replicas import Replicas
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
@@ -36,6 +37,7 @@ class TrainingRun:
         self.life = Lifecycle(started, stall, first)
         self.progress = Progress(self.life)
         self.findings = Findings(self.life)
+        self.replicas = Replicas()
         self._events = EventCounts(name)
         self.files: dict[str, None] = {}  # the paths, as keys, in order of their first record
         self.progress_line: str | None = None  # the text at `life.progress_position`, if stored
@@ -252,6 +254,7 @@ class TrainingRun:
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
+            self.replicas = Replicas()
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"
