@@ -45,7 +45,7 @@ def test_every_bad_file_is_named_and_the_good_ones_too(ask: Ask, folder: Path) -
 DOUBTFUL = """
 groups:
   - name: mine
-    interval: 1m
+    interval: 2s
     rules:
       - {record: 'run:loss:max', expr: max by (run) (ldlm_train_loss)}
       - {alert: Known, expr: 'run:loss:max > 3 and up and ldlm_events_total'}
@@ -68,7 +68,9 @@ def test_what_is_doubtful_is_a_warning_and_no_error(ask: Ask, folder: Path) -> N
         f"{begin} (Loud): severity 'urgent' is none of info, warning, error, critical, none",
         "ldlm-monitor: warning: Known{} is written 2 times with one expression; keep one",
     ]
-    assert f"{begin}: interval 1m is not followed" in answer.err
+    assert f"{begin}: interval 2s is not followed: evaluation_interval is 5s" in answer.err
+    (folder / "mine.yml").write_text(DOUBTFUL.replace("2s", "1m"), encoding="utf-8")
+    assert "interval" not in ask("rules", "check", "mine.yml").err
 
 
 def test_a_file_without_rules_is_said_to_have_none(ask: Ask, folder: Path) -> None:

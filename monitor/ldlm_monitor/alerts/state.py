@@ -132,12 +132,13 @@ class AlertStates(Generic[E]):
         are evaluated. When a firing alert's condition is false and `keep_firing_for` is over,
         `ending` returns how the alert ended, or None if it keeps firing. `record` gets the results
         of recording rules, and `ALERTS`. `due`: whether the result of a rule, by its index, can
-        differ from the last one; it is asked in order, after the rules before were recorded.
+        differ from the last one; it is asked in order, after the rules before were recorded. A
+        `for` and a `keep_firing_for` end whether or not the rule is due.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
             try:
-                if due(index, at) or self._may_move(index, rule):
+                if due(index, at):
                     self.health.pop(index, None)
                     vector = query(rule.expr, at)
                     check_limit(rule, len(vector))
@@ -163,9 +164,6 @@ class AlertStates(Generic[E]):
                 record(ALERTS_SERIES, self.series(), at)
         self._due = None
         return transitions
-
-    def _may_move(self, index: int, rule: AlertRule[E] | RecordingRule[E]) -> bool:
-        return isinstance(rule, AlertRule) and index in self._by_rule and not rule.is_steady
 
     def _record(
         self,

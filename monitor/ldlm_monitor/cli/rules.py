@@ -38,7 +38,7 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
             count = f"{counted(len(rules), 'rule')}, all fine" if rules else "it has no rules"
             print(f"{path}: {count}")
         wrong = wrong or bool(problems)
-    for warning in lint(loaded):
+    for warning in lint(loaded, settings(flags).evaluation_interval):
         print(f"ldlm-monitor: warning: {plain(warning)}", file=sys.stderr)
     return UsageError.exit_code if wrong else 0
 
