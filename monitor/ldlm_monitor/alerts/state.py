@@ -84,7 +84,7 @@ class AlertStates(Generic[E]):
         """
         for alert in alerts:
             named = [
-                (sum(_agreement(alert, rule)), -index, rule)
+                (_agreement(alert, rule), -index, rule)
                 for index, rule in enumerate(self._rules.rules)
                 if isinstance(rule, AlertRule) and rule.name == alert.rule.name
             ]
@@ -199,10 +199,10 @@ class AlertStates(Generic[E]):
         return self._series
 
 
-def _agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> Iterator[int]:
-    """For each label of the rule, 1 if its text is the alert's value of the label, otherwise -1."""
-    for name, template in rule.labels.items():
-        yield 1 if alert.labels.get(name) == template.source else -1
+def _agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> int:
+    """The sum, over the rule's labels, of 1 if its text is the alert's value, otherwise -1."""
+    equal = sum(alert.labels.get(name) == each.source for name, each in rule.labels.items())
+    return 2 * equal - len(rule.labels)
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
@@ -216,10 +216,10 @@ def _instances(
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
-        texts = {
-            name: template.expand(given, sample.value, at, context)
-            for name, template in rule.labels.items()
-        }
+        texts, annotations = (
+            {name: each.expand(given, sample.value, at, context) for name, each in part.items()}
+            for part in (rule.labels, rule.annotations)
+        )
         unset = {ALERT_NAME: "", "__name__": ""}
         labels = {name: text for name, text in {**given, **texts, **unset}.items() if text}
         key = _sorted_labels(labels)
@@ -228,10 +228,6 @@ def _instances(
                 "several alerts have the same labels",
                 remedy="select one metric, and set no label by which series differ",
             )
-        annotations = {
-            name: template.expand(given, sample.value, at, context)
-            for name, template in rule.annotations.items()
-        }
         found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, annotations)
     return found
 

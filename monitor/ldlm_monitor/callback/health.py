@@ -64,11 +64,13 @@ class HealthCallback:
     `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
     in host memory is not finite; the heartbeat has every step.
     `run`: default to the name of `out`, or the launcher's job. `rank`, `world_size`: default to the
-    process group's or the launcher's. `config`: settings to show with the run. `framework`: the
-    name of the training loop. `serve`: a port, or HOST:PORT, for metrics over HTTP. `sigterm`:
-    finish the file when the process is terminated. `stack_signal`: the signal upon which the
-    process writes its stacks, None for none. `flight_recorder`: open PyTorch's flight recorder to
-    the monitor, on a Unix socket that its owner alone can reach. `gpu`: sample the GPU's driver.
+    process group's or the launcher's. `mesh`: a `DeviceMesh`, or this rank's coordinates by name
+    (`{"dp": 0, "pp": 3}`), which the monitor shows with the rank. `config`: settings to show
+    with the run. `framework`: the name of the training loop. `serve`: a port, or HOST:PORT, for
+    metrics over HTTP. `sigterm`: finish the file when the process is terminated. `stack_signal`:
+    the signal upon which the process writes its stacks, None for none. `flight_recorder`: open
+    PyTorch's flight recorder to the monitor, on a Unix socket that its owner alone can reach.
+    `gpu`: sample the GPU's driver.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class HealthCallback:
         *,
         rank: int | None = None,
         world_size: int | None = None,
+        mesh: Any = None,
         config: Mapping[str, Any] | None = None,
         framework: str | None = None,
         serve: int | str | None = None,
@@ -95,7 +98,7 @@ class HealthCallback:
                 config or {}, framework, serve, sigterm, stack_signal, flight_recorder, gpu
             )
             leave_uncompiled(_hooks)
-            launch = Launch.detect(run, out, rank, world_size)
+            launch = Launch.detect(run, out, rank, world_size, mesh)
             self._session = Session(launch, options, max(int(every), 1), _say)
             self._steps = self._session.steps
         except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
