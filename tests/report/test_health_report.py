@@ -62,7 +62,7 @@ def test_metric_like_lines_that_gave_nothing_are_counted_in_each_form(
 ) -> None:
     snapshot = make_snapshot(make_run())
     monitor = snapshot.monitor.model_copy(update={"unread": count})
-    found = report(snapshot.model_copy(update={"monitor": monitor}), {})
+    found = report(snapshot.model_copy(update={"monitor": monitor}))
     for shown in (health_report(snapshot.model_copy(update={"monitor": monitor})), page(found)):
         words = " ".join(shown.split())
         assert (f"{count} metric-like {said} not understood" in words) == bool(count)
@@ -242,12 +242,12 @@ def test_what_to_do_is_the_newest_incidents_action_and_advice_once(
     make_incident: Callable[..., IncidentView],
 ) -> None:
     snapshot = make_snapshot(make_run(health="CRITICAL"), alerts=(make_alert(),))
-    (run,) = report(snapshot, {}).runs
+    (run,) = report(snapshot).runs
     assert what_to_do(run) == ("Go back to a checkpoint.", *run.recommendations)
     incidents = tuple(make_incident(action=action) for action in ("first", "second", ""))
-    (run,) = report(snapshot.model_copy(update={"incidents": incidents}), {}).runs
+    (run,) = report(snapshot.model_copy(update={"incidents": incidents})).runs
     assert what_to_do(run) == ("second", *run.recommendations)
-    (run,) = report(make_snapshot(make_run()), {}).runs
+    (run,) = report(make_snapshot(make_run())).runs
     assert what_to_do(run) == ()
 
 
