@@ -76,7 +76,7 @@ def test_metrics_carry_the_labels_of_the_contract(sections: dict[str, str]) -> N
     for row in metric_rows(sections["3"]):
         name, _, braces = row.partition("{")
         # The contract leaves the label of the version open.
-        if name == f"{FAMILY}*" or name == "ldlm_build_info":
+        if name in (f"{FAMILY}*", "ldlm_build_info"):
             continue
         labels = [label for label in braces.rstrip("}").split(",") if label not in ("", "...")]
         if name.startswith("ldlm_gpu_"):  # the row ends in "all `{gpu}`"
