@@ -43,6 +43,7 @@ BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
 TABLES = "<!-- tables -->", "<!-- end of tables -->"  # in promql.md
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),
+    ("Goodput", "ldlm_goodput_", "Of one run, over its attempts, up to its last step or its end."),
     ("GPUs", "ldlm_gpu_", "`gpu`: its number, or its `rank`'s."),
     ("Runs", "ldlm_run_", "One run, whatever its ranks."),
     ("Events and alerts", "ldlm_(events|alerts|eval)", "Counted by kind; pending and firing."),

@@ -97,9 +97,9 @@ def test_goodput_says_where_the_time_went(log: Path, capsys: pytest.CaptureFixtu
     assert spent["productive_seconds"] + sum(
         each["seconds"] for each in spent["losses"]
     ) == pytest.approx(spent["total_seconds"])
-    assert {"what": "unexplained pause", "seconds": 40.0, "times": 1} in spent["losses"]
+    assert {"what": "stall", "seconds": 40.0, "times": 1} in spent["losses"]
     assert main(["goodput", str(log)]) == 0
-    assert "unexplained pause 40s" in capsys.readouterr().out
+    assert "stall 40s" in capsys.readouterr().out
 
 
 def test_goodput_of_a_text_that_is_no_training_is_refused(

@@ -143,22 +143,36 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     from ldlm_monitor.text.format import duration
 
     settings = settings_for_inputs(flags, files, once=True)
-    snapshot, readings = read(settings)
+    snapshot = read(settings)
     if not snapshot.runs:
         raise UsageError("no training was found", where=" ".join(files), remedy="name its log")
     without = snapshot.model_copy(update={"curves": {}})
-    runs = report(without, readings, settings.gpu_hour_price).runs
+    runs = report(without, settings.gpu_hour_price).runs
     if form == "json":
         for run in runs:
             found = None if run.goodput is None else run.goodput.model_dump(mode="json")
-            print(json.dumps({"run": run.name, "goodput": found}))
+            incidents = [
+                {
+                    "title": each.title,
+                    "opened_at": each.opened_at,
+                    "lost_seconds": each.lost_seconds,
+                }
+                for each in run.incidents
+            ]
+            print(json.dumps({"run": run.name, "goodput": found, "incidents": incidents}))
         return 0
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    costs: list[tuple[str, ...]] = []
     for run in runs:
         spent = run.goodput
         if spent is None:
             rows.append((run.name, *"-------"))
             continue
+        for incident in run.incidents:
+            seconds = incident.lost_seconds
+            if seconds is not None:
+                amounts = map(_amount, spent.part(seconds))
+                costs.append((run.name, duration(seconds), *amounts, incident.title))
         lost = ", ".join(f"{each.what} {duration(each.seconds)}" for each in spent.losses)
         rows.append(
             (
@@ -167,14 +181,21 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
                 f"{100 * spent.share:.1f} %",
                 f"{100 * spent.ettr:.1f} %",
                 "-" if spent.mttf_seconds is None else duration(spent.mttf_seconds),
-                "-" if spent.gpu_hours is None else f"{spent.gpu_hours:.2f}",
-                "-" if spent.cost is None else f"{spent.cost:.2f}",
+                _amount(spent.gpu_hours),
+                _amount(spent.cost),
                 lost or "-",
             )
         )
     heads = ("run", "time", "goodput", "ETTR", "MTTF", "GPU hours", "cost", "lost to")
     _print_table(heads, rows)
+    if costs:
+        print()
+        _print_table(("run", "lost", "GPU hours", "cost", "incident"), costs)
     return 0
+
+
+def _amount(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _labels(metric: Mapping[str, str]) -> str:
