@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import JudgeFlags, exit_code, settings_for_inputs, write_file
+from ldlm_monitor.cli.flags import JudgeFlags, exit_code, replay_of, settings_for_inputs, write_file
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,13 +59,10 @@ def read(found: Settings) -> tuple[Snapshot, Mapping[str, RunReadings]]:
     """The last snapshot, and the readings by run. One replay gives both: stdin is read once."""
     from ldlm_monitor.analysis.readings import Readings
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.playback.replay import Replay
 
     parser = Parser(found.formats)
     parser.kept = []
-    replay = Replay(found, parser=parser, looks=True)
-    for notice in replay.notices:
-        print(notice, file=sys.stderr)
+    replay = replay_of(found, parser=parser, looks=True)
     readings = Readings(parser, replay.monitor.names)
     at = math.nan
     for when, chunk, _ in replay.played():

@@ -122,7 +122,7 @@ def _run(
         **run.model_dump(),
         "settings": _settings(run.settings),
         "said": _said(run, incidents),
-        "facts": _facts(run, snapshot),
+        "facts": _facts(run, snapshot, ends=readings is not None),
         "incidents": incidents,
         "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
@@ -153,9 +153,15 @@ def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
     return f"nothing is wrong: {run.state}, step {run.step}{of}{past}"
 
 
-def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
+def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
+    """Names and values; `ends`: the log was read to its end, which is the snapshot's time."""
     goes_on, last = run.ended_at is None, run.last_progress_at
-    ago = f" ({duration(snapshot.at - last)} ago)" if goes_on and last is not None else ""
+    ago = ""
+    if goes_on and last is not None:
+        at, since = snapshot.at, " before the log's end" if ends else " ago"
+        if run.host is not None:
+            at, since = max(run.host.at, at), " ago"
+        ago = f" ({duration(at - last)}{since})"
     facts = {
         "Pace": ", ".join(_pace(run, snapshot)),
         "Time left": duration(run.eta_seconds) if goes_on else "",
