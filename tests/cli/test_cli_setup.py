@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,21 @@ def test_a_service_that_cannot_be_installed_leaves_nothing(
 
 def test_a_service_without_a_log_to_follow_is_refused(ask: Ask) -> None:
     assert "no file is named" in ask("service", "install").err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, which needs root")
+@pytest.mark.parametrize("words", [("service", "install", "x.log"), ("--install-completion",)])
+def test_a_user_without_home_and_name_is_answered_in_a_line_and_gets_no_folder(
+    words: tuple[str, ...],
+) -> None:
+    nobody = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"]
+    plain = {"PATH": os.environ["PATH"], "SHELL": "/bin/bash"}
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        command = [*nobody, sys.executable, "-m", "ldlm_monitor", *words]
+        done = subprocess.run(command, cwd=name, env=plain, capture_output=True, check=False)
+        if b"No module named" in done.stderr or b"Permission denied\n" in done.stderr:
+            pytest.skip("that user may not read the program")
+        assert os.listdir(name) == []
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"a bug of ours" not in done.stderr

@@ -111,6 +111,8 @@ def _outcome(error: Exception) -> tuple[str, int]:
             return "", 0
         case OSError() if (refusal := _refusal(error)) is not None:
             return _one_line(refusal), refusal.exit_code
+        case RuntimeError() if "home directory" in str(error):  # pathlib's, for the completion
+            return "this user has no home directory; set HOME", UsageError.exit_code
         case _:
             return _bug(error), LdlmError.exit_code
 

@@ -184,7 +184,9 @@ def uninstall() -> int:
 
 
 def _unit_path() -> Path:
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    # Below / for a user without HOME and name: it cannot be written there, and that is said.
+    home = os.path.expanduser("~").removeprefix("~")
+    config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     return Path(config, "systemd/user", _SERVICE)
 
 
