@@ -132,13 +132,13 @@ class AlertStates(Generic[E]):
         are evaluated. When a firing alert's condition is false and `keep_firing_for` is over,
         `ending` returns how the alert ended, or None if it keeps firing. `record` gets the results
         of recording rules, and `ALERTS`. `due`: whether the result of a rule, by its index, can
-        differ from the last one; it is asked in order, after the rules before were recorded.
+        differ from the last one; it is asked in order, after the rules before were recorded. A
+        `for` and a `keep_firing_for` end whether or not the rule is due.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
-            moves = isinstance(rule, AlertRule) and index in self._by_rule and not rule.is_steady
             try:
-                if due(index, at) or moves:
+                if due(index, at):
                     self.health.pop(index, None)
                     vector = query(rule.expr, at)
                     check_limit(rule, len(vector))

@@ -192,7 +192,7 @@ class Monitor:
     def _view(self, run: TrainingRun) -> RunView:
         health, gauges = self._health.of(run.name), self._detectors.run_gauges(run.name)
         known = {"reasons": health.reasons, "failed_rank": health.failed_rank, "detected": gauges}
-        return run.view(health.level, host=self.own.hosts.get(run.name), **known)
+        return run.view(health.level, self.clock, host=self.own.hosts.get(run.name), **known)
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ldlm_monitor.model.records import Position
 
@@ -160,6 +160,10 @@ class IncidentView(View):
     last_step: int | None
     alerts: tuple[str, ...]
     decision: DecisionView | None = None
+    lost_seconds: float | None = Field(
+        default=None,
+        description="of the run's time: standing, down, taking steps again; None if none is known",
+    )
 
     @property
     def advice(self) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, InstanceOf
 
 from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.host_view import GpuView, HostView
 from ldlm_monitor.model.incident_view import DecisionView, IncidentView, View
 from ldlm_monitor.model.points import Point
@@ -138,6 +139,9 @@ class RunView(View):
     detected: dict[str, float] = Field(
         default={}, description="what detectors compute for the whole run, without their prefix"
     )
+
+    goodput: Goodput | None = Field(default=None, description="None if the log has no times")
+    resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
 
     @property
     def also_called(self) -> str | None:

@@ -135,8 +135,10 @@ class Progress:
             if type(number) is int and 0 <= number < _COORDINATE
         }
 
-    def mesh_points(self, run: str) -> Iterator[Point]:
-        """The exported series of the ranks' coordinates."""
+    def rank_points(self, run: str) -> Iterator[Point]:
+        """The exported series of the ranks: their steps and coordinates."""
+        for rank, step in self.rank_steps.items():
+            yield Point("ldlm_train_step", labels_of(run, rank, ()), step)
         for rank, mesh in self.meshes.items():
             own = make_labels(**{name: str(mesh[name]) for name in _EXPORTED if name in mesh})
             yield Point("ldlm_run_mesh_info", labels_of(run, rank, own), 1)
