@@ -44,12 +44,10 @@ class Section:
         inner = next((v for v in found if isinstance(v, yaml.MappingNode)), None)
         return Section(self.document, inner) if inner is not None else None
 
-    def enabled(self, *, certainly: bool = False) -> bool:
+    def enabled(self) -> bool:
         """Whether `enabled` is true; `auto` may be."""
         option = self.option("enabled")
-        return option is not None and bool(
-            option.truth or (option.value == "auto" and not certainly)
-        )
+        return option is not None and bool(option.truth or option.value == "auto")
 
     def values(self) -> Iterator[str]:
         """All plain values in it, at any depth."""
@@ -87,28 +85,6 @@ def loss_scale(whole: Section) -> Findings:
     least = half.option("min_loss_scale")
     if least is not None and least.amount is not None and least.amount <= 0:
         yield least.finding("deepspeed-loss-scale-floor", "", least.with_value("1"))
-
-
-def precisions(whole: Section) -> Findings:
-    """Two that exclude each other."""
-    half = whole.section("fp16")
-    brain = whole.section("bf16") or whole.section("bfloat16")
-    if half and brain and half.enabled(certainly=True) and brain.enabled(certainly=True):
-        option = brain.option("enabled")
-        if option is not None:
-            yield option.finding("deepspeed-two-precisions")
-
-
-def batches(whole: Section) -> Findings:
-    """A total that the product of the others does not divide."""
-    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-    total, micro, steps = (whole.option(name) for name in names)
-    if total is None or micro is None or not total.number or not micro.number:
-        return
-    product = micro.number * ((steps.number if steps is not None else None) or 1)
-    if total.number % product:
-        detail = f"{total.number} is no multiple of {product}"
-        yield total.finding("deepspeed-batch-mismatch", detail)
 
 
 def clipping(whole: Section) -> Findings:
@@ -159,5 +135,5 @@ def zero(whole: Section) -> Findings:
 
 
 _RULES: tuple[Callable[[Section], Findings], ...] = (
-    loss_scale, precisions, batches, clipping, profiling, checkpointing, zero,
+    loss_scale, clipping, profiling, checkpointing, zero,
 )  # fmt: skip

@@ -94,6 +94,6 @@ def environment_of(script: Script, others: Neighbours) -> Environment:
 
 
 _RULES = (
-    jobs.exit_codes, jobs.truncations, jobs.requeues, shell_values.exponents,
+    jobs.exit_codes, jobs.truncations, jobs.requeues,
     shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
 )  # fmt: skip

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import re2
-from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_syntax import text_of, unended_documents, within
 from ldlm_doctor.bash_values import UNKNOWN
 from ldlm_doctor.model import Findings
 
-_EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
 _STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
 _ACCUMULATION = re2.compile(r"(?i)accum")
 _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
-_SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def exponents(script: Script) -> Findings:
-    """`echo "5e-5 * 2" | bc`, also where the number stands in a variable."""
-    for pipeline in script.pipelines:
-        stages = [list(script.commands_within(stage)) for stage in pipeline.stages]
-        if stages[-1] and stages[-1][0].texts[:1] == ("bc",):
-            for command in (command for stage in stages[:-1] for command in stage):
-                if any(_EXPONENT.search(text) for text in command.texts[1:]):
-                    yield script.finding(command.node.start_byte, "bc-exponent")
 
 
 def accumulation(script: Script) -> Findings:
@@ -43,33 +30,9 @@ def accumulation(script: Script) -> Findings:
 
 
 def heredocs(script: Script) -> Findings:
-    """Here-documents that do not end, or use variables that are not expanded."""
+    """Here-documents that do not end where they seem to."""
     for at, _, delimiter in unended_documents(script.content):
         yield script.finding(at, "heredoc-not-ended", delimiter)
-    own = {assignment.name for assignment in script.assignments}
-    for document in within(script.root, "heredoc_redirect"):
-        start = next(within(document, "heredoc_start"), None)
-        body = next(within(document, "heredoc_body"), None)
-        quoted = start is not None and text_of(start)[:1] in ("'", '"', "\\")
-        if quoted and body is not None and _runs_python(document):
-            yield from _unexpanded(script, body, own)
-
-
-def _runs_python(document: Node) -> bool:
-    statement = document.parent
-    command = next(within(statement, "command"), None) if statement else None
-    return command is not None and "python" in text_of(command).split()[0]
-
-
-def _unexpanded(script: Script, body: Node, own: set[str]) -> Findings:
-    reported = set()
-    text = text_of(body)
-    for found in _SHELL_NAME.finditer(text):
-        name = str(found.group(1))
-        if name in own and name not in reported:
-            reported.add(name)
-            at = body.start_byte + len(text[: found.start()].encode())
-            yield script.finding(at, "heredoc-not-expanded", f"${{{name}}}")
 
 
 def steps(script: Script) -> Findings:

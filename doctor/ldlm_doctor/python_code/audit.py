@@ -21,6 +21,7 @@ from ldlm_doctor.python_code import (
     numerics,
     optimizers,
     process_groups,
+    random_state,
     resuming,
     rotation,
     sampling,
@@ -37,7 +38,7 @@ _INSPECTIONS = (
     process_groups.inspect_environment, collectives.inspect, leaving.inspect, steps.inspect,
     updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
     optimizers.inspect_schedules, models.inspect, checkpoints.inspect, saved_state.inspect,
-    resuming.inspect, rotation.inspect, logs.inspect,
+    resuming.inspect, random_state.inspect, rotation.inspect, logs.inspect,
 )  # fmt: skip
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
 _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Edits, Findings
+from ldlm_doctor.model import Edits, Findings
 from ldlm_doctor.python_code.collectives import agreed, agrees, decides_together
 from ldlm_doctor.python_code.expressions import last_name, names_in, passed
 from ldlm_doctor.python_code.module import Module
@@ -28,13 +28,10 @@ _ANY_LOSS = re.compile(r"loss", re.I)
 
 def inspect(module: Module, program: Program) -> Findings:
     """Each Adam and AdamW."""
-    yield from _misplaced(module)
     if not (program.trains(module) and program.is_on_cuda(module)):
         return
     for call in module.calls_to(_FUSED):
         given = arguments(module, call)
-        if any(call in module.above(other) for other in _fused_tuples(module)):
-            continue
         if all(given.lacks(name) for name in _INSTEAD) and not _is_fallback(module, call):
             yield module.finding("optimizer-unfused", call, edits=_fused(module, call))
 
@@ -53,28 +50,6 @@ def _is_fallback(module: Module, call: ast.Call) -> bool:
         and not arguments(module, other).lacks("fused")
         for other in module.calls_to(_FUSED)
     )
-
-
-def _misplaced(module: Module) -> Findings:
-    for call in _fused_tuples(module):
-        only = call.keywords[0]
-        outer = module.around(call, ast.Call)
-        edits: Edits = ()
-        if outer is not None and not any(k.arg == "fused" for k in outer.keywords):
-            removed = Edit(module.file.path, module.end(call.args[0]), module.end(only), b"")
-            edits = (removed, *keyword_added(module, outer, f"fused={module.text(only.value)}"))
-        yield module.finding("optimizer-fused-misplaced", call, edits=edits)
-
-
-def _fused_tuples(module: Module) -> list[ast.Call]:
-    """`tuple(betas, fused=True)`, as a replacement of text by a script leaves it."""
-    return [
-        call
-        for call in module.called("tuple")
-        if isinstance(call.func, ast.Name)
-        and len(call.args) == 1
-        and [each.arg for each in call.keywords] == ["fused"]
-    ]
 
 
 def inspect_schedules(module: Module, program: Program) -> Findings:

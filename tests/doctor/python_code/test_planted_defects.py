@@ -228,11 +228,6 @@ DEFECTS = [
         ", fused=on_gpu", "", "AdamW", "fused=torch.cuda.is_available()",
     ),
     Planted(
-        "optimizer-fused-misplaced", "train.py",
-        "lr=1e-3, fused=on_gpu)", "betas=tuple((0.9, 0.99), fused=True))", "AdamW",
-        "betas=tuple((0.9, 0.99)), fused=True)",
-    ),
-    Planted(
         "model-no-activation-checkpointing", "model.py",
         "            if self.training and torch.is_grad_enabled():\n"
         "                hidden = checkpoint(block, hidden, use_reentrant=False)\n"
@@ -409,7 +404,7 @@ def test_every_check_says_why_where_from_and_what_to_do() -> None:
 
 NEEDS_ITS_OWN_TEST = {
     "python-not-parsed", "ddp-modes-freeze-parameters", "ddp-static-graph-with-modes",
-    "resume-cannot-work",
+    "resume-cannot-work", "resume-random-anew",
     "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
     "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",
