@@ -71,6 +71,12 @@ class Replay:
             ended += self._look_at_host(history.end)
         yield None, None, self._dated(ended)
 
+    def end(self) -> Snapshot:
+        """Play all of it; returns the state at the end. Raises `InputError`."""
+        for _ in self.played():
+            pass
+        return self.snapshot()
+
     def _look_at_host(self, end: float) -> list[Transition]:
         """Bring the states of this host's runs up to now; all else stays at the log's `end`."""
         runs = self.monitor.runs

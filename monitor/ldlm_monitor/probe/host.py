@@ -217,11 +217,7 @@ def departed(case: ProbeCandidate) -> Event | None:
 
     None if one lives, ran in another host's or container's process table, or left neither.
     """
-    pages = [
-        page
-        for page in heartbeat.pages(host_events.folders(case))
-        if page.time >= case.last_progress_at - hang.SKEW_SECONDS and page.status == "running"
-    ]
+    pages = hang.fresh_pages(case)
     gone: Mapping[int | None, int] = {page.rank: page.pid for page in pages}
     if any(map(heartbeat.may_live, pages)):
         return None
