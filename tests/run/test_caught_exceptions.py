@@ -70,3 +70,33 @@ LOGS = {
 @pytest.mark.parametrize(("text", "expected"), LOGS.values(), ids=LOGS.keys())
 def test_a_run_has_crashed_if_it_did_not_go_on(text: str, expected: str, tmp_path: Path) -> None:
     assert state(tmp_path / "train.log", text) == expected
+
+
+def logged(at: int, level: str, text: str) -> str:
+    return f"2025-11-01 10:{at // 60:02}:{at % 60:02},000 {level} __main__: {text}\n"
+
+
+BEFORE = "".join(logged(20 * at, "INFO", f"step {at}: loss 2.{at}") for at in range(30))
+AFTER = logged(640, "INFO", "step 30: loss 2.1") + logged(660, "INFO", "step 31: loss 2.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "crashed", "state"),
+    [
+        (logged(590, "ERROR", "step failed: bad batch") + traceback() + AFTER, False, "running"),
+        (logged(590, "ERROR", "step failed: bad batch") + traceback(), True, "crashed"),
+        (logged(590, "INFO", "step failed: bad batch") + traceback() + AFTER, True, "running"),
+        (3 * (logged(590, "ERROR", "step failed") + traceback()) + AFTER, False, "running"),
+    ],
+)
+def test_an_exception_that_a_logger_prints_may_take_as_long_as_steps_do(
+    text: str, crashed: bool, state: str, tmp_path: Path
+) -> None:
+    """The program caught it: its next step tells, or the end of its log."""
+    path = tmp_path / "train.log"
+    path.write_text(BEFORE + text)
+    replay = Replay(Settings(files=(str(path),), companions=False))
+    fired = {each.alert for each in replay.transitions() if each.state == "firing"}
+    assert ("TrainingCrashed" in fired) == crashed
+    (run,) = replay.snapshot().runs
+    assert run.state == state

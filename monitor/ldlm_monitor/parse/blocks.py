@@ -44,7 +44,8 @@ class BlockOpening(Generic[RuleT]):
 
     `now` is when the line was read (Unix seconds). For an event, `named` are the groups that
     `rule` found. For a traceback, `exceptions` are the rules that its exception is matched
-    with, and `ignored` is whether Python printed the exception but ignored it.
+    with, and `ignored` is whether Python printed the exception but ignored it. `logged`: whether a
+    logger's error stands directly above.
     """
 
     place: RecordPlace
@@ -55,6 +56,7 @@ class BlockOpening(Generic[RuleT]):
     named: dict[str, bytes] = field(default_factory=dict)
     exceptions: Sequence[EventRule] = ()
     ignored: bool = False
+    logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

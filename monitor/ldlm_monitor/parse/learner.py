@@ -67,7 +67,8 @@ class _Template:
 
     `useless`: a line of this form has no metric or no counter. `like`: it looks like metrics.
     `last`: epoch and step of the last line; `grew`: they grew. `losses`: those seen, at most two.
-    `reset`: counters that others reset.
+    `reset`: counters that others reset. `apart`: more lines that must come apart from an evaluation
+    before one is the training's, as the first one was an evaluation's.
     """
 
     useless: bool = False
@@ -79,6 +80,7 @@ class _Template:
     last: tuple[float, float] = (-math.inf, -math.inf)
     counts: dict[str, float] = field(default_factory=dict)
     reset: frozenset[str] = frozenset()
+    apart: int = 0
     held: list[Sample] = field(default_factory=list)
 
 
@@ -116,10 +118,12 @@ class Learner:
         shape = shape_of(text[:_MAX_SHAPE])
         template = self._templates.get(shape)
         if template is None:
-            template = _Template()
+            template = _Template(apart=_MIN_LINES if below else 0)
             if len(self._templates) < _MAX_TEMPLATES:
                 self._templates[shape] = template
-        if template.useless:
+        if template.apart and not below:
+            template.apart -= 1
+        if template.useless or (template.apart and not below):
             return self._passed_over(template, text, place)
         fields = read_fields(text, evaluation=below)
         numbers = fields.numbers(template.reset)

@@ -46,8 +46,8 @@ OnMatch: TypeAlias = Callable[[int, str], None]
 class FileState:
     """The parser's state of one file between chunks.
 
-    `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of the
-    last `Exception ignored in` or `--- Logging error ---`, which Python prints before a traceback.
+    `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of what
+    Python prints before a traceback that ends nothing. `logged`: number of the last logged error.
     """
 
     id: FileId
@@ -56,6 +56,7 @@ class FileState:
     bars: BarRecords = field(default_factory=BarRecords)
     learner: Learner = field(default_factory=Learner)
     ignored: tuple[bytes, int] = (b"", -1)
+    logged: int = -1
 
 
 class TextReader:
@@ -250,8 +251,7 @@ class TextReader:
             (rule for rule in rules if rule.spec.shell == shell), key=lambda rule: rule.order
         )
         found: list[Record] = []
-        start = glued or record.envelope.start
-        first = True
+        start, first = glued or record.envelope.start, True
         for _ in range(_MAX_EVENTS_A_RECORD):
             hit = earliest(candidates, record.text, start, glued=bool(glued) or not first)
             if hit is None:
@@ -267,6 +267,8 @@ class TextReader:
         if not first and start < len(record.text):
             self._offer(file, record, found, start, len(record.text))
         if first and not shell:
+            logged = any(rule.spec.level == "error" for rule in candidates)
+            file.logged = record.line.number if logged else file.logged
             found.extend(self._by_level(record, candidates))
         return found
 
@@ -281,10 +283,9 @@ class TextReader:
         block = _EVENT_BLOCKS.get(rule.spec.assemble)
         if block is None:
             return rule.records(place, text_of(text, MAX_MESSAGE_BYTES), rule.fields(named))
-        ignored_stream, line = file.ignored
-        ignored = line >= record.line.number - 1 and ignored_stream == stream
-        exceptions = self.rules.exceptions
-        opening = BlockOpening(place, text, stream, record.now, rule, named, exceptions, ignored)
+        ignored = file.ignored in ((stream, number := record.line.number), (stream, number - 1))
+        before = (self.rules.exceptions, ignored, file.logged == number - 1)
+        opening = BlockOpening(place, text, stream, record.now, rule, named, *before)
         return file.blocks.open(block(opening))
 
     def _by_level(self, record: LineContext, rules: list[EventRule]) -> list[Record]:

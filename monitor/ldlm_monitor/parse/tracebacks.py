@@ -188,6 +188,8 @@ class Traceback(Block[EventRule]):
     def records(self) -> list[Record]:
         """One event, of the kind whose rule matches the exception, else a `python_exception`."""
         fields: dict[str, FieldValue] = {"traceback": self._text.joined()}
+        if self.opening.logged:
+            fields["logged"] = True  # the program caught it: it may go on
         if self._type:
             fields["exc_type"] = text_of(self._type)
         if self._frame:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Scalar
+from ldlm_monitor.run.pace import LATE
 
 # The sets hold kinds of events, as `parse/data/events` defines them.
 _TABLE = "elastic_failure_table"  # kind of the table in which torchrun lists its failed workers
@@ -148,6 +149,9 @@ without that rank."""
 SILENCE_SECONDS = 10.0
 """A traceback counts as a crash if no step follows for so long: the exception may have been caught.
 A choice: longer delays the alert, shorter misjudges a run with slow steps."""
+LOGGED_SECONDS = 60.0
+"""As `SILENCE_SECONDS`, for an exception that a logger printed: the program caught it, and goes on
+with its next step or ends. A choice for a run without steps, else `LATE` times what is normal."""
 VICTIM_SECONDS = 60.0
 """Wait for a report of the first failure where ranks logged only that they lost a peer. Twice the
 30 s in which torchrun's agent lets its workers end (`PContext.close`): each node has an agent."""
@@ -198,9 +202,14 @@ class EndingTracker:
             since, confirm_at = end.since + seconds, end.confirm_at + seconds
             self.assumed = replace(end, since=since, confirm_at=confirm_at)
 
-    def observe(self, event: Event, at: float, *, phase: str) -> None:
-        """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's."""
-        kind = event.kind
+    def observe(self, event: Event, at: float, *, phase: str, patience: float) -> None:
+        """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's.
+
+        `patience`: seconds that are normal between two steps.
+        """
+        kind, logged = event.kind, bool(event.fields.get("logged"))
+        if logged and self.assumed is not None and self.assumed.evidence.fields.get("logged"):
+            self.assumed = None  # the program caught the one before, too, and went on
         self.out_of_memory = self.out_of_memory or kind == "host_oom_kill"
         if is_kill(event):
             if phase == "finished":
@@ -221,7 +230,8 @@ class EndingTracker:
                 wait = SILENCE_SECONDS if is_interrupt(event) else VICTIM_SECONDS
                 self._assume("killed", at, wait, event, phase)
         elif is_abort(event) or is_fatal(event):
-            self._assume("crashed", at, SILENCE_SECONDS, event, phase)
+            wait = max(LOGGED_SECONDS, LATE * patience) if logged else SILENCE_SECONDS
+            self._assume("crashed", at, wait, event, phase)
         elif dies_of_another(event):
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
 

@@ -18,8 +18,7 @@ _LEFT = ("exit_without_error", "command_ended")
 class Lifecycle:
     """The state of one run, by its records and the time. All times are Unix seconds if `timed`.
     Progress is an advance of the step in any file of the run. A redrawn bar, a repeated line
-    or a growing file is no progress. A smaller step is a resume. `timed`: records have times,
-    and not only an order; otherwise no pace is learned from them.
+    or a growing file is no progress. A smaller step is a resume. A pace is learned if `timed`.
     """
 
     def __init__(self, started: float, settings: Stall, first: Position) -> None:
@@ -194,7 +193,8 @@ class Lifecycle:
         elif kind == "training_plan":
             self._goal.expect(event.fields)
         else:
-            self.ending.observe(event, at, phase=self.phase)
+            patience = 0.0 if self.progress_step is None else self.pace.limit("running")
+            self.ending.observe(event, at, phase=self.phase, patience=patience)
         if self._is_over:
             self.attempts.note_life(event.position.path)
         return begins
