@@ -29,10 +29,12 @@ def sections(contract: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-METRICS_TO_COME = {
-    "ldlm_goodput_*",
-}
-METRICS_BESIDE = {names.EVALUATION_DURATION, names.DELIVERY_DURATION}  # of ours, not promised
+FAMILY = "ldlm_goodput_"  # promised as `ldlm_goodput_*`
+METRICS_BESIDE = {
+    names.EVALUATION_DURATION,
+    names.DELIVERY_DURATION,
+    "ldlm_run_mesh_info",
+}  # of ours, not promised
 ALERTS_TO_COME: set[str] = set()
 """What the contract promises and no code exports yet. A name that comes leaves its set."""
 
@@ -55,8 +57,11 @@ def test_metrics_are_those_of_the_contract(sections: dict[str, str]) -> None:
         for metric in names.METRICS.values()
         if not is_detected(metric.name) and metric.name not in METRICS_BESIDE
     }
-    assert set(fixed) == set(promised) - METRICS_TO_COME
-    assert set(promised) >= METRICS_TO_COME
+    family = {name for name in fixed if name.startswith(FAMILY)}
+    assert family
+    assert promised.pop(f"{FAMILY}*")
+    fixed = {name: kind for name, kind in fixed.items() if name not in family}
+    assert set(fixed) == set(promised)
     assert {name for name, kind in fixed.items() if promised[name] not in (kind, "mixed")} == set()
 
 
@@ -75,7 +80,7 @@ def test_metrics_carry_the_labels_of_the_contract(sections: dict[str, str]) -> N
     for row in metric_rows(sections["3"]):
         name, _, braces = row.partition("{")
         # The contract leaves the label of the version open.
-        if name in METRICS_TO_COME or name == "ldlm_build_info":
+        if name in (f"{FAMILY}*", "ldlm_build_info"):
             continue
         labels = [label for label in braces.rstrip("}").split(",") if label not in ("", "...")]
         if name.startswith("ldlm_gpu_"):  # the row ends in "all `{gpu}`"

@@ -32,6 +32,7 @@ BOARDS = {
     "ldlm-fleet": "Fleet",
     "ldlm-run-health": "Run health",
     "ldlm-ranks": "Ranks & NCCL",
+    "ldlm-goodput": "Goodput",
     "ldlm-monitor": "Monitor itself",
 }
 

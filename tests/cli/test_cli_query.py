@@ -51,6 +51,12 @@ def test_a_range_query_gives_the_values_over_time(
     assert "ldlm_train_step{" in capsys.readouterr().out
 
 
+def test_a_range_may_begin_at_the_epoch(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["query", "ldlm_train_step", "--start", "0", "--format", "json", str(log)]
+    assert main(asked) == 0
+    assert json.loads(capsys.readouterr().out)["resultType"] == "matrix"
+
+
 @pytest.mark.parametrize(
     ("flags", "word"),
     [
@@ -91,9 +97,9 @@ def test_goodput_says_where_the_time_went(log: Path, capsys: pytest.CaptureFixtu
     assert spent["productive_seconds"] + sum(
         each["seconds"] for each in spent["losses"]
     ) == pytest.approx(spent["total_seconds"])
-    assert {"what": "unexplained pause", "seconds": 40.0, "times": 1} in spent["losses"]
+    assert {"what": "stall", "seconds": 40.0, "times": 1} in spent["losses"]
     assert main(["goodput", str(log)]) == 0
-    assert "unexplained pause 40s" in capsys.readouterr().out
+    assert "stall 40s" in capsys.readouterr().out
 
 
 def test_goodput_of_a_text_that_is_no_training_is_refused(

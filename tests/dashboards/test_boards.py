@@ -61,7 +61,7 @@ def test_each_board_is_what_its_generator_makes() -> None:
 
 
 def test_there_are_three_levels_and_the_monitor_and_each_leads_to_the_others() -> None:
-    uids = {"ldlm-fleet", "ldlm-run-health", "ldlm-ranks", "ldlm-monitor"}
+    uids = {"ldlm-fleet", "ldlm-run-health", "ldlm-ranks", "ldlm-goodput", "ldlm-monitor"}
     for each in boards():
         leads_to = {re.sub("^/d/", "", link.url or "") for link in each.links or []}
         assert leads_to == uids - {each.uid}

@@ -3,19 +3,22 @@
 import json
 import math
 import random
+from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.analysis.column import Column
-from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.cli import main
-from ldlm_monitor.config import Stall
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.report.goodput import goodput
-from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_monitor.cli.flags import settings_for_inputs
+from ldlm_monitor.cli.report import read
+from ldlm_monitor.model.records import Position, Sample
+from ldlm_monitor.report.document import report
+from ldlm_monitor.run.accounted_steps import AccountedSteps
+from ldlm_monitor.run.quantity import ValueSource
+from ldlm_monitor.run.time_account import MARKS, TimeAccount
 
 START = 1769681700.0
 HANG = Path(__file__).resolve().parents[1] / "corpus/runs/upstream/H_hang_sigstop_rank1_90s"
@@ -45,9 +48,9 @@ def test_a_run_without_a_pause_loses_nothing(tmp_path: Path) -> None:
     assert found == {"total": 49.5, "productive": 49.5, "share": 1.0}
 
 
-def test_a_pause_that_nothing_explains_is_told(tmp_path: Path) -> None:
+def test_a_pause_beyond_the_limit_is_a_stall(tmp_path: Path) -> None:
     found = spent(tmp_path, [(s, 0.5 * s + (60 if s >= 50 else 0)) for s in range(100)])
-    assert found["unexplained pause"] == pytest.approx(60)
+    assert found["stall"] == pytest.approx(60)
     assert found["productive"] == pytest.approx(49.5)
     assert found["share"] == pytest.approx(49.5 / 109.5)
 
@@ -71,15 +74,25 @@ def test_a_run_that_tells_no_times_has_no_account(tmp_path: Path) -> None:
     assert run["goodput"] is None
 
 
-def test_an_evaluation_that_the_log_announces_is_no_unexplained_pause(tmp_path: Path) -> None:
+def account(
+    rows: Iterable[tuple[int, float]], *events: tuple[str, float], limit: float = math.inf
+) -> TimeAccount:
+    """The account of steps at their times, of which each fall is a resume."""
+    found, waiting, last = TimeAccount(), sorted(events, key=itemgetter(1)), (0, 0.0)
+    for step, at in rows:
+        while waiting and waiting[0][1] < at:
+            found.explain(*waiting.pop(0))
+        if step < last[0]:
+            found.resume(step, at)
+        elif step > last[0] or not last[1]:
+            found.advance(step, at, exact=True, stalled=at - last[1] > limit)
+        last = step, at
+    return found
 
-    readings = RunReadings("r", events=[("eval_started", 50.0), ("checkpoint_saved", 130.0)])
-    steps = Column()
-    for step in range(100):
-        steps.add(step, step + (30 if step > 50 else 0) + (10 if step > 95 else 0), 0.0)
-    readings.put("steps", steps, exact=True)
-    run = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0))
-    found = goodput(readings, run.view("HEALTHY"), now=139.0)
+
+def test_an_evaluation_that_the_log_announces_is_no_unexplained_pause() -> None:
+    rows = [(s, s + (30 if s > 50 else 0) + (10 if s > 95 else 0)) for s in range(100)]
+    found = account(rows, ("evaluation", 50.0), ("checkpoint", 130.0)).read(0.0, 139.0, "running")
     assert found is not None
     losses = {spent.what: spent.seconds for spent in found.losses}
     assert losses == {"evaluation": pytest.approx(30), "checkpoint": pytest.approx(10)}
@@ -87,13 +100,8 @@ def test_an_evaluation_that_the_log_announces_is_no_unexplained_pause(tmp_path: 
 
 def test_an_evaluation_that_is_announced_counts_though_it_is_short() -> None:
     """A second and a half, where a step takes one: without a word it might be a slow step."""
-    readings = RunReadings("r", events=[("eval_started", 50.2)])
-    steps = Column()
-    for step in range(100):
-        steps.add(step, step + (1.5 if step > 50 else 0), 0.0)
-    readings.put("steps", steps, exact=True)
-    run = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0))
-    found = goodput(readings, run.view("HEALTHY"), now=100.5)
+    rows = [(step, step + (1.5 if step > 50 else 0)) for step in range(100)]
+    found = account(rows, ("evaluation", 50.2)).read(0.0, 100.5, "running")
     assert found is not None
     assert [(spent.what, spent.seconds) for spent in found.losses] == [("evaluation", 1.5)]
 
@@ -113,21 +121,28 @@ def test_a_restart_of_a_restart_is_counted_once(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(-30, 5), st.floats(0.01, 50)), min_size=3, max_size=60))
 def test_every_second_is_counted_once(moves: list[tuple[int, float]]) -> None:
     """Whatever steps come when: productive time and losses are the time from start to end."""
-    steps, step, at = Column(), 100, 0.0
-    steps.add(step, at, 0.0)
+    rows, step, at = [(100, 0.0)], 100, 0.0
     for move, seconds in moves:
         step, at = max(step + (move or 1), 0), at + seconds
-        steps.add(step, at, 0.0)
-    readings = RunReadings("r", events=[("checkpoint_saved", at / 2)])
-    readings.put("steps", steps, exact=True)
-    run = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0))
-    found = goodput(readings, run.view("HEALTHY"), now=steps.times[-1])
+        rows.append((step, at))
+    found = account(rows, ("checkpoint", at / 2)).read(0.0, at, "running")
     if found is not None:
         lost = sum(loss.seconds for loss in found.losses)
         assert found.total_seconds == pytest.approx(found.productive_seconds + lost)
-        parts = [found.productive_seconds, *(loss.seconds for loss in found.losses)]
-        assert found.total_seconds == math.fsum(parts)
-        assert found.total_seconds == pytest.approx(steps.times[-1])
+        assert found.total_seconds == pytest.approx(at)
+
+
+def test_a_long_run_keeps_a_bounded_account_and_goes_back_rightly() -> None:
+    """20,000 steps of 1 s, then from 15,000 on again after 100 s, to 20,000."""
+    first = [(step, 1.0 + step) for step in range(20_000)]
+    found = account([*first, *((15_000 + n, 20_100.0 + n) for n in range(5_000))])
+    assert len(found._marks) <= MARKS + 1
+    spent = found.read(1.0, None, "running")
+    assert spent is not None
+    losses = {each.what: each.seconds for each in spent.losses}
+    assert losses["steps taken again"] == pytest.approx(5_000, abs=20)
+    assert losses["restart"] == pytest.approx(100, abs=2)
+    assert spent.productive_seconds == pytest.approx(20_000, abs=20)
 
 
 def test_the_text_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +157,7 @@ def test_the_text_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "Where the time went\n"
         "  45.2 % of 1m 50s brought the training forward, at 0.5s a step.\n"
         "  lost to                      time      share      times\n"
-        "  unexplained pause              1m     54.8 %          1\n"
+        "  stall                          1m     54.8 %          1\n"
     ) in capsys.readouterr().out
 
 
@@ -160,7 +175,7 @@ def test_a_rank_that_was_stopped_for_90_seconds_cost_so_much(tmp_path: Path) -> 
     main(["report", "-o", str(tmp_path / "r.json"), str(HANG / "train_logs")])
     (run,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["runs"]
     (pause,) = run["goodput"]["losses"]
-    assert (pause["what"], pause["times"]) == ("unexplained pause", 1)
+    assert (pause["what"], pause["times"]) == ("stall", 1)
     assert pause["seconds"] == pytest.approx(90, abs=2)
     assert run["goodput"]["productive_seconds"] == pytest.approx(133 - 90, abs=3)
 
@@ -172,11 +187,12 @@ def test_a_scripted_run_is_accounted_for_as_it_was_made(seed: int) -> None:
     A pause among steps that a resume took again is lost with these steps.
     """
     rng = random.Random(seed)
-    steps, events, at = Column(), [], 0.0
+    events: list[tuple[str, float]] = []
+    at = 0.0
     truth = dict.fromkeys(("evaluation", "stall", "unexplained pause", "restart"), 0.0)
     redone, failures, step, again_until = 0.0, 0, 0, -1
     paused_at: list[tuple[int, str, float]] = []
-    steps.add(step, at, 0.0)
+    steps = [(step, at)]
     while step < 300:
         step += 1
         what = rng.choices(("step", "kill", *list(truth)[:3]), (90, 1, 2, 1, 2))[0]
@@ -195,15 +211,11 @@ def test_a_scripted_run_is_accounted_for_as_it_was_made(seed: int) -> None:
             truth[what] += paused
             paused_at.append((step, what, paused))
             if what == "evaluation":
-                events.append(("eval_started", at + 0.1))
+                events.append(("evaluation", at + 0.1))
             at += paused
         at += 1.0
-        steps.add(step, at, 0.0)
-    readings = RunReadings("r", events=events)
-    readings.put("steps", steps, exact=True)
-    view = TrainingRun("r", 0.0, Stall(), Position("r.log", 1, 0)).view("HEALTHY")
-    view = view.model_copy(update={"stall_limit_seconds": 60.0, "world_size": 8})
-    found = goodput(readings, view, now=at, price=2.5)
+        steps.append((step, at))
+    found = account(steps, *events, limit=60.0).read(0.0, at, "running")
     assert found is not None
     truth["steps taken again"] = redone
     losses = {spent.what: spent.seconds for spent in found.losses}
@@ -216,5 +228,75 @@ def test_a_scripted_run_is_accounted_for_as_it_was_made(seed: int) -> None:
     if failures:
         up = pytest.approx((at - truth["restart"]) / failures, rel=0.01)
         assert found.mttf_seconds == up
-    assert found.gpu_hours == pytest.approx(8 * at / 3600)
-    assert found.cost == pytest.approx(2.5 * 8 * at / 3600)
+
+
+def test_the_live_metrics_are_the_account_of_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps 0 to 79, a crash, 100 s until step 60 comes again, then on to 119."""
+    log = tmp_path / "train.log"
+    stamp = "[2026-01-29 10:{:02}:{:02}] "
+    rows = [*((s, 1 + s) for s in range(80)), *((60 + n, 180 + n) for n in range(60))]
+    lines = [f"{stamp.format(*divmod(at, 60))}step: {step}, loss: 2.5" for step, at in rows]
+    out = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    lines.insert(80, f"{stamp.format(1, 21)}{out}")
+    log.write_text("\n".join(lines) + "\n", "utf-8")
+    snapshot = read(settings_for_inputs(None, [str(log)], once=True))
+    (run,) = report(snapshot).runs
+    assert run.goodput is not None
+    exported = {
+        dict(point.labels)["part"]: point.value
+        for point in snapshot.points
+        if point.name == "ldlm_goodput_seconds"
+    }
+    parts = {each.what.replace(" ", "_"): each.seconds for each in run.goodput.losses}
+    parts["productive"] = run.goodput.productive_seconds
+    (incident,) = run.incidents
+    lost = parts["steps_taken_again"] + parts["restart"]
+    assert incident.lost_seconds == pytest.approx(lost) == pytest.approx(119, abs=2)
+    assert {name: exported[name] for name in exported} == pytest.approx(parts)
+    spent = run.goodput.model_copy(update={"gpu_hours": 2.0, "cost": 5.0})
+    assert spent.part(spent.total_seconds / 2) == (1.0, 2.5)
+    main(["goodput", str(log)])
+    assert "-          -     RuntimeError: CUDA out of memory" in capsys.readouterr().out
+    main(["report", str(log)])
+    printed = capsys.readouterr().out
+    assert "           lost 1m 59s\n" in printed
+    assert "Goodput      50.0 % of 3m 58s, ETTR 50.0 %\n" in printed
+
+
+def a_step(step: int, at: float, *, epoch: float | None = None, path: str = "r.log") -> Sample:
+    place = Position(path, 1, 0)
+    return Sample(run="r", step=step, epoch=epoch, time=at, values={}, position=place)
+
+
+def test_gpu_hours_are_those_of_all_ranks() -> None:
+    steps = AccountedSteps()
+    for step in range(100):
+        sample = a_step(step, 36.0 * step)
+        steps.observe(sample, 36.0 * step, ValueSource.TEXT, timed=True, stalled=False)
+    found = steps.read(0.0, 3600.0, "running", 0, ranks=8)
+    assert found is not None
+    assert found.gpu_hours == pytest.approx(8)
+
+
+def test_a_node_that_is_a_step_behind_is_no_resume() -> None:
+    steps = AccountedSteps()
+    for step in range(50):
+        for path, behind in (("a.log", 0), ("b.log", 1)):
+            at = step + 0.1 * behind
+            sample = a_step(max(step - behind, 0), at, path=path)
+            steps.observe(sample, at, ValueSource.TEXT, timed=True, stalled=False)
+    assert steps.account.resumed_at == []
+
+
+def test_steps_that_begin_again_with_each_epoch_are_no_resumes() -> None:
+    steps = AccountedSteps()
+    for count in range(60):
+        epoch, step = divmod(count, 20)
+        sample = a_step(step, float(count), epoch=float(epoch))
+        steps.observe(sample, float(count), ValueSource.TEXT, timed=True, stalled=False)
+    found = steps.read(0.0, 59.0, "running", 0, ranks=None)
+    assert steps.account.resumed_at == []
+    assert found is not None
+    assert found.share == 1.0

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import JudgeFlags, exit_code, settings_for_inputs, write_file
+from ldlm_monitor.cli.flags import JudgeFlags, exit_code, replay_of, settings_for_inputs, write_file
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from ldlm_monitor.analysis.readings import RunReadings
     from ldlm_monitor.config import Settings
     from ldlm_monitor.model.view import Snapshot
 
@@ -44,10 +41,9 @@ def report(
 
 def write_once(found: Settings, output: Path | None = None) -> int:
     """Reads the files to their ends and writes the report (None: to stdout); the exit code."""
-    snapshot, readings = read(found)
-    text = _rendered(
-        snapshot, readings, output.suffix.lower() if output else ".txt", found.gpu_hour_price
-    )
+    snapshot = read(found)
+    suffix = output.suffix.lower() if output else ".txt"
+    text = _rendered(snapshot, suffix, found.gpu_hour_price)
     if output is None:
         sys.stdout.write(text)
     else:
@@ -55,25 +51,9 @@ def write_once(found: Settings, output: Path | None = None) -> int:
     return exit_code(snapshot, found.fail_on)
 
 
-def read(found: Settings) -> tuple[Snapshot, Mapping[str, RunReadings]]:
-    """The last snapshot, and the readings by run. One replay gives both: stdin is read once."""
-    from ldlm_monitor.analysis.readings import Readings
-    from ldlm_monitor.parse import Parser
-    from ldlm_monitor.playback.replay import Replay
-
-    parser = Parser(found.formats)
-    parser.kept = []
-    replay = Replay(found, parser=parser, looks=True)
-    for notice in replay.notices:
-        print(notice, file=sys.stderr)
-    readings = Readings(parser, replay.monitor.names)
-    at = math.nan
-    for when, chunk, _ in replay.played():
-        if chunk is not None:  # None: records completed by the end of the input; `at` stays
-            at = when - chunk.age if when is not None and chunk.timed else math.nan
-        readings.add(parser.kept, at)
-        parser.kept = []
-    return replay.snapshot(), readings.runs
+def read(found: Settings) -> Snapshot:
+    """The last snapshot of the files, read to their ends."""
+    return replay_of(found, looks=True).end()
 
 
 def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
@@ -91,20 +71,18 @@ def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
     charted = {name: curves[name] for name in curves if is_charted(name)}
     parts = {"runs": (run,), "alerts": alerts, "curves": {run.name: charted}}
     one = snapshot.model_copy(update=parts)
-    return page(document(one, {})), policy()
+    return page(document(one)), policy()
 
 
-def _rendered(
-    snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str, price: float | None
-) -> str:
+def _rendered(snapshot: Snapshot, suffix: str, price: float | None) -> str:
     from ldlm_monitor.report.text import health_report, markdown
 
     if suffix == ".txt":
-        return health_report(snapshot, readings, price)
+        return health_report(snapshot, price, ends=True)
     from ldlm_monitor.report.document import report as document
     from ldlm_monitor.report.html import page
 
-    found = document(snapshot, readings, price)
+    found = document(snapshot, price, ends=True)
     if suffix == ".json":
         return found.model_dump_json(indent=2) + "\n"
     return page(found) if suffix == ".html" else markdown(found)

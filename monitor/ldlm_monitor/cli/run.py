@@ -101,7 +101,7 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
     following = Thread(target=_follow, args=(session, opening), name="session", daemon=True)
     following.start()
     over = lambda: session.exit_code is not None  # noqa: E731
-    show_screen(cast("Source", opening), ascii_only=found.ascii or None, ended=over)
+    show_screen(cast("Source", opening), found, ended=over)
     following.join()  # a closed screen does not end the command
     _note_end(record, session.exit_code)
     _finish(opening, record)

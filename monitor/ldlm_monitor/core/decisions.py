@@ -39,7 +39,12 @@ def decided(
     """
     incidents = book.views(at)
     found = tuple(
-        each.model_copy(update={"decision": _of_incident(each, run, incidents)})
+        each.model_copy(
+            update={
+                "decision": _of_incident(each, run, incidents),
+                "lost_seconds": _lost(each, run, at),
+            }
+        )
         if (run := fleet.get(each.run)) is not None
         else each
         for each in incidents
@@ -75,6 +80,12 @@ def of_run(
     event = _last_word(run, events)
     facts = _facts_of_run(run) if event is None else _facts_of_event(run, event)
     return decide(facts) if facts.failed or facts.numbers != "finite" else None
+
+
+def _lost(incident: IncidentView, run: TrainingRun, now: float) -> float | None:
+    ended = run.life.ended_at if run.life.ended_at is not None else now
+    began = incident.root.at if incident.root.at is not None else incident.opened_at
+    return run.steps.account.lost_since(min(began, incident.opened_at), ended)
 
 
 def _of_incident(

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ldlm_monitor.model.records import Position
 
@@ -23,7 +23,8 @@ class RootView(View):
     `tier` is the kind of evidence: `external` (scheduler or person), `hardware`, `local` (a
     process's own error), `named` (other ranks name the rank), `network`, `silence` or
     `unattributed`. `ranks` are all ranks with this cause, such as `0-36,38-63`. `at` is when
-    it began (Unix seconds). `why` has the reasons for this choice. None means unknown.
+    it began (Unix seconds). `why` has the reasons for this choice. `mesh`: the coordinates that
+    these ranks share in the dimensions of parallelism (`pp stage 3`). None means unknown.
     """
 
     tier: str
@@ -38,6 +39,7 @@ class RootView(View):
     at: float | None
     position: Position | None
     why: tuple[str, ...]
+    mesh: str = ""
 
 
 class CollectiveView(View):
@@ -158,6 +160,10 @@ class IncidentView(View):
     last_step: int | None
     alerts: tuple[str, ...]
     decision: DecisionView | None = None
+    lost_seconds: float | None = Field(
+        default=None,
+        description="of the run's time: standing, down, taking steps again; None if none is known",
+    )
 
     @property
     def advice(self) -> str:

@@ -85,9 +85,17 @@ _TRAIN = (
     ("ldlm_events_total", "Typed events.", "kind", "severity"),
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
+    ("ldlm_run_mesh_info", "Always 1; the labels are a rank's coordinates.", "dp", "tp", "pp"),
     ("ldlm_run_world_size", "Ranks of the run, where its log has the number."),
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),
+)
+_GOODPUT = (  # of a run's time up to its last step, or its end; a resume moves seconds of its parts
+    ("ldlm_goodput_seconds", "Wall time by what it went into; the parts add up.", "part"),
+    ("ldlm_goodput_ratio", "Share of the time that went into steps that were kept, 0 to 1."),
+    ("ldlm_goodput_ettr_ratio", "Share of the time that failures and starts left, 0 to 1."),
+    ("ldlm_goodput_failures", "Restarts that took steps again, and a failed end."),
+    ("ldlm_goodput_mttf_seconds", "Time up per failure, where there was one."),
 )
 _GPU = (  # of the run's GPUs, in the form of `_TRAIN`
     ("ldlm_gpu_utilization_ratio", "Share of time in which the GPU ran a kernel, 0 to 1.", "gpu"),
@@ -153,6 +161,7 @@ METRICS = {  # all exported metrics by name
     name: Metric(name, meaning, tuple(labels))
     for name, meaning, *labels in (
         *_TRAIN,
+        *_GOODPUT,
         *_GPU,
         *((DETECT_PREFIX + name, meaning) for name, meaning in _DETECT),
         *_MONITOR,

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, InstanceOf
 
 from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.host_view import GpuView, HostView
 from ldlm_monitor.model.incident_view import DecisionView, IncidentView, View
 from ldlm_monitor.model.points import Point
@@ -63,12 +64,16 @@ class NonfiniteView(View):
 
 
 class RankView(View):
-    """A rank's last step, last record's time (Unix seconds), and phase (None if not reported)."""
+    """A rank's last step, last record's time (Unix seconds), and phase (None if not reported).
+
+    `mesh`: its coordinates in the dimensions of parallelism, as text (`dp 1, pp stage 3`).
+    """
 
     rank: int
     step: int | None
     seen_at: float
     phase: str | None
+    mesh: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +139,9 @@ class RunView(View):
     detected: dict[str, float] = Field(
         default={}, description="what detectors compute for the whole run, without their prefix"
     )
+
+    goodput: Goodput | None = Field(default=None, description="None if the log has no times")
+    resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
 
     @property
     def also_called(self) -> str | None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ldlm_monitor.core.health import what_now
+from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, MonitorView, Statistics
 from ldlm_monitor.report.document import Entry, Report, ReportRun
-from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
 from ldlm_monitor.text.sanitize import summary_of
 
@@ -65,10 +65,10 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
     """The blocks of each section of a run, by title; empty sections are left out."""
     spent = run.goodput
     found: dict[str, list[Block]] = {
-        "Incidents": [_incident(incident) for incident in reversed(run.incidents)],
+        "Incidents": [_incident(incident, run.goodput) for incident in reversed(run.incidents)],
         "Firing": [_alert(alert) for alert in run.alerts],
         "Recommendations": [run.recommendations],
-        "Where the time went": [] if spent is None else [spent.said, _losses(spent)],
+        "Where the time went": [] if spent is None else [spent_said(spent), _losses(spent)],
         "Statistics over the last values": [_statistics(run.statistics)],
         "Recent issues": [_issue(issue) for issue in run.issues],
         "Timeline": [tuple(f"{utc(entry.time)} {entry.text}" for entry in run.timeline)],
@@ -92,7 +92,7 @@ def brief_sections(run: ReportRun) -> dict[str, list[Block]]:
     if newest is not None and newest.advice:  # which is better founded than what alerts advise
         alerts = [replace(alert, action="") for alert in alerts]
     found: dict[str, list[Block]] = {
-        "Incidents": [_incident(newest), _first(past)] if newest is not None else [],
+        "Incidents": [_incident(newest, run.goodput), _first(past)] if newest is not None else [],
         "Firing": list(alerts),
         "Recommendations": [_first(run.recommendations)],
     }
@@ -168,7 +168,7 @@ def _issue(issue: Entry) -> Item:
     )
 
 
-def _incident(incident: IncidentView) -> Item:
+def _incident(incident: IncidentView, spent: Goodput | None) -> Item:
     claims = (
         f"torchelastic blames rank {claim.rank}: {claim.reason}"
         for claim in incident.claims
@@ -178,7 +178,7 @@ def _incident(incident: IncidentView) -> Item:
         severity="critical",
         badge="unknown" if incident.confidence == "none" else incident.confidence,
         title=incident.title,
-        notes=tuple(_story(incident)),
+        notes=(*_story(incident), *_cost(incident, spent)),
         reasons=(*incident.root.why, *claims),
         excerpt=tuple((line.text, _place(line.position)) for line in incident.excerpt),
         action=incident.advice,
@@ -199,6 +199,17 @@ def _story(incident: IncidentView) -> Iterator[str]:
         yield f"{counted(incident.events, 'event')}: {_symptoms(incident)}"
 
 
+def _cost(incident: IncidentView, spent: Goodput | None) -> Iterator[str]:
+    """What an incident took of the run's time, and its share of GPU-hours and money."""
+    lost = incident.lost_seconds
+    if not lost or spent is None:
+        return
+    hours, cost = spent.part(lost)
+    held = f", {hours:.2f} GPU-hours" if hours is not None else ""
+    money = f", which cost {cost:.2f}" if cost is not None else ""
+    yield f"lost {duration(lost)}{held}{money}"
+
+
 def _symptoms(incident: IncidentView) -> str:
     counts: dict[str, int] = {}
     ranks: dict[str, list[str]] = {}
@@ -211,6 +222,22 @@ def _symptoms(incident: IncidentView) -> str:
         for kind, count in _by_count(counts)
     ]
     return ", ".join(shown[:_SYMPTOMS] + ["…"] * (len(shown) > _SYMPTOMS))
+
+
+def spent_said(spent: Goodput) -> str:
+    """The share, the usual time of a step and the blind spot, as sentences."""
+    least = spent.least_pause_seconds
+    blind = f"; pauses below {duration(least)} are not seen" if least else ""
+    failed = (
+        f" ETTR {100 * spent.ettr:.1f} %, MTTF {duration(spent.mttf_seconds)}."
+        if spent.mttf_seconds is not None
+        else ""
+    )
+    cost = f" {spent.gpu_hours:.2f} GPU-hours cost {spent.cost:.2f}." if spent.cost else ""
+    return (
+        f"{100 * spent.share:.1f} % of {duration(spent.total_seconds)} brought the training "
+        f"forward, at {duration(spent.step_seconds)} a step{blind}.{failed}{cost}"
+    )
 
 
 def _losses(spent: Goodput) -> Table:

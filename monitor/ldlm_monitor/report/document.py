@@ -8,15 +8,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.core.health import HEALTH, worst_health
+from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.incident_view import IncidentView, View
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
 from ldlm_monitor.report.alerts import firing, recommendations
-from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.text.format import counted, duration, number, utc
 from ldlm_monitor.text.sanitize import jsonable, plain, shorten, summary_of
 
@@ -63,8 +62,6 @@ class ReportRun(RunView):
     incidents: tuple[IncidentView, ...]
     alerts: tuple[AlertView, ...] = Field(description="firing, the worst first")
     issues: tuple[Entry, ...] = Field(description="warnings and errors, root causes first")
-    goodput: Goodput | None = Field(description="None if the log has no times")
-    resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
     timeline: tuple[Entry, ...]
     recommendations: tuple[str, ...]
     curves: dict[str, Curve]
@@ -86,10 +83,8 @@ class Report(View):
     monitor: MonitorView
 
 
-def report(
-    snapshot: Snapshot, readings: Mapping[str, RunReadings], price: float | None = None
-) -> Report:
-    """The report of a snapshot; `readings`, by run, give goodput and resumes.
+def report(snapshot: Snapshot, price: float | None = None, *, ends: bool = False) -> Report:
+    """The report of a snapshot; `ends`: of logs that were read to their ends, which is its time.
 
     `price` is that of a GPU for an hour. Texts from logs are redacted, but not escaped for HTML or
     Markdown.
@@ -100,7 +95,7 @@ def report(
         "version": __version__,
         "at": snapshot.at,
         "health": worst_health(snapshot),
-        "runs": [_run(run, snapshot, readings.get(run.name), price) for run in reversed(ordered)],
+        "runs": [_run(run, snapshot, price, ends=ends) for run in reversed(ordered)],
         "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
         "monitor": snapshot.monitor,
     }
@@ -111,29 +106,31 @@ def _seen_at(run: RunView) -> float:
     return max(run.ended_at or 0.0, run.last_progress_at or 0.0, run.started_at or 0.0)
 
 
-def _run(
-    run: RunView, snapshot: Snapshot, readings: RunReadings | None, price: float | None
-) -> dict[str, Any]:
+def _run(run: RunView, snapshot: Snapshot, price: float | None, *, ends: bool) -> dict[str, Any]:
     alerts = [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
     incidents = [each for each in snapshot.incidents if each.run == run.name]
     curves = snapshot.curves.get(run.name, {})
-    resumes = readings.steps.resumes if readings is not None else ()
     return {
         **run.model_dump(),
         "settings": _settings(run.settings),
         "said": _said(run, incidents),
-        "facts": _facts(run, snapshot),
+        "facts": _facts(run, snapshot, ends=ends),
         "incidents": incidents,
         "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
-        "goodput": readings and goodput(readings, run, snapshot.at, price),
-        "resumed_at": [resume.step for resume in resumes],
+        "goodput": _priced(run.goodput, price),
         "timeline": _timeline(run, snapshot, incidents),
         "recommendations": recommendations(
             (alert.name for alert in alerts), run.settings, run.framework
         ),
         "curves": {name: _curve(curve) for name, curve in curves.items()},
     }
+
+
+def _priced(found: Goodput | None, price: float | None) -> Goodput | None:
+    if found is None or found.gpu_hours is None or price is None:
+        return found
+    return found.model_copy(update={"cost": found.gpu_hours * price})
 
 
 def _settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -153,10 +150,18 @@ def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
     return f"nothing is wrong: {run.state}, step {run.step}{of}{past}"
 
 
-def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
+def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
+    """Names and values; `ends` as in `report`."""
     goes_on, last = run.ended_at is None, run.last_progress_at
-    ago = f" ({duration(snapshot.at - last)} ago)" if goes_on and last is not None else ""
+    ago = ""
+    if goes_on and last is not None:
+        at, since = snapshot.at, " before the log's end" if ends else " ago"
+        if run.host is not None:
+            at, since = max(run.host.at, at), " ago"
+        ago = f" ({duration(at - last)}{since})"
+    spent = run.goodput
     facts = {
+        "Goodput": "" if spent is None else _goodput(spent),
         "Pace": ", ".join(_pace(run, snapshot)),
         "Time left": duration(run.eta_seconds) if goes_on else "",
         "Started": utc(run.started_at),
@@ -169,6 +174,11 @@ def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
         "Verdict": str(run.verdict or ""),
     }
     return {name: fact for name, fact in facts.items() if fact not in ("", "-")}  # "-": unknown
+
+
+def _goodput(spent: Goodput) -> str:
+    share, ettr = 100 * spent.share, 100 * spent.ettr
+    return f"{share:.1f} % of {duration(spent.total_seconds)}, ETTR {ettr:.1f} %"
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:

@@ -14,6 +14,7 @@ from html import escape
 from importlib.resources import files
 
 from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
+from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.report.contents import (
     Block,
     Item,
@@ -28,7 +29,6 @@ from ldlm_monitor.report.contents import (
 )
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.figures import figures, plotted
-from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import counted, utc
 
 _URGENT = ("Incidents", "Firing")

@@ -2,9 +2,8 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.view import MonitorView, Snapshot
 from ldlm_monitor.report.contents import (
     NO_BREAK,
@@ -42,18 +41,13 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")  # characters with a meaning i
 _FENCES = re.compile(r"`{3,}")  # CommonMark: code ends at as many backticks as it began with
 
 
-def health_report(
-    snapshot: Snapshot,
-    readings: Mapping[str, RunReadings] | None = None,
-    price: float | None = None,
-) -> str:
+def health_report(snapshot: Snapshot, price: float | None = None, *, ends: bool = False) -> str:
     """The report of every run as text, with a newline at its end. Log texts are redacted.
 
-    `readings`, by run, are the source of the section about goodput; it is omitted without them.
-    `price` is that of a GPU for an hour.
+    `price` is that of a GPU for an hour; `ends` as in `report`.
     """
     without = snapshot.model_copy(update={"curves": {}})  # text has no charts
-    found = report(without, readings or {}, price)
+    found = report(without, price, ends=ends)
     lines = [*_between("ldlm-monitor health report", utc(found.at)), "=" * WIDTH]
     is_alone = len(found.runs) == 1
     if len(found.runs) > 1:

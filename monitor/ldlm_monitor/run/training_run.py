@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ldlm_monitor.config import Stall
+from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES, STEP_DURATION
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
+from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
-from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source_of
+from ldlm_monitor.run.quantity import SourceLine, ValueSource, source_of
+from ldlm_monitor.run.replicas import Replicas
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
@@ -35,7 +38,9 @@ class TrainingRun:
         self.values = RunValues(name)
         self.life = Lifecycle(started, stall, first)
         self.progress = Progress(self.life)
+        self.steps = AccountedSteps()
         self.findings = Findings(self.life)
+        self.replicas = Replicas()
         self._events = EventCounts(name)
         self.files: dict[str, None] = {}  # the paths, as keys, in order of their first record
         self.progress_line: str | None = None  # the text at `life.progress_position`, if stored
@@ -57,12 +62,14 @@ class TrainingRun:
             # A sample at the position of an event is of a bar that the event's lines contain.
             remark = record.position == self._remark
             source = ValueSource.BAR if remark else source_of(record, rows=rows)
-            return self._observe_sample(record, at, source)
+            urgent = self._observe_progress(record, at, source)
+            alarming = self.values.observe(record, source, at)
+            return f"nonfinite {record.rank} {' '.join(alarming)}" if alarming else urgent
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
             self.life.observe_heartbeat(record, at)
             self.progress.observe_beat(record, at)
-            self.findings.note_process(record)
+            self.findings.note_process(record.rank, record.host, record.pid)
             return "recovered" if stalled and self.life.state != "stalled" else None
         return self._observe_event(record, at)
 
@@ -88,6 +95,7 @@ class TrainingRun:
         self._points = None
         self.values.observe_block(block, last, source, times=times)
         self.progress.observe_steps(block, last, times, source)
+        self.steps.observe_block(block, times, source)
 
     def _note(self, path: str, rank: int | None) -> None:
         self.files[path] = None
@@ -189,8 +197,11 @@ class TrainingRun:
             reports_gpus=self.values.last("gpu_utilization_ratio") is not None,
         )
 
-    def view(self, health: Health, **judged: Any) -> RunView:
-        """The run for views; `judged`: further fields of `RunView` that other rooms decide."""
+    def view(self, health: Health, now: float | None = None, **judged: Any) -> RunView:
+        """The run for views at `now` (None: at its last step).
+
+        `judged`: further fields of `RunView` that other rooms decide.
+        """
         life = self.life
         return RunView(
             name=self.name,
@@ -219,19 +230,23 @@ class TrainingRun:
             checkpoints=tuple(self.progress.checkpoints),
             nonfinite=self.values.nonfinite.marks(),
             gpus=tuple(self.values.gpus()),
+            goodput=self._goodput(now),
+            resumed_at=tuple(self.steps.account.resumed_at),
             **judged,
         )
 
-    def _observe_sample(self, sample: Sample, at: float, source: ValueSource) -> str | None:
-        urgent = self._observe_progress(sample, at, source)
-        alarming = self.values.observe(sample, source, at)
-        return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
+    def _goodput(self, now: float | None) -> Goodput | None:
+        life, logged = self.life, self.logged
+        ended = life.ended_at if life.ended_at is not None else now
+        skipped = self.progress.skipped_steps
+        return self.steps.read(life.started_at, ended, life.state, skipped, logged.world_size)
 
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         if self.life.goes_back(sample):
             self.values.nonfinite.resume(sample.step or 0)
-        self.progress.observe(sample, at, source, timed=self.life.timed)
         stalled = self.life.state == "stalled"
+        self.steps.observe(sample, at, source, timed=self.life.timed, stalled=stalled)
+        self.progress.observe(sample, at, source, timed=self.life.timed)
         if self.life.observe_sample(sample, at):
             self._begins_anew = True
             self.values.take_fresh()  # of the training before
@@ -239,9 +254,15 @@ class TrainingRun:
 
     def _observe_event(self, event: Event, at: float) -> str | None:
         self._events.add(event)
+        self.steps.explain(event, at)
         self._remark = event.position
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
+            fields = event.fields
+            self.findings.note_process(event.rank, fields.get("host"), fields.get("pid"))
+            mesh = fields.get("mesh")
+            if event.rank in self.ranks and isinstance(mesh, dict):
+                self.progress.observe_mesh(event.rank, mesh)
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
@@ -250,6 +271,7 @@ class TrainingRun:
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
+            self.replicas = Replicas()
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"
@@ -259,12 +281,10 @@ class TrainingRun:
         life, run, logged = self.life, self.labels, self.logged
         size = None if logged.world_size is None else str(logged.world_size)
         info = make_labels(run=self.name, framework=logged.framework, world_size=size)
-        points = [
-            Point("ldlm_train_skipped_steps_total", run, self.progress.skipped_steps),
-            Point("ldlm_run_info", info, 1),
-        ]
-        points += self._durations.points(STEP_DURATION, run)
-        gauges: dict[str, float | None] = {
+        points = [Point("ldlm_run_info", info, 1), *self._durations.points(STEP_DURATION, run)]
+        points += goodput_points(self.name, run, self._goodput(None))
+        known: dict[str, float | None] = {
+            "ldlm_train_skipped_steps_total": self.progress.skipped_steps,
             "ldlm_run_world_size": logged.world_size,
             "ldlm_train_step": self.progress.step,
             "ldlm_train_epoch": self.progress.epoch,
@@ -272,15 +292,12 @@ class TrainingRun:
             "ldlm_train_eta_seconds": self.progress.eta(self._step_seconds()),
         }
         if self.values.last("step_seconds") is None:
-            gauges["ldlm_train_step_seconds"] = self.progress.step_seconds
+            known["ldlm_train_step_seconds"] = self.progress.step_seconds
         if life.can_stall or self.progress.step is not None:
-            gauges["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
-            gauges["ldlm_train_stall_limit_seconds"] = life.stall_limit
-        points += [Point(name, run, value) for name, value in gauges.items() if value is not None]
-        points += [
-            Point("ldlm_train_step", labels_of(self.name, rank, ()), step)
-            for rank, step in self.progress.rank_steps.items()
-        ]
+            known["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
+            known["ldlm_train_stall_limit_seconds"] = life.stall_limit
+        points += [Point(name, run, value) for name, value in known.items() if value is not None]
+        points += self.progress.rank_points(self.name)
         for state in RUN_STATES:
             points.append(Point("ldlm_run_state", self._state_labels[state], state == life.state))
         return points

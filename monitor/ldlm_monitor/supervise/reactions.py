@@ -34,6 +34,12 @@ BACKOFF_SECONDS = 1.0
 """Seconds before the first restart, doubled for each further one in a row of failures. A choice:
 ports and GPU memory of the old processes are free by then."""
 LONGEST_BACKOFF_SECONDS = 300.0  # a choice: a node's reboot takes some minutes
+KILL_ROUND = 50
+"""An evaluation that no line announces mostly comes after a multiple of so many steps. A choice:
+fewer leave more hangs running for `FIRST_PAUSE` seconds, more kill first evaluations."""
+FIRST_PAUSE = 300.0
+"""Seconds after such a step before which a hang is not killed: as `run/pace.py` allows for a first
+pause. Once a pause has ended by itself, the learned limit allows for the next."""
 _BUDGET = re.compile(r"(\d{1,4})/(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _REACTION = re.compile(r"([a-z]+)=([a-z]+(?::\d{1,3})?(?:,[a-z]+(?::\d{1,3})?)*)")
@@ -148,7 +154,7 @@ class Supervisor:
             yield Order("the command did not end: SIGKILL", signal.SIGKILL)
         for failure, actions in self._reactions.actions.items():
             alert = next(self._firing(snapshot, run, failure, now), None)
-            if self._acted or alert is None:
+            if self._acted or alert is None or _may_evaluate(alert, run, now):
                 continue
             self._acted = True
             self._over = self._over or "stop" in actions
@@ -221,6 +227,14 @@ class Supervisor:
                 and (is_new or (waited and failure == "hang" and alert.state == "firing"))
             ):
                 yield alert
+
+
+def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:
+    """Whether the run stands where a first evaluation may be that its log does not announce."""
+    if alert.name != "TrainingStalled" or run.step is None or run.event_counts.get("eval_started"):
+        return False
+    is_round = any(step and step % KILL_ROUND == 0 for step in (run.step, run.step + 1))
+    return is_round and now - (run.last_progress_at or now) < FIRST_PAUSE
 
 
 def variables(decision: DecisionView | None) -> dict[str, str]:
