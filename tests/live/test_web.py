@@ -86,7 +86,7 @@ def test_in_a_browser_keys_work_at_once_nothing_is_fetched_and_the_end_is_plain(
             assert await browser.value("document.title") == "ldlm-monitor a.log"
             await browser.press("q")
             assert await browser.value("true")  # what was sent before is reported by now
-            assert sent(browser)[-1] == ["q"]
+            assert ["q"] in sent(browser)
             while not await browser.value(is_over):  # the first may close the digest
                 await asyncio.sleep(0.5)
                 await browser.press("q")

@@ -129,7 +129,7 @@ def test_list_card_page_report_and_messages_have_the_same_decision(
     assert run.decision is not None
     decided = run.decision.phrase
     assert why(run, shown.snapshot).todo == decided
-    (found,) = (each for each in report(shown.snapshot, {}).runs if each.name == name)
+    (found,) = (each for each in report(shown.snapshot).runs if each.name == name)
     assert what_to_do(found)[0] == decided
     (incident,) = (each for each in shown.snapshot.incidents if each.run == name)
     assert story_of(incident).action.startswith(f"Decision: {decided}. ".rstrip())

@@ -86,6 +86,8 @@ class RunCard(Vertical):
                 lines += labelled("", safe(reason.text, glyphs), inner, "dim")
             if found.todo:
                 lines += labelled("to do", safe(found.todo, glyphs), inner, "title")
+            if found.tries:
+                lines += labelled("try", safe(found.tries, glyphs), inner, "dim")
         lines += ranks.verdict(run, glyphs)
         return lines
 

@@ -11,34 +11,46 @@ from ldlm_monitor.model.view import ReasonView, RunView, Snapshot
 from ldlm_monitor.tui.draw import Glyphs, fit, safe
 
 _LEVEL = re.compile(r"^(?:(?:ERROR|WARNING|CRITICAL|FATAL): )+")  # the log's own word for it
-_LEAST_TODO, _GOOD_TODO = 8, 18
-"""Cells from which a cut decision is of use (`ROLLBACK`), and one with its confidence."""
+_MOST_RANKS = 12  # characters of a list of ranks, a choice: a longer one displaces the reason
+_LEAST_TODO = 8  # cells from which a cut text is of use, such as `ROLLBACK`
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """`what` happened, `where` (step and rank; may be empty), `todo` (may be empty), `since`."""
+    """`what` happened, `where` (step and ranks), `since` (Unix seconds), `todo` and what to try.
+
+    Texts may be empty.
+    """
 
     what: str
     where: str = ""
     todo: str = ""
     since: float | None = None
+    tries: str = ""
 
     def line(self, width: int, glyphs: Glyphs) -> str:
-        """The parts in `width` cells: the place stays, `what` and `todo` are cut."""
+        """The parts in `width` cells: the place stays; of `what` at least a half does."""
         arrow = " → " if glyphs.braille else " -> "
         what, where, todo = (safe(each, glyphs) for each in (self.what, self.where, self.todo))
         free = width - cell_len(where)
-        room = free - cell_len(what) - len(arrow)
-        if todo and room < cell_len(todo):  # at least half of the room is for what happened
-            room = max(room, free // 2 - len(arrow))
-        if room < min(_GOOD_TODO, cell_len(todo)):
-            todo = todo.split(" (")[0]  # the decision without its confidence and reason
-        tail = ""
-        if todo and room >= min(_LEAST_TODO, cell_len(todo)):
-            tail = arrow + fit(todo, min(room, cell_len(todo)), glyphs)
+        room = free - cell_len(what) - cell_len(arrow)
+        now = _cut(todo, room, max(room, free // 2 - cell_len(arrow)), glyphs)
+        tail = arrow + now if now else ""
         left = max(free - cell_len(tail), 1)
         return (what if cell_len(what) <= left else fit(what, left, glyphs)) + where + tail
+
+
+def _cut(todo: str, room: int, most: int, glyphs: Glyphs) -> str:
+    """The decision in `room` cells, or in up to `most` without its reason or confidence."""
+    certain, order = todo.partition(": ")[0], todo.partition(" (")[0]
+    if cell_len(todo) <= room or cell_len(certain) + _LEAST_TODO <= room:
+        return fit(todo, min(room, cell_len(todo)), glyphs)
+    short = next(
+        (each for free in (room, most) for each in (certain, order) if cell_len(each) <= free), todo
+    )
+    if most < min(_LEAST_TODO, cell_len(short)):
+        return ""
+    return fit(short, min(most, cell_len(short)), glyphs)
 
 
 def why(run: RunView, snapshot: Snapshot) -> Why:
@@ -48,20 +60,25 @@ def why(run: RunView, snapshot: Snapshot) -> Why:
     reason = run.reasons[0]
     incident = _incident(run, reason, snapshot)
     todo = what_now(run, snapshot.alerts)
+    tries = incident.action if incident is not None and incident.is_to_mend else ""
     if mark := _nonfinite(run, reason, incident):
         step, rank, what = mark
-        return Why(what, _place(step, rank), todo, reason.since)
+        return Why(what, _place(step, rank), todo, reason.since, tries)
     if incident is None:
         rank = None if f"rank {run.failed_rank}" in reason.text else run.failed_rank
         return Why(reason.text, _place(None, rank), todo, reason.since)
-    what = _LEVEL.sub("", incident.root.message) or incident.title
-    rank = incident.root.rank if incident.root.rank is not None else run.failed_rank
-    return Why(what, _place(incident.last_step, rank), todo, reason.since)
+    root = incident.root
+    what = _LEVEL.sub("", root.message) or incident.title
+    rank = root.rank if root.rank is not None else run.failed_rank
+    if rank is not None and what.startswith(f"rank {rank} "):
+        rank = None  # is said already
+    ranks = root.ranks if rank is root.rank is None and len(root.ranks) <= _MOST_RANKS else ""
+    return Why(what, _place(incident.last_step, rank, ranks), todo, reason.since, tries)
 
 
-def _place(step: int | None, rank: int | None) -> str:
+def _place(step: int | None, rank: int | None, ranks: str = "") -> str:
     at = "" if step is None else f" at step {step}"
-    return at + ("" if rank is None else f", rank {rank}")
+    return at + (f", rank {rank}" if rank is not None else f", ranks {ranks}" if ranks else "")
 
 
 def _incident(run: RunView, reason: ReasonView, snapshot: Snapshot) -> IncidentView | None:

@@ -1,0 +1,83 @@
+"""Which run needs me, why, since when, which rank, what now: ten situations of docs/tui.md.
+
+The table there has the answers as a reader of the logs gives them. Each must stand in the row of
+the overview, 120 cells wide, and the row must be the first of twenty.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from screens import read
+
+from ldlm_monitor.model.view import RunView, Snapshot
+from ldlm_monitor.tui.desk import Desk
+from ldlm_monitor.tui.draw import UNICODE
+from ldlm_monitor.tui.run_columns import Layout, RunRow
+from ldlm_monitor.tui.triage import arranged
+
+ROOT = Path(__file__).parents[2]
+WIDTH, LATER = 120, 49.0  # seconds after the end of the log at which somebody looks
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a log shows, in words that the row must have; "-": it does not say."""
+
+    log: str
+    why: str
+    since: str
+    rank: str
+    now: str
+
+
+def situations() -> list[Situation]:
+    """The table of the page, whose first cells are links to logs."""
+    page = (ROOT / "docs/tui.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[.*?\]\(\.\./(tests/\S+)\) \|(.*)\|$", page, re.MULTILINE)
+    return [Situation(log, *(cell.strip(" `") for cell in cells.split("|"))) for log, cells in rows]
+
+
+def overview(snapshot: Snapshot, neighbours: list[RunView]) -> list[str]:
+    """The rows of the run and its neighbours, in the order of the overview."""
+    (run,) = snapshot.runs
+    at = max(filter(None, (run.ended_at, run.last_progress_at))) + LATER
+    shown = snapshot.model_copy(update={"runs": (*neighbours, run)})
+    desk = Desk(None, lambda: at, shown, UNICODE)  # type: ignore[arg-type] # asked for nothing
+    runs = arranged(desk)
+    layout = Layout.of(WIDTH, runs, "")
+    return [
+        "".join(span.text for span in layout.row(RunRow(each, None, desk), chosen=False))
+        for each in runs
+    ]
+
+
+def test_there_are_ten_situations_and_one_needs_nobody() -> None:
+    found = situations()
+    assert len({each.log for each in found}) == 10
+    assert sum(each.why == "-" for each in found) == 1
+
+
+@pytest.mark.parametrize("situation", situations(), ids=lambda each: Path(each.log).stem)
+def test_one_look_at_the_overview_answers_the_five_questions(
+    situation: Situation, read_all: Snapshot
+) -> None:
+    fine = next(run for run in read_all.runs if run.health == "HEALTHY")
+    neighbours = [
+        fine.model_copy(update={"name": f"seed{number:02}", "state": "running", "ended_at": None})
+        for number in range(19)
+    ]
+    snapshot = read(str(ROOT / situation.log))
+    rows = overview(snapshot, neighbours)
+    (own,) = (row for row in rows if "seed" not in row)
+    if situation.why == "-":
+        assert own == rows[-1]
+        assert "→" not in own
+        return
+    assert own == rows[0]
+    assert own.rstrip().endswith(f" {situation.since}")
+    reason, _, advice = own.partition(" → ")
+    assert situation.why in reason
+    assert advice.startswith(situation.now)
+    assert (situation.rank in reason) if situation.rank != "-" else ("rank" not in reason)
