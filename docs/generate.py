@@ -1,7 +1,7 @@
 """Writes the parts of pages that come from code: `python docs/generate.py`.
 
-`metrics.md` and the schemas whole, the list of checks in `doctor.md`, and the head of each page in
-`runbook/`; what stands below a head is written by people, and kept.
+`metrics.md` and the schemas whole, the list of checks in `doctor.md`, the table in `promql.md`, and
+the head of each page in `runbook/`; what stands below a head is written by people, and kept.
 """
 
 import json
@@ -23,6 +23,12 @@ from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.model.view import Snapshot  # noqa: E402
 from ldlm_monitor.notify.webhook import WebhookBody  # noqa: E402
+from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON  # noqa: E402
+from ldlm_monitor.promql.functions import ELEMENTWISE, OVER_VECTOR  # noqa: E402
+from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS  # noqa: E402
+from ldlm_monitor.promql.parse import EXPERIMENTAL, MAX_DEPTH  # noqa: E402
+from ldlm_monitor.promql.ranges import OVER_RANGE  # noqa: E402
+from ldlm_monitor.promql.special import SPECIAL  # noqa: E402
 from ldlm_monitor.records import adapter  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402
 from ldlm_monitor.serve.openapi import Spelled  # noqa: E402
@@ -34,6 +40,7 @@ RULE = "\n## The rule\n"
 SECTIONS = "\n## Meaning\n\n## Why\n\n## What to do\n"
 TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
 BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
+TABLES = "<!-- tables -->", "<!-- end of tables -->"  # in promql.md
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),
     ("Goodput", "ldlm_goodput_", "Of one run, over its attempts, up to its last step or its end."),
@@ -226,9 +233,32 @@ def doctor() -> str:
     return f"{before}{BEGIN}\n\n{checks_in_words()}\n{END}{rest.partition(END)[2]}"
 
 
+def promql() -> str:
+    """The page of PromQL with the evaluator's tables as they are."""
+    rows = {
+        "arithmetic": ARITHMETIC,
+        "comparisons, with and without `bool`": COMPARISON,
+        "sets": SET_OPERATORS,
+        "aggregations, `by` and `without`": AGGREGATIONS,
+        "functions of each value, and dates": ELEMENTWISE,
+        "functions of a vector": OVER_VECTOR,
+        "functions of a range or subquery": OVER_RANGE.keys() - EXPERIMENTAL,
+        "other functions": SPECIAL,
+        "experimental functions": EXPERIMENTAL,
+    }
+    table = ["| of | supported |", "| --- | --- |"]
+    for of, names in rows.items():
+        table.append(f"| {of} | {', '.join(f'`{name}`' for name in sorted(names))} |")
+    table.append(f"| levels of nesting | {MAX_DEPTH} |")
+    begin, end = TABLES
+    before, _, rest = (PAGES / "promql.md").read_text("utf-8").partition(begin)
+    return f"{before}{begin}\n\n" + "\n".join(table) + f"\n\n{end}{rest.partition(end)[2]}"
+
+
 def pages() -> dict[str, str]:
     """All that is made, by its path below docs/."""
     made = {"runbook/index.md": contents(), "metrics.md": metrics(), "doctor.md": doctor()}
+    made["promql.md"] = promql()
     return {**runbook(), **made, **schemas()}
 
 

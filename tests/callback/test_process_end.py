@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import time
 
 import pytest
 
@@ -95,28 +97,67 @@ def test_the_monitor_knows_how_the_run_ended(train, ending, state) -> None:
     assert run.state == state
 
 
-@pytest.mark.parametrize(("lives", "state"), [(False, "ended"), (True, "running")])
-def test_a_report_sees_that_the_process_of_a_run_is_gone(train, lives, state) -> None:
-    """A killed process leaves no word; its heartbeat's pid, host and start tell."""
-    training = train(
-        STEPS
-        + """
+STEPS_THEN_HANGS = (
+    STEPS
+    + """
 path = sys.argv[1] + "/health_rank0.jsonl"
 while not os.path.exists(path) or '"step":49,' not in open(path).read().replace(" ", ""):
     time.sleep(0.01)
 print("there", flush=True)
 time.sleep(600)
 """
-    )
+)
+
+
+@pytest.mark.parametrize("kept", ["heartbeat", "rows alone"])
+@pytest.mark.parametrize(
+    ("lives", "limit", "state"),
+    [(False, 600, "ended"), (True, 600, "running"), (True, 0.001, "stalled")],
+)
+def test_a_report_looks_whether_the_process_of_a_run_is_gone(
+    train, kept, lives, limit, state
+) -> None:
+    """A killed process leaves no word; pid and host tell, of its heartbeat or of its rows.
+
+    Only state and age are those of now: nothing rings by a clock that the log does not have.
+    """
+    training = train(STEPS_THEN_HANGS)
     training.said("there")
     if not lives:
         training.process.kill()
         training.end()
-    replay = Replay(Settings(files=[str(training.out / "health_rank0.jsonl")]), looks=True)
+    if kept != "heartbeat":
+        (training.out / "heartbeat_rank0").unlink()
+        limit = limit if lives else 0.001  # rows do not tell containers apart: only in silence
+    files, limits = [str(training.out / "health_rank0.jsonl")], {"running": limit}
+    replay = Replay(Settings(files=files, stall={"limit_seconds": limits}), looks=True)
     fired = {each.alert for each in replay.transitions() if each.state == "firing"}
-    (run,) = replay.snapshot().runs
+    snapshot = replay.snapshot()
+    (run,) = snapshot.runs
     assert run.state == state
     assert ("TrainingEnded" in fired) == (not lives)
+    assert "TrainingStalled" not in fired
+    assert snapshot.at < time.time()
+    assert (run.host is not None) == lives
+    if lives:
+        assert run.host.at > run.last_progress_at
+
+
+def test_rows_of_another_host_or_of_a_run_that_may_go_on_unseen_end_nothing(train) -> None:
+    training = train(STEPS)
+    training.end()
+    (training.out / "heartbeat_rank0").unlink()
+    path = training.out / "health_rank0.jsonl"
+    rows = [line for line in path.read_text().splitlines() if '"type":"end"' not in line]
+    name = socket.gethostname()
+    for host, limit in ((name, 600), (f"not-{name}", 0.001)):
+        path.write_text("".join(f"{line}\n".replace(f'"{name}"', f'"{host}"') for line in rows))
+        limits = {"limit_seconds": {"running": limit}}
+        replay = Replay(Settings(files=[str(path)], stall=limits), looks=True)
+        for _ in replay.played():
+            pass
+        (run,) = replay.snapshot().runs
+        assert (run.state, run.host) == ("running", None)
 
 
 def test_sigterm_ends_a_rank_that_waits_in_c_and_never_comes_back_to_python(train) -> None:

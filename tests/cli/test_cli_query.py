@@ -51,6 +51,12 @@ def test_a_range_query_gives_the_values_over_time(
     assert "ldlm_train_step{" in capsys.readouterr().out
 
 
+def test_a_range_may_begin_at_the_epoch(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["query", "ldlm_train_step", "--start", "0", "--format", "json", str(log)]
+    assert main(asked) == 0
+    assert json.loads(capsys.readouterr().out)["resultType"] == "matrix"
+
+
 @pytest.mark.parametrize(
     ("flags", "word"),
     [

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ldlm_monitor.model import names
 
 Ask = Callable[..., Any]
@@ -45,7 +47,7 @@ def test_every_bad_file_is_named_and_the_good_ones_too(ask: Ask, folder: Path) -
 DOUBTFUL = """
 groups:
   - name: mine
-    interval: 1m
+    interval: 2s
     rules:
       - {record: 'run:loss:max', expr: max by (run) (ldlm_train_loss)}
       - {alert: Known, expr: 'run:loss:max > 3 and up and ldlm_events_total'}
@@ -68,7 +70,24 @@ def test_what_is_doubtful_is_a_warning_and_no_error(ask: Ask, folder: Path) -> N
         f"{begin} (Loud): severity 'urgent' is none of info, warning, error, critical, none",
         "ldlm-monitor: warning: Known{} is written 2 times with one expression; keep one",
     ]
-    assert f"{begin}: interval 1m is not followed" in answer.err
+    assert f"{begin}: interval 2s is not followed: evaluation_interval is 5s" in answer.err
+    (folder / "mine.yml").write_text(DOUBTFUL.replace("2s", "1m"), encoding="utf-8")
+    assert "interval" not in ask("rules", "check", "mine.yml").err
+
+
+@pytest.mark.parametrize("call", ["mad_over_time(x[5m])", "holt_winters(x[5m], 0.5, 0.5)"])
+def test_experimental_functions_are_refused_unless_they_are_switched_on(
+    ask: Ask, folder: Path, call: str
+) -> None:
+    rules = f"groups: [{{name: g, rules: [{{alert: A, expr: 'sum({call}) > 3'}}]}}]"
+    (folder / "new.yml").write_text(rules, encoding="utf-8")
+    refused = ask("rules", "check", "new.yml")
+    assert (refused.code, refused.out) == (2, "")
+    (line,) = refused.err.splitlines()
+    assert "rule 1 (A)" in line
+    assert "is experimental in Prometheus 3; allow it by --experimental" in line
+    allowed = ask("rules", "check", "--experimental", "new.yml")
+    assert (allowed.code, allowed.out) == (0, "new.yml: 1 rule, all fine\n")
 
 
 def test_a_file_without_rules_is_said_to_have_none(ask: Ask, folder: Path) -> None:

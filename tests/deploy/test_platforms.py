@@ -1,5 +1,7 @@
 """Wheels of every locked package exist for the machines that docs/install.md names."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,3 +27,15 @@ def test_nothing_has_to_be_compiled(machine: str, version: str, tmp_path: Path) 
     command += [f"--target={tmp_path}", f"--requirement={LOCK}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-500:]
+
+
+def test_what_musl_has_no_wheel_of_is_installed_there_without_a_compiler(tmp_path: Path) -> None:
+    """google-crc32c falls back to pure Python; of google-re2 there is no such form."""
+    packages = re.findall(r"^(?:google-crc32c|watchdog)==\S+", LOCK.read_text(), re.MULTILINE)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-cache-dir"]
+    command += ["--no-binary=google-crc32c,watchdog", f"--wheel-dir={tmp_path}", *packages]
+    environment = {**os.environ, "CC": "false", "CXX": "false"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-500:]
+    made = {path.name.partition("-")[0] for path in tmp_path.glob("*-none-any.whl")}
+    assert made == {"google_crc32c", "watchdog"}

@@ -53,6 +53,14 @@ def test_messages_of_alertmanager_lead_to_these_pages() -> None:
             assert (ROOT / page.replace("{{.Labels.alertname}}", alert)).is_file()
 
 
+def test_a_function_is_supported_or_not_but_not_both() -> None:
+    names = re.compile(r"`([a-z_0-9]+)`")
+    table, _, rest = MADE["promql.md"].partition("<!-- end of tables -->")
+    lacking = set(names.findall(section(rest, "Not supported"))) - {"histogram_quantile"}
+    assert {"info", "limitk", "histogram_avg"} <= lacking
+    assert not lacking & set(names.findall(table))
+
+
 def test_the_reference_tells_every_metric_once() -> None:
     rows = re.findall(r"^\| `(ldlm_\w+)` \| (\w+) \|", MADE["metrics.md"], re.MULTILINE)
     assert sorted(rows) == sorted((metric.name, metric.kind) for metric in METRICS.values())

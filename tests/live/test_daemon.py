@@ -175,11 +175,11 @@ def test_rules_are_loaded_anew_on_sighup_and_over_http_and_bad_ones_are_refused(
 
 
 def test_what_a_rule_file_asks_for_in_vain_is_said_at_the_start(start, append, bars, tmp_path):
-    rules = "groups: [{name: slow, interval: 1h, rules: [{alert: A, expr: ldlm_trainig_loss > 3}]}]"
+    rules = "groups: [{name: slow, interval: 1s, rules: [{alert: A, expr: ldlm_trainig_loss > 3}]}]"
     (tmp_path / "own.yml").write_text(rules)
     append(LOG, bars(0, 5))
     written = start("train_logs/*.log", "--rules", "own.yml").ready().log.read_text()
-    assert "own.yml: group slow: interval 1h is not followed" in written
+    assert "own.yml: group slow: interval 1s is not followed" in written
     assert "did you mean ldlm_train_loss?" in written
 
 

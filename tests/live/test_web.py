@@ -1,16 +1,19 @@
 """The screen in a browser: what its page and its WebSocket do, spoken to as a browser does."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 aiohttp = pytest.importorskip("aiohttp", reason="the extra `web` is not installed")
 pytest.importorskip("textual_serve", reason="the extra `web` is not installed")
+from browser import CHROMIUM, Browser, browsing  # noqa: E402 # after aiohttp, which it needs
 
 pytestmark = pytest.mark.live
 PATIENCE = 60.0
@@ -57,6 +60,49 @@ def test_a_browser_gets_the_screen_and_its_keys_work(page: str) -> None:
                 await until(socket, "step 30")
                 await socket.send_json(["stdin", "3"])
                 await until(socket, "NonFiniteLoss")
+
+    asyncio.run(browse())
+
+
+def sent(browser: Browser) -> list[Any]:
+    """The keys that the page sent."""
+    frames = [
+        each["response"]["payloadData"] for each in browser.seen("Network.webSocketFrameSent")
+    ]
+    return [key for kind, *key in map(json.loads, frames) if kind == "stdin"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_in_a_browser_keys_work_at_once_nothing_is_fetched_and_the_end_is_plain(
+    page: str, tmp_path: Path
+) -> None:
+    """The first key needs no click; the tab has a title; `q` leaves a page that says what next."""
+    is_open = "document.body.classList.contains('-first-byte')"
+    is_over = "document.body.classList.contains('-closed')"
+
+    async def browse() -> None:
+        async with browsing(tmp_path / "profile", page) as browser:
+            await browser.until(is_open)
+            assert await browser.value("document.title") == "ldlm-monitor a.log"
+            await browser.press("q")
+            assert await browser.value("true")  # what was sent before is reported by now
+            assert sent(browser)[-1] == ["q"]
+            while not await browser.value(is_over):  # the first may close the digest
+                await asyncio.sleep(0.5)
+                await browser.press("q")
+            text = await browser.value("document.body.innerText")
+            assert "This window has ended" in text
+            assert "Restart" not in text
+            await browser.press("Enter")
+            await browser.until(f"{is_open} && !{is_over}")
+            asked = [each["request"]["url"] for each in browser.seen("Network.requestWillBeSent")]
+            assert asked
+            assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {
+                urlsplit(page).netloc
+            }
+            assert browser.seen("Network.loadingFailed") == []
+            told = [each["entry"] for each in browser.seen("Log.entryAdded")]
+            assert [each for each in told if each["source"] in ("security", "network")] == []
 
     asyncio.run(browse())
 

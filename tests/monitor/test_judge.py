@@ -102,6 +102,65 @@ def test_what_a_rule_records_is_there_for_the_rules_that_follow(tmp_path: Path) 
     assert scrape(4.0, 35.0) == [("High", "firing"), ("Seen", "firing")]
 
 
+def test_a_group_with_an_interval_is_evaluated_once_in_each_and_its_for_ends_on_time(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(
+        "groups: [{name: g, interval: 1m, rules: ["
+        "{alert: High, expr: ldlm_train_loss > 3, for: 10s},"
+        "{alert: Seen, expr: ldlm_train_loss > 3}]}]"
+    )
+    judge = RuleEngine(load_rules([path], parse), 5.0)
+
+    def scrape(loss: float, at: float) -> list[tuple[str, str]]:
+        point = Point("ldlm_train_loss", make_labels(run="a"), loss)
+        found = judge.evaluate([[point]], at, lambda _: False)
+        return [(each.alert, each.state) for each in found]
+
+    assert scrape(1.0, 605.0) == []
+    assert scrape(5.0, 610.0) == []
+    assert scrape(5.0, 655.0) == []
+    assert scrape(5.0, 660.0) == [("High", "pending"), ("Seen", "firing")]
+    assert scrape(1.0, 665.0) == []
+    assert scrape(1.0, 670.0) == [("High", "firing")]
+    assert scrape(1.0, 719.0) == []
+    assert scrape(1.0, 730.0) == [("High", "resolved"), ("Seen", "resolved")]
+
+
+def test_a_last_change_is_judged_at_the_next_turn_of_a_group_with_an_interval(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(
+        "groups: [{name: g, interval: 1h, rules: [{alert: High, expr: ldlm_train_loss > 3}]}]"
+    )
+    monitor = Monitor(rules=load_rules([path], parse))
+    for chunk, at in steps([1.0, 1.0, 5.0]):
+        monitor.feed(chunk, at)
+    found = monitor.tick(NOW + 2 * 3600)
+    assert [each.alert for each in found if each.alert == "High"] == ["High"]
+
+
+def test_a_text_that_queries_is_expanded_again_while_its_alert_is_active(tmp_path: Path) -> None:
+    """What `query` returns is no metric of the expression, so its change is none of the rule."""
+    text = "{{ with query `ldlm_train_step` }}step {{ . | first | value }}{{ end }}"
+    rule = f'{{alert: High, expr: ldlm_train_loss > 3, annotations: {{summary: "{text}"}}}}'
+    judge = RuleEngine(rules_of(tmp_path, rule), 5.0)
+
+    def summary(step: float, at: float) -> list[str]:
+        points = [
+            Point("ldlm_train_loss", make_labels(run="a"), 5.0),
+            Point("ldlm_train_step", make_labels(run="a"), step),
+        ]
+        judge.evaluate([points], at, lambda _: False)
+        return [alert.annotations["summary"] for alert in judge.active]
+
+    assert summary(1.0, 5.0) == ["step 1"]
+    assert summary(2.0, 10.0) == ["step 2"]
+    assert summary(2.0, 15.0) == ["step 2"]
+
+
 def rules_of(folder: Path, *rules: str) -> RuleSet[Expression]:
     path = folder / "rules.yml"
     path.write_text(f"groups: [{{name: g, rules: [{', '.join(rules)}]}}]")

@@ -53,9 +53,15 @@ def test_the_body_is_a_transition_as_the_contract_has_it() -> None:
     }
 
 
+def test_the_body_has_the_page_of_the_run_where_people_reach_one() -> None:
+    linked = replace(NAN, link="https://monitor.example/runs/gpt")
+    assert json.loads(webhook_body(linked))["link"] == "https://monitor.example/runs/gpt"
+
+
 def test_the_body_is_of_the_schema_that_is_documented() -> None:
     schema = json.loads(SCHEMA.read_text("utf-8"))
     validate(json.loads(webhook_body(NAN)), schema)
+    validate(json.loads(webhook_body(replace(NAN, link="https://monitor.example/"))), schema)
     with pytest.raises(ValidationError):
         validate({"alert": "NonFiniteLoss"}, schema)
 

@@ -298,3 +298,38 @@ def test_beside_losses_with_a_counter_those_without_one_are_no_training_losses(
 )
 def test_parts_times_and_other_measures_are_not_the_loss(parse: Parse, line: str) -> None:
     assert all("loss" not in each.values for each in inferred(parse, (line + "\n") * 4))
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["Evaluation:", "Validation results:", "***** Running Evaluation *****", "=== Test ==="],
+)
+def test_indented_lines_below_the_heading_of_an_evaluation_are_of_it(
+    parse: Parse, heading: str
+) -> None:
+    """A fine-tuning's log had 16,625 such rows, whose steps begin at 100 in each evaluation."""
+    found = inferred(
+        parse,
+        "[train] step: 900, speed: 2.5 steps/s\n\tloss: 2.5, ppl: 12.2\n"
+        f"{heading}\n\tstep 100: loss: 3.5, ppl: 33\n\tstep 200: loss: 3.25, ppl: 25.8\n"
+        "[train] step: 1000, speed: 2.5 steps/s\n\tstep 1000: loss: 2.25, ppl: 9.5\n",
+    )
+    rows = [(e.step, e.values) for e in found if {"loss", "eval_loss"} & e.values.keys()]
+    evaluated = [(step, values["eval_loss"]) for step, values in rows if "eval_loss" in values]
+    assert evaluated == [(None, 3.5), (None, 3.25)]
+    assert (1000, 2.25) in losses(found)
+    assert not {3.5, 3.25} & {values.get("loss") for _, values in rows}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Evaluation:\nstep 100: loss: 3.5\n",  # not indented: the training may go on
+        "Evaluation: none\n\tstep 100: loss: 3.5\n",
+        "Evaluation:\n\nstarts\n\tstep 100: loss: 3.5\n",
+        "Latest:\n\tstep 100: loss: 3.5\n",
+        "Training, then test:\n\ttrain step 100: loss: 3.5\n",
+    ],
+)
+def test_other_lines_near_such_a_heading_are_the_trainings(parse: Parse, text: str) -> None:
+    assert losses(inferred(parse, text)) == [(100, 3.5)]

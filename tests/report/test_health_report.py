@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.core.health import worst_health
+from ldlm_monitor.incidents.decisions import DecisionFacts, decide
+from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
@@ -54,6 +56,26 @@ Read 1,200 lines (3.0 MiB), 404 records, 1 parse error, 7 evaluations of the
 rules, dropped 2 (label_limit).
 """
     )
+
+
+def test_the_age_of_the_last_step_is_that_of_now_only_where_the_host_was_looked_at(
+    make_run: MakeRun, make_snapshot: MakeSnapshot
+) -> None:
+    """A log that was read to its end says nothing of now; its last step is older than that."""
+    run = make_run()
+    host = HostView(
+        at=run.last_progress_at + 252,
+        host="gpu01",
+        processes=(),
+        memory_total_bytes=1,
+        memory_available_bytes=1,
+        disk=None,
+    )
+    snapshot = make_snapshot(run)
+    assert "10:14:48 UTC (12s ago)" in health_report(snapshot)
+    assert "10:14:48 UTC (12s before the log's end)" in health_report(snapshot, ends=True)
+    seen = make_snapshot(make_run(host=host))
+    assert "10:14:48 UTC (4m 12s ago)" in health_report(seen, ends=True)
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, ""), (1, "line was"), (40, "lines were")])
@@ -235,18 +257,22 @@ def test_one_run_of_several_has_its_newest_incident_whole_and_earlier_ones_as_li
     assert "and 2 more" in report
 
 
-def test_what_to_do_is_the_newest_incidents_action_and_advice_once(
+def test_what_to_do_is_the_decision_or_the_alerts_advice_then_the_incidents_action(
     make_run: MakeRun,
     make_alert: MakeAlert,
     make_snapshot: MakeSnapshot,
     make_incident: Callable[..., IncidentView],
 ) -> None:
-    snapshot = make_snapshot(make_run(health="CRITICAL"), alerts=(make_alert(),))
-    (run,) = report(snapshot).runs
+    alert = make_alert()
+    worst = ReasonView(kind="alert", severity="critical", text=f"{alert.name}: NaN", since=None)
+    ill = make_run(health="CRITICAL", reasons=(worst,))
+    (run,) = report(make_snapshot(ill, alerts=(alert,))).runs
     assert what_to_do(run) == ("Go back to a checkpoint.", *run.recommendations)
-    incidents = tuple(make_incident(action=action) for action in ("first", "second", ""))
-    (run,) = report(snapshot.model_copy(update={"incidents": incidents})).runs
-    assert what_to_do(run) == ("second", *run.recommendations)
+    decision = decide(DecisionFacts(kind="python_exception", failed=True))
+    decided = make_snapshot(ill.model_copy(update={"decision": decision}), alerts=(alert,))
+    incidents = tuple(make_incident(action=action) for action in ("first", "second"))
+    (run,) = report(decided.model_copy(update={"incidents": incidents})).runs
+    assert what_to_do(run) == (decision.phrase, "second", *run.recommendations)
     (run,) = report(make_snapshot(make_run())).runs
     assert what_to_do(run) == ()
 

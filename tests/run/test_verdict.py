@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ldlm_monitor.config import Stall
-from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample
+from ldlm_monitor.model.records import Event, Position, Sample
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.verdict import Findings, verdict
@@ -144,18 +144,10 @@ def test_a_verdict_survives_a_jump_of_the_clock() -> None:
 
 def test_pids_are_bounded_and_those_of_a_restart_replace_the_old_ones() -> None:
     found = Findings(Lifecycle(0.0, Stall(), Position("train.log", 1, 0)))
-    beat = Heartbeat(
-        run="r",
-        rank=0,
-        host="gpu01",
-        pid=1,
-        step=1,
-        phase="train",
-        time=0.0,
-        position=Position("health_rank0.jsonl", 1, 0),
-    )
     for rank in range(5000):
-        found.note_process(replace(beat, rank=rank))
-    found.note_process(replace(beat, pid=77))
+        found.note_process(rank, "gpu01", 1)
+    found.note_process(0, "gpu01", 77)
+    found.note_process(1, None, 78)
     assert found.pids[0] == ("gpu01", 77)
+    assert found.pids[1] == ("gpu01", 1)
     assert len(found.pids) == 4096

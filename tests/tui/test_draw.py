@@ -188,6 +188,16 @@ def test_64_ranks_are_read_at_120_columns(glyphs: Glyphs) -> None:
     assert all(f"{glyphs.cells[0]}{rank}" in words for rank in range(64) if rank != 13)
 
 
+def test_a_rank_is_named_with_its_place_in_the_mesh() -> None:
+    steps = [500, 500, 460]
+    run = a_run(steps, failed_rank=1)
+    placed = [each.model_copy(update={"mesh": f"pp stage {each.rank}"}) for each in run.ranks]
+    (line,) = ranks.verdict(run.model_copy(update={"ranks": tuple(placed)}), UNICODE)
+    shown = plain_text([line])
+    assert "rank 1 (pp stage 1) failed first" in shown
+    assert "rank 2 (pp stage 2) is 40 steps behind" in shown
+
+
 def test_1024_ranks_are_seen_at_a_glance() -> None:
     steps = [500] * 1024
     steps[700] = 2

@@ -6,7 +6,10 @@ import pytest
 from screens import NOW, Screen, Shown, on_screen
 
 from ldlm_monitor.config.settings import Look
-from ldlm_monitor.model.view import InputView, ReasonView, RunView, Snapshot
+from ldlm_monitor.model.view import AlertView, InputView, ReasonView, RunView, Snapshot
+from ldlm_monitor.notify.message import story_of
+from ldlm_monitor.report.contents import what_to_do
+from ldlm_monitor.report.document import report
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import ASCII, UNICODE
 from ldlm_monitor.tui.hold_back import muted
@@ -103,21 +106,61 @@ def test_names_lose_what_they_share_and_keep_both_ends() -> None:
 
 
 def test_a_reason_has_what_where_and_what_to_do(read_all: Snapshot) -> None:
-    """The step, the rank and the advice stay where there is little room."""
+    """The step, the rank and the decision stay where there is little room."""
     found = {run.name: why(run, read_all) for run in read_all.runs}
-    assert found[NAN].line(60, UNICODE) == "NaN/Inf at step 35 → resume before 35"
+    assert found[NAN].line(60, UNICODE) == (
+        "NaN/Inf at step 35 → GO_ON (probable): the loss is a number"
+    )
     assert found[FINE].line(60, UNICODE) == ""
     for width in (30, 45, 60, 100):
         line = found[CRASHED].line(width, UNICODE)
         assert " at step 119, rank 1" in line
         assert len(line) <= width
-    assert "→ mend the exception of this rank" in found[CRASHED].line(100, UNICODE)
+        assert ("→ STOP" in line) == (width >= 45)
+    assert "→ STOP (probable): the program" in found[CRASHED].line(100, UNICODE)
 
 
-def test_a_checkpoint_before_the_nan_is_named(read_all: Snapshot) -> None:
-    run = next(run for run in read_all.runs if run.name == NAN)
-    saved = run.model_copy(update={"checkpoints": (10, 30, 60)})
-    assert why(saved, read_all).todo == "resume from 30"
+@pytest.mark.parametrize(("name", "keys"), [(CRASHED, ()), (NAN, ("down",))])
+def test_list_card_page_report_and_messages_have_the_same_decision(
+    shown: Shown, name: str, keys: tuple[str, ...]
+) -> None:
+    """One decision: whoever looks at the screen does what who reads the report or Slack does."""
+    run = next(run for run in shown.snapshot.runs if run.name == name)
+    assert run.decision is not None
+    decided = run.decision.phrase
+    assert why(run, shown.snapshot).todo == decided
+    (found,) = (each for each in report(shown.snapshot, {}).runs if each.name == name)
+    assert what_to_do(found)[0] == decided
+    (incident,) = (each for each in shown.snapshot.incidents if each.run == name)
+    assert story_of(incident).action.startswith(f"Decision: {decided}. ".rstrip())
+
+    async def steps(screen: Screen) -> None:
+        await screen.press(*keys)
+        await screen.until(f"to do   {decided[:30]}")
+        await screen.press("2")
+        await screen.until(f"to do {decided}")
+
+    on_screen(shown.source, steps, size=(200, 50))
+
+
+def test_a_decision_to_go_on_answers_no_other_alert(shown: Shown) -> None:
+    run = next(run for run in shown.snapshot.runs if run.name == NAN)
+    assert run.decision is not None
+    assert run.decision.decision == "GO_ON"
+    other = ReasonView(kind="alert", severity="error", text="LossDiverging: of 2", since=NOW)
+    alert = AlertView(
+        name="LossDiverging",
+        state="firing",
+        labels={"run": NAN},
+        annotations={"action": "Lower the learning rate."},
+        value=1.0,
+        active_at=NOW,
+        fired_at=NOW,
+        position=None,
+    )
+    diverging = run.model_copy(update={"reasons": (other, *run.reasons)})
+    snapshot = shown.snapshot.model_copy(update={"alerts": (alert,)})
+    assert why(diverging, snapshot).todo == "Lower the learning rate."
 
 
 def test_the_cursor_is_the_selection_on_every_page(shown: Shown) -> None:
@@ -186,9 +229,9 @@ def test_tabs_and_column_heads_take_clicks(shown: Shown) -> None:
 
 def test_a_wide_screen_has_the_selected_run_beside_the_list(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
-        await screen.until("to do   mend the exception", "exitcode : 1", "step 0")
+        await screen.until("to do   STOP (probable): the program raised", "exitcode : 1", "step 0")
         await screen.press("down")
-        await screen.until("to do   resume before 35", "NaN/Inf", "Eval: 100%")
+        await screen.until("to do   GO_ON (probable)", "NaN/Inf", "Eval: 100%")
         await screen.pilot.resize_terminal(150, 40)
         await screen.settle()
         assert "to do" not in screen.text

@@ -54,6 +54,26 @@ def _fused_fails(like: torch.Tensor) -> str:
     return ""
 
 
+class Skipper:
+    """Steps of a fused optimizer, which itself skips on the device: nothing waits for a verdict.
+
+    That is what GradScaler asks of it; at a scale that stays 1 nothing else of it is left.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._scaler = torch.amp.GradScaler(device.type, init_scale=1.0)
+        self._scaler.scale(torch.ones((), device=device))  # makes its tensors
+
+    def step(self, optimizer: torch.optim.Optimizer, norm: torch.Tensor) -> None:
+        """Apply the gradients, unless their norm is not finite."""
+        parameters = (p for group in optimizer.param_groups for p in group["params"])
+        first = next(p.grad for p in parameters if p.grad is not None)
+        # Clipping by an infinite norm leaves zeros, where finite gradients overflowed in the sum.
+        first.add_(norm * 0)
+        self._scaler.step(optimizer)
+        self._scaler.update(1.0)
+
+
 def learning_rate(step: int, peak: float, settings: Schedule) -> float:
     """Linear warm-up, then a cosine down to `floor` times the peak, where it stays.
 

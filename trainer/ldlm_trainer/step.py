@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ldlm_trainer import optim
 from ldlm_trainer.diffusion import SUMS, add_noise, micro_loss
 
 if TYPE_CHECKING:
@@ -108,11 +109,13 @@ class Stepper:
     ) -> None:
         self.settings, self.process, self.faults = settings, process, faults
         self.optimizer = optimizer
-        self.is_fused = bool(optimizer.defaults.get("fused"))
         self.balance = Balance(settings.objective)
-        fp16 = settings.optim.precision == "fp16"
-        self.scaler = torch.amp.GradScaler(process.device.type) if fp16 else None
         self._late = 1 if process.device.type == "cuda" else 0
+        self.scaler = self.skipper = None
+        if settings.optim.precision == "fp16":
+            self.scaler = torch.amp.GradScaler(process.device.type)
+        elif self._late and optimizer.defaults["fused"]:
+            self.skipper = optim.Skipper(process.device)
         self._waiting: deque[tuple[Tensor, torch.cuda.Event | None, dict[str, float]]] = deque()
 
     def take(
@@ -183,11 +186,8 @@ class Stepper:
         if self.scaler is not None:
             self.scaler.step(self.optimizer)  # skips where a gradient is not finite
             self.scaler.update()
-        elif self._late and self.is_fused:
-            # AdamW itself skips on the device: nothing waits for the verdict.
-            self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
-            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
-            self.optimizer.step()
+        elif self.skipper is not None:
+            self.skipper.step(self.optimizer, norm)
         elif bool(norm.isfinite()):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

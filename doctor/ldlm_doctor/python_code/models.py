@@ -93,7 +93,7 @@ def _attends(module: Module, program: Program, cls: ast.ClassDef) -> bool:
     for made in _blocks(cls):
         if _ATTENTION.search(last_name(made)):
             return True
-        found = program.class_of(module, made)
+        found = program.definition(module, made, ast.ClassDef)
         if found is not None and any(_ATTENTION.search(word) for word in names_in(found[1])):
             return True
     return False
@@ -176,7 +176,7 @@ def _keyword_only(module: Module, program: Program, made: ast.Call) -> tuple[str
     known = _KEYWORD_ONLY.get(module.resolve(made.func))
     if known:
         return known
-    found = program.class_of(module, made.func)
+    found = program.definition(module, made.func, ast.ClassDef)
     body = found[1].body if found is not None else []
     methods = [each for each in body if isinstance(each, ast.FunctionDef)]
     forward = next((each for each in methods if each.name == "forward"), None)
@@ -218,5 +218,5 @@ def _opening(module: Module, node: ast.expr) -> int:
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:
     if module.resolve(made.func) in _KEYWORD_ONLY:
         return True
-    found = program.class_of(module, made.func)
+    found = program.definition(module, made.func, ast.ClassDef)
     return found is not None and _stack(*found) is not None

@@ -43,6 +43,7 @@ _TRAINERS = frozenset(
     {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
 )
 T = TypeVar("T")
+Defined = TypeVar("Defined", bound=ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
 _FARTHEST, _MOST_CALLERS = 3, 8
 _COMMON = frozenset({"forward", "__init__", "__call__", "backward", "step", "main"})
 _MOST_RELATIVES = 400
@@ -137,8 +138,10 @@ class Program:
             ]
         return self._relatives[module]
 
-    def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
-        """The class that a name means, of the module or of one that it has it from."""
+    def definition(
+        self, module: Module, node: ast.expr, kind: type[Defined]
+    ) -> tuple[Module, Defined] | None:
+        """The class or function that a name means, of the module or of one that it has it from."""
         name = last_name(node)
         dotted = module.resolve(node)
         places = [module]
@@ -146,8 +149,15 @@ class Program:
             folder = tuple(dotted.split(".")[:-1])
             found = self._named(module, 0, folder) or self._named(module, 1, folder)
             places = [found] if found is not None else []
-        classes = ((place, cls) for place in places for cls in place.each(ast.ClassDef))
-        return next(((place, cls) for place, cls in classes if cls.name == name), None)
+        found_in = ((place, each) for place in places for each in place.tree.body)
+        return next(
+            (
+                (place, each)
+                for place, each in found_in
+                if isinstance(each, kind) and each.name == name
+            ),
+            None,
+        )
 
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""

@@ -19,7 +19,15 @@ from ldlm_doctor.python_code.expressions import (
 )
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.saved_state import PROGRESS, Saved, keys_read, saved_in, state_of
+from ldlm_doctor.python_code.resume_chain import chain
+from ldlm_doctor.python_code.saved_state import (
+    LOADERS,
+    PROGRESS,
+    Saved,
+    keys_read,
+    saved_in,
+    state_of,
+)
 from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.values import constant
 
@@ -49,6 +57,9 @@ def inspect(module: Module, program: Program) -> Findings:
         return
     if program.framework_does_it(module):
         return
+    for load in module.calls_to(LOADERS):
+        if links := chain(program, module, load):
+            yield module.finding("resume-cannot-work", load, "; ".join(links))
     read = program.once(keys_read)
     for saved in saved_in(module):
         if read is not None and set(saved.entries) & read:

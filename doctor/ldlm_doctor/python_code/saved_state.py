@@ -20,7 +20,7 @@ PROGRESS = re.compile(
     r"|^(num|n)_?(epochs?|steps?|iters?|updates?)$",
     re.I,
 )
-_LOADERS = frozenset({"torch.load", "torch.serialization.load"})
+LOADERS = frozenset({"torch.load", "torch.serialization.load"})
 _GUARD = re.compile(
     r"rank|main|master|primary|chief|leader|root|coordinator|writer|gpu|device|zero|host|world"
     r"|proc|node|ddp|dist|local|logger|is_save|should_save|can_save",
@@ -100,7 +100,7 @@ def keys_read(program: Program) -> frozenset[str] | None:
         for call in module.called("get", "pop"):
             if call.args and isinstance(call.args[0], ast.Constant):
                 found.add(str(call.args[0].value))
-        for call in module.calls_to(_LOADERS):
+        for call in module.calls_to(LOADERS):
             loads = True
             if _is_handed_on(module, call):
                 return None

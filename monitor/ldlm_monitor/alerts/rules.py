@@ -172,8 +172,6 @@ class _RuleModel(Keys, BaseModel):
 
 
 class _GroupModel(Keys, BaseModel):
-    """All rules share one evaluation interval: `rules check` warns of another `interval`."""
-
     name: Annotated[str, Field(min_length=1)]
     interval: _Duration = 0.0
     limit: int = 0

@@ -84,7 +84,7 @@ class AlertStates(Generic[E]):
         """
         for alert in alerts:
             named = [
-                (sum(_agreement(alert, rule)), -index, rule)
+                (_agreement(alert, rule), -index, rule)
                 for index, rule in enumerate(self._rules.rules)
                 if isinstance(rule, AlertRule) and rule.name == alert.rule.name
             ]
@@ -132,12 +132,13 @@ class AlertStates(Generic[E]):
         are evaluated. When a firing alert's condition is false and `keep_firing_for` is over,
         `ending` returns how the alert ended, or None if it keeps firing. `record` gets the results
         of recording rules, and `ALERTS`. `due`: whether the result of a rule, by its index, can
-        differ from the last one; it is asked in order, after the rules before were recorded.
+        differ from the last one; it is asked in order, after the rules before were recorded. A
+        `for` and a `keep_firing_for` end whether or not the rule is due.
         """
         transitions: list[Transition] = []
         for index, rule in enumerate(self._rules.rules):
             try:
-                if due(index, at) or self._may_move(index, rule):
+                if due(index, at):
                     self.health.pop(index, None)
                     vector = query(rule.expr, at)
                     check_limit(rule, len(vector))
@@ -163,9 +164,6 @@ class AlertStates(Generic[E]):
                 record(ALERTS_SERIES, self.series(), at)
         self._due = None
         return transitions
-
-    def _may_move(self, index: int, rule: AlertRule[E] | RecordingRule[E]) -> bool:
-        return isinstance(rule, AlertRule) and index in self._by_rule and not rule.is_steady
 
     def _record(
         self,
@@ -201,10 +199,10 @@ class AlertStates(Generic[E]):
         return self._series
 
 
-def _agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> Iterator[int]:
-    """For each label of the rule, 1 if its text is the alert's value of the label, otherwise -1."""
-    for name, template in rule.labels.items():
-        yield 1 if alert.labels.get(name) == template.source else -1
+def _agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> int:
+    """The sum, over the rule's labels, of 1 if its text is the alert's value, otherwise -1."""
+    equal = sum(alert.labels.get(name) == each.source for name, each in rule.labels.items())
+    return 2 * equal - len(rule.labels)
 
 
 def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
@@ -218,10 +216,10 @@ def _instances(
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
-        texts = {
-            name: template.expand(given, sample.value, at, context)
-            for name, template in rule.labels.items()
-        }
+        texts, annotations = (
+            {name: each.expand(given, sample.value, at, context) for name, each in part.items()}
+            for part in (rule.labels, rule.annotations)
+        )
         unset = {ALERT_NAME: "", "__name__": ""}
         labels = {name: text for name, text in {**given, **texts, **unset}.items() if text}
         key = _sorted_labels(labels)
@@ -230,10 +228,6 @@ def _instances(
                 "several alerts have the same labels",
                 remedy="select one metric, and set no label by which series differ",
             )
-        annotations = {
-            name: template.expand(given, sample.value, at, context)
-            for name, template in rule.annotations.items()
-        }
         found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, annotations)
     return found
 

@@ -64,11 +64,13 @@ class HealthCallback:
     `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
     in host memory is not finite; the heartbeat has every step.
     `run`: default to the name of `out`, or the launcher's job. `rank`, `world_size`: default to the
-    process group's or the launcher's. `config`: settings to show with the run. `framework`: the
-    name of the training loop. `serve`: a port, or HOST:PORT, for metrics over HTTP. `sigterm`:
-    finish the file when the process is terminated. `stack_signal`: the signal upon which the
-    process writes its stacks, None for none. `flight_recorder`: open PyTorch's flight recorder to
-    the monitor, on a Unix socket that its owner alone can reach. `gpu`: sample the GPU's driver.
+    process group's or the launcher's. `mesh`: a `DeviceMesh`, or this rank's coordinates by name
+    (`{"dp": 0, "pp": 3}`), which the monitor shows with the rank. `config`: settings to show
+    with the run. `framework`: the name of the training loop. `serve`: a port, or HOST:PORT, for
+    metrics over HTTP. `sigterm`: finish the file when the process is terminated. `stack_signal`:
+    the signal upon which the process writes its stacks, None for none. `flight_recorder`: open
+    PyTorch's flight recorder to the monitor, on a Unix socket that its owner alone can reach.
+    `gpu`: sample the GPU's driver.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class HealthCallback:
         *,
         rank: int | None = None,
         world_size: int | None = None,
+        mesh: Any = None,
         config: Mapping[str, Any] | None = None,
         framework: str | None = None,
         serve: int | str | None = None,
@@ -95,7 +98,7 @@ class HealthCallback:
                 config or {}, framework, serve, sigterm, stack_signal, flight_recorder, gpu
             )
             leave_uncompiled(_hooks)
-            launch = Launch.detect(run, out, rank, world_size)
+            launch = Launch.detect(run, out, rank, world_size, mesh)
             self._session = Session(launch, options, max(int(every), 1), _say)
             self._steps = self._session.steps
         except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
@@ -152,15 +155,25 @@ class HealthCallback:
             steps.event(kind, message or kind, severity, fields)
 
     @_harmless_hook
-    def watch(self, parameters: Any, every: int = 100) -> None:
+    def watch(
+        self,
+        parameters: Any,
+        every: int = 100,
+        *,
+        optimizer: Any = None,
+        check_replicas_every: int = 0,
+    ) -> None:
         """Also report the gradient norm of each group of parameters, every `every` steps.
 
         `parameters`: a module (its children are the groups), or parameters by name of
         group. The norms are also measured at the step after a non-finite value. Call `on_step`
-        before the gradients are cleared. The norms cost device time.
+        before the gradients are cleared. The norms cost device time. `every` 0: no norms.
+        `check_replicas_every`: also report a checksum of parameters and of the state of
+        `optimizer` every so many steps, by which the monitor finds a rank that is no longer equal
+        to its replicas; 0: none. It reads all of them once, on their device.
         """
         if steps := self._live():
-            steps.watch(parameters, every)
+            steps.watch(parameters, every, optimizer, check_replicas_every)
 
     @_harmless_hook
     def close(self, error: BaseException | str | None = None) -> None:

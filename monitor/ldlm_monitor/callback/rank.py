@@ -19,9 +19,12 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ldlm_monitor.callback.rows import whole
 
 SIZE = 4096  # bytes, a page of memory: the smallest unit that is mapped
 MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
@@ -44,7 +47,10 @@ _RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A rank of a run. `out`: its folder. `attempt`: earlier restarts. `world_size` -1: unknown."""
+    """A rank of a run. `out`: its folder. `attempt`: earlier restarts. `world_size` -1: unknown.
+
+    `mesh`: its coordinate in each dimension of parallelism, as `{"dp": 0, "pp": 3}`.
+    """
 
     run: str
     out: Path
@@ -53,6 +59,7 @@ class Launch:
     local_rank: int
     attempt: int
     host: str
+    mesh: Mapping[str, int]
 
     @classmethod
     def detect(
@@ -61,6 +68,7 @@ class Launch:
         out: str | os.PathLike[str] | None,
         rank: int | None,
         world_size: int | None,
+        mesh: Any = None,
     ) -> Launch:
         """Take missing values from the process group if there is one, or from the environment."""
         found_rank, found_world = _process_group()
@@ -74,6 +82,7 @@ class Launch:
             local_rank=_first(_number(_LOCAL), number),
             attempt=_first(_number(("TORCHELASTIC_RESTART_COUNT",)), 0),
             host=socket.gethostname(),
+            mesh=_coordinates(mesh),
         )
 
 
@@ -213,6 +222,14 @@ def _process_group() -> tuple[int | None, int | None]:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, None
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def _coordinates(mesh: Any) -> dict[str, int]:
+    """Coordinates of a mapping, or of PyTorch's `DeviceMesh`, which has its own at hand."""
+    if mesh is not None and not isinstance(mesh, Mapping):
+        mesh = dict(zip(mesh.mesh_dim_names or (), mesh.get_coordinate() or (), strict=False))
+    read = {str(name): whole(number, -1) for name, number in (mesh or {}).items()}
+    return {name: number for name, number in read.items() if number >= 0}
 
 
 def _first(*candidates: int | None) -> int:

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from ldlm_monitor.callback.checksums import take
 from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
@@ -31,8 +32,8 @@ class Rows:
     """Makes rows of entries, in their order.
 
     `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
-    is not finite; `alarm` is called when one becomes so. `extra` is added to the next row only.
-    `latest` is the last row. `unread` counts dropped values.
+    is not finite; `alarm` is called when one becomes so. Checksums become an event. `extra` is
+    added to the next row only. `latest` is the last row. `unread` counts dropped values.
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
@@ -51,6 +52,7 @@ class Rows:
     def make(self, entry: Entry) -> list[Row]:
         """The rows of one entry: none, the step's, or also events of newly non-finite values."""
         number, now, at, paused, data, given, samples, tokens, batch = entry
+        checks = self._checks(take(given), now, number)
         row: Row = {"type": "step", "step": number, "time": now}
         if batch is not None:
             row["batch"] = whole(batch, -1)
@@ -60,7 +62,7 @@ class Rows:
             self._count(row, samples=samples, tokens=tokens)
         bad = nonfinite(row)
         if not bad and at is not None and number % self._every:
-            return []
+            return checks
         if self.extra:
             extra, self.extra = self.extra, {}
             row.update(extra)
@@ -70,7 +72,16 @@ class Rows:
         self.latest = row
         if new:
             self._alarm()
-        return [*(self._event(name, bad[name], row) for name in new), row]
+        return [*checks, *(self._event(name, bad[name], row) for name in new), row]
+
+    def _checks(self, checksums: Mapping[str, str], now: float, step: int) -> list[Row]:
+        """The event of a step's checksums, if it has any."""
+        if not checksums:
+            return []
+        fields = {"checksums": checksums, "family": "numerics", "role": "context"}
+        message = f"checksums of rank {self._rank}"
+        more: Row = {"fields": fields, "time": now, "step": step}
+        return [event_row("replica_checksum", "info", message, **more)]
 
     def _time(self, row: Row, at: float, paused: float, data: float | None) -> None:
         """Add the seconds of a step (less phases outside of steps), and of waiting for its data."""

@@ -202,6 +202,7 @@ class Session:
         launch = {**asdict(self._launch), "out": None}
         if self._launch.world_size < 1:
             launch["world_size"] = None
+        launch["mesh"] = dict(self._launch.mesh) or None
         row: Row = {
             "schema": SCHEMA,
             "type": "run",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ldlm_monitor.callback.checksums import Checked
 from ldlm_monitor.callback.device import DeviceCopies, is_capturing
 from ldlm_monitor.callback.rank import Beat
 from ldlm_monitor.callback.rows import (
@@ -63,6 +64,7 @@ class Steps:
         self._was_finite = False
         self._groups: dict[str, list[Any]] = {}
         self._groups_every = 1
+        self._checked: Checked | None = None
         self._phases: list[tuple[str, str, float, float]] = []
         self._is_outside = True
         self._paused = 0.0
@@ -78,6 +80,9 @@ class Steps:
         if self._groups and (self.suspicious or number % self._groups_every == 0):
             self.suspicious = False
             given |= gradient_norms(sys.modules["torch"], self._groups)
+        checks = self._checked is not None and number % self._checked.every == 0
+        if checks:
+            given |= self._sums()
         on_device = None
         for value in given.values():
             kind = type(value)
@@ -103,7 +108,7 @@ class Steps:
             given, samples, tokens, batch,
         )  # fmt: skip
         if on_device or self._waiting:
-            self._file(entry, None if number % self.every else on_device)
+            self._file(entry, on_device if checks or number % self.every == 0 else None)
         else:
             self.put(entry)
 
@@ -146,10 +151,21 @@ class Steps:
         at = {"time": time.time(), "step": self.beat.step}
         self.put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
-    def watch(self, parameters: Any, every: int) -> None:
-        """Also measure gradient norms by group, at steps that are multiples of `every`."""
-        self._groups = parameter_groups(parameters)
-        self._groups_every = max(int(every), 1)
+    def watch(self, parameters: Any, every: int, optimizer: Any, check_every: int) -> None:
+        """Also measure gradient norms by group, and checksums, every so many steps; 0: never."""
+        groups = parameter_groups(parameters)
+        self._groups, self._groups_every = groups if every else {}, max(int(every), 1)
+        everything = [each for group in groups.values() for each in group]
+        self._checked = Checked(everything, optimizer, int(check_every)) if check_every else None
+
+    def _sums(self) -> dict[str, Any]:
+        """The checksums of now. Tensors of a kind that has none end the checks, which is said."""
+        try:
+            return self._checked.sums() if self._checked is not None else {}
+        except Exception as error:  # noqa: BLE001 the step's row is still written
+            self._checked = None
+            self.event("warning", f"replicas are not checked: {error}", "warning", {})
+            return {}
 
     def settle(self, *, wait: float = 0.0) -> bool:
         """Pass on steps whose values arrive within `wait` seconds; returns whether any did."""

@@ -57,11 +57,9 @@ def attach(
 
     source = RemoteSource(url, authorization=authorization(found.attach), tls=tls(found.attach))
     source.start()
-    plain = True if found.ascii else False if is_served else None
+    unset = False if is_served else None
     try:
-        return show_screen(
-            source, ascii_only=plain, bell=found.bell, look=found.screen, attached=True
-        )
+        return show_screen(source, found, ascii_only=unset, bell=found.bell, attached=True)
     finally:
         source.stop()
 

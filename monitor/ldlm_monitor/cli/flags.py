@@ -18,6 +18,7 @@ from ldlm_monitor.model.errors import UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.config import FailOn, Settings
     from ldlm_monitor.model.view import Snapshot
+    from ldlm_monitor.playback.replay import Replay
 
 UNHEALTHY = 3
 """Exit code if a health or finding is as bad as --fail-on, or worse (1: a bug, 2: wrong usage)."""
@@ -164,6 +165,16 @@ def logs_of(word: str) -> tuple[str, ...]:
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     tables = {name: _without_none(each) for name, each in values.items() if isinstance(each, dict)}
     return {name: each for name, each in (values | tables).items() if each is not None}
+
+
+def replay_of(found: Settings, **more: Any) -> Replay:
+    """A `Replay` of the settings' files, made with `more`; prints its notices."""
+    from ldlm_monitor.playback.replay import Replay
+
+    replay = Replay(found, **more)
+    for notice in replay.notices:
+        print(notice, file=sys.stderr)
+    return replay
 
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:

@@ -91,20 +91,28 @@ def require_terminal(where: str, remedy: str) -> None:
 
 def show_screen(
     source: Source,
+    found: Settings,
     *,
-    ascii_only: bool | None,
+    ascii_only: bool | None = None,
     ended: Callable[[], bool] = lambda: False,
     **more: Any,
 ) -> int:
     """Shows a source until the screen is closed, `ended` returns True, or SIGTERM arrives.
 
-    Returns the exit code. `ascii_only`: None if the locale decides. `more`: for `MonitorApp`.
+    Returns the exit code. `ascii_only`: what holds without the setting, None if the locale decides.
+    `more`: for `MonitorApp`.
     """
     from ldlm_monitor.tui.app import MonitorApp
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
-    app = MonitorApp(source, ascii_only=ascii_only, ended=lambda: stop.is_set() or ended(), **more)
+    app = MonitorApp(
+        source,
+        ascii_only=True if found.ascii else ascii_only,
+        ended=lambda: stop.is_set() or ended(),
+        look=found.screen,
+        **more,
+    )
     return app.run() or 0
 
 

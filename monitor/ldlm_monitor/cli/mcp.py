@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.cli.flags import JudgeFlags, settings, settings_for_inputs
+from ldlm_monitor.cli.flags import JudgeFlags, replay_of, settings, settings_for_inputs
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,22 +47,17 @@ def _serve_logs(found: Settings) -> int:
     from ldlm_monitor.mcp.answers import Tools
     from ldlm_monitor.mcp.server import server_of
     from ldlm_monitor.notify.silences import Silences
-    from ldlm_monitor.playback.replay import Replay
     from ldlm_monitor.serve.prometheus import PrometheusApi
     from ldlm_monitor.text.sanitize import redact
 
     if "-" in found.files:
         raise UsageError("is the agent's", where="standard input", remedy="name files")
-    played = Replay(found)  # a mistake is said at once; the logs are judged at the first question
-    for notice in played.notices:
-        print(notice, file=sys.stderr)
+    played = replay_of(found)  # a mistake is said at once; the first question judges the logs
 
     @cache
     def snapshot() -> Snapshot:
         played.monitor.engine.retain(float("inf"))
-        for _ in played.played():
-            pass
-        return played.snapshot()
+        return played.end()
 
     def ask(question: Any) -> Any:
         snapshot()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
-from ldlm_monitor.cli.flags import InputFlags, JudgeFlags, settings_for_inputs, write_file
+from ldlm_monitor.cli.flags import (
+    InputFlags,
+    JudgeFlags,
+    replay_of,
+    settings_for_inputs,
+    write_file,
+)
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.format import utc
 
@@ -20,14 +25,30 @@ SHOWN_VALUES = 250
 Form: TypeAlias = Annotated[Literal["table", "json"], Parameter(name="--format")]
 
 
+def _moment(_: Any, tokens: Sequence[Token]) -> float:
+    from ldlm_monitor.core.answers import moment
+
+    return moment(tokens[0].value)
+
+
+def _duration(_: Any, tokens: Sequence[Token]) -> float:
+    from ldlm_monitor.core.answers import duration
+
+    return duration(tokens[0].value)
+
+
+_Moment: TypeAlias = Annotated[float | None, Parameter(converter=_moment)]
+_Duration: TypeAlias = Annotated[float | None, Parameter(converter=_duration)]
+
+
 def query(
     expression: str,
     /,
     *files: str,
     form: Form = "table",
-    start: str | None = None,
-    end: str | None = None,
-    step: str | None = None,
+    start: _Moment = None,
+    end: _Moment = None,
+    step: _Duration = None,
     plot: Path | None = None,
     flags: JudgeFlags | None = None,
 ) -> int:
@@ -45,23 +66,18 @@ def query(
         plot: Draw a range query's values to this file (.svg, .html).
     """
     from ldlm_monitor.core.answers import instant, over
-    from ldlm_monitor.playback.replay import Replay
     from ldlm_monitor.promql import parse
 
     asked = parse(expression, any_type=True)  # a mistake is said before the logs are read
-    span = _span(start, end, step)
-    played = Replay(settings_for_inputs(flags, files, once=True))
-    for notice in played.notices:
-        print(notice, file=sys.stderr)
-    engine, is_range = played.monitor.engine, plot is not None or any(span)
+    played = replay_of(settings_for_inputs(flags, files, once=True))
+    engine = played.monitor.engine
     engine.retain(math.inf)
-    for _ in played.played():
-        pass
+    played.end()
     view = engine.view(None, played.monitor.clock)
-    if is_range:
-        begin = view.first if span[0] is None else span[0]
-        until = view.until if span[1] is None else span[1]
-        every = span[2] or max((until - begin) / SHOWN_VALUES, engine.interval)
+    if plot is not None or {start, end, step} != {None}:
+        begin = view.first if start is None else start
+        until = view.until if end is None else end
+        every = step or max((until - begin) / SHOWN_VALUES, engine.interval)
         answer = over(view, asked, begin, until, _checked(begin, until, every))
     else:
         answer = instant(view, asked, view.until)
@@ -74,22 +90,6 @@ def query(
     else:
         _print_table(("value", "labels"), rows)
     return 0
-
-
-def _span(
-    start: str | None, end: str | None, step: str | None
-) -> tuple[float | None, float | None, float | None]:
-    """The flags of a range query as Unix seconds and seconds. Raises UsageError."""
-    from ldlm_monitor.core.answers import duration, moment
-
-    found: list[float | None] = []
-    given = (("--start", start, moment), ("--end", end, moment), ("--step", step, duration))
-    for flag, text, read in given:
-        try:
-            found.append(None if text is None else read(text))
-        except ValueError as problem:
-            raise UsageError(str(problem), where=flag) from None
-    return found[0], found[1], found[2]
 
 
 def _checked(start: float, end: float, step: float) -> float:

@@ -18,6 +18,7 @@ from ldlm_monitor.cli.flags import (
     ReplayFlags,
     ScreenFlags,
     exit_code,
+    replay_of,
     settings,
     settings_for_inputs,
 )
@@ -73,13 +74,10 @@ def replay(
         return _decide(found, truth, form)
     if truth is not None:
         return _score(found, truth, form)
-    from ldlm_monitor.playback.replay import Replay
     from ldlm_monitor.text.lines import transition_json, transition_line
 
-    played = Replay(found)
+    played = replay_of(found)
     line = transition_json if form == "json" else transition_line
-    for notice in played.notices:
-        print(notice, file=sys.stderr)
     for transition in played.transitions():
         if form == "json" or not transition.is_heartbeat:
             sys.stdout.write(line(transition) + "\n")
@@ -122,7 +120,6 @@ def _score(found: Settings, truth: Path, form: str) -> int:
 
 def _decide(found: Settings, truth: Path | None, form: str) -> int:
     from ldlm_monitor.analysis.backtest import decisions
-    from ldlm_monitor.playback.replay import Replay
     from ldlm_monitor.text.sanitize import plain
 
     if truth is not None:
@@ -130,12 +127,7 @@ def _decide(found: Settings, truth: Path | None, form: str) -> int:
         lines = decisions.decision_score_text(score)
         print(score.model_dump_json(indent=2) if form == "json" else "\n".join(map(plain, lines)))
         return 0
-    played = Replay(found)
-    for notice in played.notices:
-        print(notice, file=sys.stderr)
-    for _ in played.played():
-        pass
-    snapshot = played.snapshot()
+    snapshot = replay_of(found).end()
     for run in snapshot.runs:
         if form == "json":
             print(decisions.decision_json(run))
@@ -170,11 +162,10 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
         try:
             return show_screen(
                 source,
-                ascii_only=True if found.ascii else None,
+                found,
                 ended=lambda: showing.has_failed,
                 clock=showing.clock,
                 player=showing,
-                look=found.screen,
             )
         finally:
             showing.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import JudgeFlags, exit_code, settings_for_inputs, write_file
+from ldlm_monitor.cli.flags import JudgeFlags, exit_code, replay_of, settings_for_inputs, write_file
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,14 +53,7 @@ def write_once(found: Settings, output: Path | None = None) -> int:
 
 def read(found: Settings) -> Snapshot:
     """The last snapshot of the files, read to their ends."""
-    from ldlm_monitor.playback.replay import Replay
-
-    replay = Replay(found, looks=True)
-    for notice in replay.notices:
-        print(notice, file=sys.stderr)
-    for _ in replay.played():
-        pass
-    return replay.snapshot()
+    return replay_of(found, looks=True).end()
 
 
 def run_page(snapshot: Snapshot, name: str) -> tuple[str, str] | None:
@@ -85,11 +78,11 @@ def _rendered(snapshot: Snapshot, suffix: str, price: float | None) -> str:
     from ldlm_monitor.report.text import health_report, markdown
 
     if suffix == ".txt":
-        return health_report(snapshot, price)
+        return health_report(snapshot, price, ends=True)
     from ldlm_monitor.report.document import report as document
     from ldlm_monitor.report.html import page
 
-    found = document(snapshot, price)
+    found = document(snapshot, price, ends=True)
     if suffix == ".json":
         return found.model_dump_json(indent=2) + "\n"
     return page(found) if suffix == ".html" else markdown(found)

@@ -14,7 +14,7 @@ app = App(name="rules", help="Checks, tests and lists rule files.")
 
 
 @app.command
-def check(*files: Path, flags: RuleFlags | None = None) -> int:
+def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = None) -> int:
     """Checks rule files: their form, their templates, and that every expression is supported.
 
     Every problem is one line that names file, group, rule, and the place in its expression.
@@ -22,15 +22,16 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
 
     Args:
         files: Rule files or folders of them (default: those of --rules, or the packaged ones).
+        experimental: Allow functions that Prometheus 3 has only with a feature flag.
     """
     from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.core.rule_lint import lint
-    from ldlm_monitor.promql import parse
+    from ldlm_monitor.promql.parse import parse, parse_stable
     from ldlm_monitor.text.sanitize import plain
 
     wrong, loaded = False, []
     for path in _paths(files, flags):
-        rules, problems = check_rules(path, parse)
+        rules, problems = check_rules(path, parse if experimental else parse_stable)
         loaded += rules
         for problem in problems:
             print(f"ldlm-monitor: {problem}", file=sys.stderr)
@@ -38,7 +39,7 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
             count = f"{counted(len(rules), 'rule')}, all fine" if rules else "it has no rules"
             print(f"{path}: {count}")
         wrong = wrong or bool(problems)
-    for warning in lint(loaded):
+    for warning in lint(loaded, settings(flags).evaluation_interval):
         print(f"ldlm-monitor: warning: {plain(warning)}", file=sys.stderr)
     return UsageError.exit_code if wrong else 0
 

@@ -101,7 +101,7 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
     following = Thread(target=_follow, args=(session, opening), name="session", daemon=True)
     following.start()
     over = lambda: session.exit_code is not None  # noqa: E731
-    show_screen(cast("Source", opening), ascii_only=found.ascii or None, ended=over)
+    show_screen(cast("Source", opening), found, ended=over)
     if session.exit_code is None:  # a closed screen does not end the command
         said = f"{record.name} goes on; Ctrl-C ends it, ldlm-monitor attach {record.name} shows it"
         print(said, file=sys.stderr)

@@ -8,6 +8,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -35,7 +36,9 @@ _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
 )
-"""Content-Security-Policy: nothing is loaded from other hosts, not even textual-serve's font."""
+"""Content-Security-Policy: nothing is loaded from other hosts."""
+_PAGE = Path(__file__).parent / "browser"
+"""Our page in place of textual-serve's, which fetches a font, has no title and takes no keys."""
 _CLOSE_SECONDS = 1.0  # for windows to close. A choice: longer delays the end, shorter cuts them
 
 log = logging.getLogger(__name__)
@@ -48,7 +51,7 @@ class _Screens(Server):
     """
 
     def __init__(self, command: str, title: str, names: HostNames | None) -> None:
-        super().__init__(command, title=title)
+        super().__init__(command, title=title, templates_path=_PAGE)
         self._names = names
 
     async def _make_app(self) -> web.Application:

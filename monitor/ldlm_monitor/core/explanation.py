@@ -176,6 +176,7 @@ def facts_from(fleet: Fleet) -> Callable[[str], RunFacts]:
             world_size=run.logged.world_size,
             logged_ranks=run.ranks,
             rank_steps=run.progress.rank_steps,
+            meshes=run.progress.meshes,
         )
 
     return facts

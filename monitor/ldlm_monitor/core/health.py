@@ -8,13 +8,14 @@ from ldlm_monitor.alerts import ActiveAlert
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.view import Health, ReasonView, Snapshot
+from ldlm_monitor.model.view import AlertView, Health, ReasonView, RunView, Snapshot
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.training_run import TrainingRun
 
 HEALTH: Final[tuple[Health, ...]] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 """Best to worst, at the indices of their `SEVERITIES`; the index is `ldlm_run_health`."""
+NONFINITE_ALERTS: Final = ("NonFiniteLoss", "NonFiniteGradient")
 FiringByRun = Mapping[str, Sequence[ActiveAlert[Expression]]]
 _ILL: Final = frozenset({"stalled", "crashed", "killed"})  # states that are a reason by themselves
 
@@ -129,6 +130,25 @@ def _of_alert(alert: ActiveAlert[Expression]) -> ReasonView:
 def _rank(severity: str) -> int:
     """The index in `HEALTH` of a severity; an unknown one counts as info."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else 0
+
+
+def what_now(run: RunView, alerts: Sequence[AlertView]) -> str:
+    """What to do about an ill run: its decision, or what the first alert among its reasons advises.
+
+    A decision to go on is about numbers that were not finite, and answers no other alert. "" for a
+    healthy run.
+    """
+    found = run.decision
+    if not run.reasons:
+        return ""
+    worst = run.reasons[0]
+    answers = worst.kind == "incident" or worst.text.startswith(NONFINITE_ALERTS)
+    if found is not None and (answers or found.decision != "GO_ON"):
+        return found.phrase
+    own = {each.name: each for each in alerts if each.labels.get("run") == run.name}
+    names = (reason.text.split(":")[0] for reason in run.reasons if reason.kind == "alert")
+    advised = (own[name].annotations.get("action", "") for name in names if name in own)
+    return next(filter(None, advised), "")
 
 
 def worst_health(snapshot: Snapshot) -> Health:

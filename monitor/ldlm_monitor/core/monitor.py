@@ -25,6 +25,7 @@ from ldlm_monitor.model.view import AlertView, RunView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.replicas import CHECKSUM
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
@@ -62,9 +63,8 @@ class Monitor:
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(stall or Stall(), end_series_after)
-        self._rules = RuleEngine(rules or packaged_set(), evaluation_interval, context)
-        self.engine = self._rules
-        self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
+        self.engine = RuleEngine(rules or packaged_set(), evaluation_interval, context)
+        self._schedule = EvaluationSchedule(evaluation_interval, self.engine, self.runs)
         self._evidence = EvidenceFinder(self.runs)
         self._incidents = Incidents(facts_from(self.runs))
         self._health = HealthBook(self.runs, self._incidents)
@@ -133,7 +133,7 @@ class Monitor:
         return None if math.isinf(earliest) else earliest
 
     def _due(self, slot: float) -> float:
-        return min(slot, self.runs.due(), self._rules.due(), self._throttle.due)
+        return min(slot, self.runs.due(), self.engine.due(), self._throttle.due)
 
     def count_dropped(self, reason: str, count: int = 1) -> None:
         """Count what the daemon dropped or could not read; `reason` becomes the metric's label."""
@@ -148,31 +148,31 @@ class Monitor:
 
     def reconfigure(self, rules: RuleSet[Expression], stall: Stall) -> None:
         """Judge by other rules and stall limits; alerts whose rule's name stays go on."""
-        self._rules.replace_rules(rules)
+        self.engine.replace_rules(rules)
         self.runs.set_stall(stall)
         self._changed()
 
     def alerts(self) -> list[AlertView]:
         """The pending and firing alerts."""
         ranks = self._health.failed_ranks()
-        return [with_rank(each, ranks) for each in self._rules.views(self._evidence.position)]
+        return [with_rank(each, ranks) for each in self.engine.views(self._evidence.position)]
 
     def active(self) -> Collection[str]:
         """The keys (`alert_key`) of the pending and firing alerts."""
-        return {alert_key(alert.rule.name, alert.labels) for alert in self._rules.active}
+        return {alert_key(alert.rule.name, alert.labels) for alert in self.engine.active}
 
     def carry_over(
         self, alerts: Iterable[AlertView], starts: Mapping[str, float]
     ) -> list[Transition]:
         """Continue alerts of before a restart; arguments and result: `RuleEngine.carry_over`."""
-        found = self._rules.carry_over(alerts, starts, self.clock)
+        found = self.engine.carry_over(alerts, starts, self.clock)
         self._changed()
-        attached = (self._evidence.attach(each, self._rules.asks) for each in found)
+        attached = (self._evidence.attach(each, self.engine.asks) for each in found)
         return [self._explainer.transition(each, self.clock) for each in attached]
 
     def snapshot(self) -> Snapshot:
         """Everything that views show, as of the last `feed` or `tick`."""
-        self._health.update(self._rules.firing(), self.clock)
+        self._health.update(self.engine.firing(), self.clock)
         shown = tuple(map(self._view, self.runs))
         events = self._events.items()
         incidents, runs = decided(self._incidents, self.runs, shown, events, self.clock)
@@ -233,6 +233,9 @@ class Monitor:
 
     def _take(self, record: Record, at: float) -> list[Transition]:
         run = self.runs.of(record, at)
+        if isinstance(record, Event) and record.kind == CHECKSUM:
+            found = run.replicas.observe(record, run.logged.world_size)
+            return [] if found is None else self._take(found, at)
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         if isinstance(record, Event):
@@ -283,20 +286,19 @@ class Monitor:
             except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
                 self._parser.note_fault(run.life.progress_position, fault)
         groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
-        found = self._rules.evaluate(groups, at, self.runs.has_ended)
+        found = self.engine.evaluate(groups, at, self.runs.has_ended)
         if found:
             self._changed()
         self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)
-        transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
+        transitions = [self._evidence.attach(each, self.engine.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
-        self._health.update(self._rules.firing(), at, touched)
+        self._health.update(self.engine.firing(), at, touched)
         transitions = [self._explainer.transition(each, at) for each in transitions]
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions
 
     def _run_points(self, at: float) -> list[list[Point]]:
-        detected = self._detectors.points(run.name for run in self.runs.shown(at))
-        own = [self.own.durations(), self.own.host_points(at)]
-        runs = [*self.runs.points(at), self._health.points(at), *own]
-        return [*runs, *detected, self._rules.points(self._health.failed_ranks())]
+        own = [self._health.points(at), self.own.durations(), self.own.host_points(at)]
+        own += self._detectors.points(run.name for run in self.runs.shown(at))
+        return [*self.runs.points(at), *own, self.engine.points(self._health.failed_ranks())]

@@ -251,11 +251,12 @@ class RuleEngine:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        expressions = (rule.expr for rule in rules.rules)
-        self._due = RulesDue(expressions, self.interval, self._store.last_scrape)
+        self._due = RulesDue(rules.rules, self.interval, self._store.last_scrape)
         self._evaluator = Evaluator(self._store, watch=self._due.watch)
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
         self.retain(2 * self.reach)
+        # A change is seen by the next turn of a group, too.
+        self.reach += max((rule.interval for rule in rules.rules), default=0.0)
         self.asks_the_time = any(asked.needs_every_slot for asked in self._due.questions)
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:

@@ -24,17 +24,20 @@ _OF_PROMETHEUS = frozenset({"up", "ALERTS", "ALERTS_FOR_STATE"})  # no metrics t
 _FOREIGN = ("process_", "scrape_")  # beginnings: of the client library's and of scrapes
 
 
-def lint(rules: Sequence[Rule]) -> Iterator[str]:
-    """A line for each doubtful thing; `rules`: those of all files that are loaded together."""
+def lint(rules: Sequence[Rule], every: float) -> Iterator[str]:
+    """A line for each doubtful thing; `rules`: those of all files that are loaded together.
+
+    `every`: seconds between two evaluations.
+    """
     known = _EXPORTED | {rule.record for rule in rules if isinstance(rule, RecordingRule)}
     for rule in rules:
         for what in (*_missing(rule, known), *_severity(rule)):
             yield f"{rule.file}: group {rule.group} ({_name(rule)}): {what}"
     for file, group, interval in dict.fromkeys((r.file, r.group, r.interval) for r in rules):
-        if interval:
+        if 0 < interval < every:
             yield (
-                f"{file}: group {group}: interval {duration(interval)} is not followed: all rules "
-                "are evaluated each evaluation_interval"
+                f"{file}: group {group}: interval {duration(interval)} is not followed: "
+                f"evaluation_interval is {duration(every)}"
             )
     for (name, labels, _), count in Counter(map(_identity, rules)).items():
         if count > 1:

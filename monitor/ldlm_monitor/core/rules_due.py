@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
 
+from ldlm_monitor.alerts import AlertRule, RecordingRule
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.promql.analysis import (
     ROUNDING_SECONDS,
@@ -60,11 +61,16 @@ class RulesDue:
     """Which rules can have another result than at their last evaluation, by their index.
 
     Because a metric that they read changed, and as long as they can see that change, or by the time
-    alone. Times are Unix seconds; changes up to `at` were not noted. `interval`: seconds between
-    two scrapes.
+    alone; and once at most in the `interval` of their group. Times are Unix seconds; changes up to
+    `at` were not noted. `interval`: seconds between two scrapes.
     """
 
-    def __init__(self, expressions: Iterable[Expression], interval: float, at: float) -> None:
+    def __init__(
+        self,
+        rules: Iterable[AlertRule[Expression] | RecordingRule[Expression]],
+        interval: float,
+        at: float,
+    ) -> None:
         self._interval = interval
         self._at = at
         self.questions: list[RuleQuestion] = []  # of the rules, and then of parts of them
@@ -73,8 +79,14 @@ class RulesDue:
         self._asked_at: list[float] = []
         self._until: dict[int, float] = {}  # of what reads a range with a change in it
         self._later: list[tuple[float, int]] = []  # a heap: when offsets reach changes
-        for expr in expressions:
-            self._add(RuleQuestion(expr, interval))
+        self._turns: dict[int, tuple[float, float]] = {}  # of a group's `interval`: it, last turn
+        for rule in rules:
+            asked = RuleQuestion(rule.expr, interval)
+            # The store records no change of what a template asks it by `query`.
+            asked.always |= isinstance(rule, AlertRule) and not rule.is_steady
+            index = self._add(asked)
+            if rule.interval > interval:
+                self._turns[index] = (rule.interval, -math.inf)
         self._by_time = [index for index, asked in enumerate(self.questions) if asked.always]
 
     def _add(self, asked: RuleQuestion) -> int:
@@ -126,9 +138,17 @@ class RulesDue:
             heappush(self._later, entry)
 
     def take(self, index: int, at: float) -> bool:
-        """Whether to evaluate a rule now, at `at`; it is then due no longer."""
+        """Whether to evaluate a rule now, at `at`; it is then due no longer.
+
+        Intervals of groups begin at multiples of their length, so a replay meets the daemon's.
+        """
         if index not in self._due:
             return False
+        if index in self._turns:
+            length, before = self._turns[index]
+            if (turn := at // length) == before:
+                return False
+            self._turns[index] = (length, turn)
         self._due.remove(index)
         self._asked_at[index] = at
         return True

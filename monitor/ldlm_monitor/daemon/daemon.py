@@ -207,7 +207,8 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
 
 def _warn_of_rules(settings: Settings) -> None:
     """Log what `rules check` warns of, such as an interval that is not followed."""
-    for warning in lint(rules_of(settings).rules) if settings.rules else ():
+    every, own = settings.evaluation_interval, bool(settings.rules)
+    for warning in lint(rules_of(settings).rules, every) if own else ():
         log.warning("%s", warning)
 
 

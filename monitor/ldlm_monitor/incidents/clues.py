@@ -75,7 +75,7 @@ _CAUSES: Final = {
         *("dataloader_worker_exception", "dataloader_timeout", "dataloader_pin_thread"),
         *("bus_error_shm", "no_space_left", "io_error", "cpu_oom", "loss_scale_floor"),
         *("lightning_nonfinite", "megatron_result_validation", "autograd_anomaly"),
-        *("nonfinite_metric", "ddp_unfinished_reduction", "nccl_config_error"),
+        *("replica_mismatch", "nonfinite_metric", "ddp_unfinished_reduction", "nccl_config_error"),
         *("nccl_cuda_failure", "rendezvous_failure", "cxx_terminate"),
     ),
     Tier.NAMED: (

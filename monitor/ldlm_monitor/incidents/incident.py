@@ -186,7 +186,9 @@ class Incident:
         if verdict.tier is Tier.UNATTRIBUTED or self.state != "open":
             return Answer(self.id, None, None)
         alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
-        cause = f"{incident_view.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
+        cause = (
+            f"{incident_view.cause_text(verdict, self.evidence, run.meshes)} [{verdict.confidence}]"
+        )
         return Answer(self.id, None if alone and len(self.alerts) < 2 else cause, verdict.rank)
 
     def reason(self, run: RunFacts, at: float) -> ReasonView:
@@ -202,11 +204,11 @@ class Incident:
         state_now = self._current_state()
         key = (judgement, state_now, self.updated, self.step, self.epoch, len(self.alerts))
         if self._viewed is None or self._viewed[0] != key:
-            self._viewed = key, self._view(judgement, *state_now)
+            self._viewed = key, self._view(judgement, run, *state_now)
         return self._viewed[1]
 
     def _view(
-        self, judgement: Judgement, state: State, ended: float | None, reason: str
+        self, judgement: Judgement, run: RunFacts, state: State, ended: float | None, reason: str
     ) -> IncidentView:
         verdict, evidence = judgement.verdict, self.evidence
         return IncidentView(
@@ -214,12 +216,12 @@ class Incident:
             run=self.run,
             state=state,
             ended_reason=reason,
-            title=incident_view.title(judgement, evidence, self.step, self.epoch),
+            title=incident_view.title(judgement, evidence, run.meshes, self.step, self.epoch),
             confidence=verdict.confidence,
             opened_at=self.opened,
             updated_at=self.updated,
             ended_at=ended,
-            root=incident_view.root_view(verdict, evidence),
+            root=incident_view.root_view(verdict, evidence, run.meshes),
             collective=incident_view.collective_view(judgement.collective, judgement.silent)
             if judgement.collective is not None
             else None,

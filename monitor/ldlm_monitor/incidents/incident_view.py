@@ -1,10 +1,10 @@
 """The parts of an incident that views show: title, cause, symptoms, excerpt of lines, advice."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, TypeAlias
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.communication import Collective
@@ -12,7 +12,7 @@ from ldlm_monitor.incidents.folded_evidence import Evidence, Fold
 from ldlm_monitor.incidents.root_cause import Judgement
 from ldlm_monitor.incidents.roster import RootCause
 from ldlm_monitor.model.incident_view import CollectiveView, ExcerptView, RootView, SymptomView
-from ldlm_monitor.text.format import compressed, counted, names_of
+from ldlm_monitor.text.format import compressed, counted, mesh_text, names_of
 from ldlm_monitor.text.sanitize import shorten
 
 SYMPTOMS: Final = 40  # symptoms in a view. A choice: as many as a screen shows; more hide the cause
@@ -21,7 +21,11 @@ _TEXT: Final = 300  # characters of a line or message. A choice: more fill scree
 _TITLE: Final = 120  # characters of the cause in a title. A choice: more need a second line
 
 
-def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
+Meshes: TypeAlias = Mapping[int, Mapping[str, int]]
+"""By rank: its coordinates in the dimensions of parallelism."""
+
+
+def root_view(verdict: RootCause, evidence: Evidence, meshes: Meshes) -> RootView:
     """The root cause as views show it."""
     clue, rank = verdict.clue, verdict.rank
     facts = evidence.roster.facts.get(rank) if rank is not None else None
@@ -38,10 +42,21 @@ def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
         at=clue.effective if clue else evidence.began,
         position=clue.position if clue else None,
         why=verdict.why,
+        mesh=mesh_text(_shared([meshes.get(each, {}) for each in sorted(verdict.ranks)])),
     )
 
 
-def cause_text(verdict: RootCause, evidence: Evidence) -> str:
+def _shared(meshes: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """The coordinates that all of them have in common."""
+    first = meshes[0] if meshes else {}
+    return {
+        name: number
+        for name, number in first.items()
+        if all(each.get(name) == number for each in meshes)
+    }
+
+
+def cause_text(verdict: RootCause, evidence: Evidence, meshes: Meshes) -> str:
     """Cause, ranks and machine as one phrase."""
     message = shorten(" ".join((verdict.message or verdict.kind).split()), _TITLE)
     if not message.endswith(".."):
@@ -49,23 +64,27 @@ def cause_text(verdict: RootCause, evidence: Evidence) -> str:
     if verdict.tier is Tier.UNATTRIBUTED:
         return f"{message} (cause unknown)"
     if verdict.tier is Tier.SILENCE or not verdict.ranks:
-        return message + _place(verdict, evidence)
+        return message + _place(verdict, evidence, meshes)
     if verdict.kind == "stack_dump":  # what a rank does is no fault that lies on it
         verb = "is" if verdict.rank is not None else "are"
-        return f"{names_of(verdict.ranks)} {verb} {message}{_place(verdict, evidence)}"
+        return f"{names_of(verdict.ranks)} {verb} {message}{_place(verdict, evidence, meshes)}"
     whose = f" on {names_of(verdict.ranks)}"
-    return message.removesuffix(whose) + whose + _place(verdict, evidence)
+    return message.removesuffix(whose) + whose + _place(verdict, evidence, meshes)
 
 
 def title(
-    judgement: Judgement, evidence: Evidence, last_step: int | None, epoch: float | None
+    judgement: Judgement,
+    evidence: Evidence,
+    meshes: Meshes,
+    last_step: int | None,
+    epoch: float | None,
 ) -> str:
     """The cause, its effects, the step: `... on rank 3 (gpu4) -> timeout on 7 ranks at step 9`.
 
     The epoch instead of a step that begins again with each.
     """
     effects = list(_effects(judgement.verdict, evidence))
-    cause = cause_text(judgement.verdict, evidence)
+    cause = cause_text(judgement.verdict, evidence, meshes)
     at = "" if last_step is None or re.search(r"\bstep \d", cause) else f" at step {last_step}"
     if epoch is not None:
         at = f" in epoch {epoch:g}"
@@ -85,10 +104,11 @@ def _effects(verdict: RootCause, evidence: Evidence) -> Iterator[str]:
         yield f"lost peers on {counted(len(lost), 'rank')}"
 
 
-def _place(verdict: RootCause, evidence: Evidence) -> str:
-    view = root_view(verdict, evidence)
-    machine = view.host or (f"node {view.node}" if view.node else None)
-    return f" ({machine})" if machine and machine not in verdict.message else ""
+def _place(verdict: RootCause, evidence: Evidence, meshes: Meshes) -> str:
+    view = root_view(verdict, evidence, meshes)
+    machine = view.host or (f"node {view.node}" if view.node else "")
+    known = [each for each in (view.mesh, machine) if each and each not in verdict.message]
+    return f" ({', '.join(known)})" if known else ""
 
 
 def collective_view(collective: Collective, silent: frozenset[int]) -> CollectiveView:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +17,7 @@ class RunFacts:
     """A run when its incident is analysed. Times are Unix seconds; -inf or None: unknown.
     `logged_ranks`: ranks that ever logged a record. `rank_steps`: the last step of each rank
     that logs its own. `attempt`: the number of the present attempt, from 1; `step`: its last step.
+    `meshes`: coordinates of ranks in the dimensions of parallelism.
     `epoch`: its last epoch, if steps begin again with each. `refuted_ends`: how many ends turned
     out to be none by the steps of a log without times. `timed`: its records have times.
     """
@@ -32,6 +33,7 @@ class RunFacts:
     world_size: int | None = None
     logged_ranks: AbstractSet[int] = field(default_factory=frozenset)
     rank_steps: dict[int, int] = field(default_factory=dict)
+    meshes: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from the checksum). Blocks are counted from the file's start, so reading needs t
 """
 
 import struct
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -119,8 +120,12 @@ def masked_crc(data: bytes) -> int:
 
 @lru_cache(maxsize=1)
 def _crc32c() -> Callable[[bytes], int]:
-    """google_crc32c's function; imported on first use, as most monitors read no TFRecords."""
-    from google_crc32c import value
+    """google_crc32c's function; imported on first use, as most monitors read no TFRecords.
+
+    Where it has no wheel (musl), it installs as pure Python, and would warn of that on a screen.
+    """
+    with warnings.catch_warnings(action="ignore"):
+        from google_crc32c import value
 
     crc: Callable[[bytes], int] = value
     return crc

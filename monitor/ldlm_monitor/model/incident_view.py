@@ -23,7 +23,8 @@ class RootView(View):
     `tier` is the kind of evidence: `external` (scheduler or person), `hardware`, `local` (a
     process's own error), `named` (other ranks name the rank), `network`, `silence` or
     `unattributed`. `ranks` are all ranks with this cause, such as `0-36,38-63`. `at` is when
-    it began (Unix seconds). `why` has the reasons for this choice. None means unknown.
+    it began (Unix seconds). `why` has the reasons for this choice. `mesh`: the coordinates that
+    these ranks share in the dimensions of parallelism (`pp stage 3`). None means unknown.
     """
 
     tier: str
@@ -38,6 +39,7 @@ class RootView(View):
     at: float | None
     position: Position | None
     why: tuple[str, ...]
+    mesh: str = ""
 
 
 class CollectiveView(View):
@@ -111,8 +113,8 @@ class DecisionView(View):
     if_wrong: str
 
     @property
-    def phrase(self) -> str:
-        """Decision, confidence and the first reason as one phrase."""
+    def order(self) -> str:
+        """The decision with its node or steps, such as `ROLLBACK to step 30 skipping 31-35`."""
         parts: list[str] = [self.decision]
         if self.decision == "RESTART_WITHOUT":
             parts.append(self.node or "the node")
@@ -120,7 +122,12 @@ class DecisionView(View):
             parts.append(f"to step {self.rollback_step}")
         if self.skip_steps is not None:
             parts.append("skipping {}-{}".format(*self.skip_steps))
-        return f"{' '.join(parts)} ({self.confidence}): {self.reasons[0]}"
+        return " ".join(parts)
+
+    @property
+    def phrase(self) -> str:
+        """The order, its confidence and the first reason as one phrase."""
+        return f"{self.order} ({self.confidence}): {self.reasons[0]}"
 
 
 class IncidentView(View):
@@ -160,11 +167,11 @@ class IncidentView(View):
 
     @property
     def advice(self) -> str:
-        """What to try, and the decision."""
-        return " ".join(part for part in (self.action, self.decided) if part)
+        """The decision, and what to try."""
+        decided = f"Decision: {self.decision.phrase}." if self.decision is not None else ""
+        return f"{decided} {self.action if self.is_to_mend else ''}".strip()
 
     @property
-    def decided(self) -> str:
-        """The decision as a sentence; "" if there is nothing to do."""
-        found = self.decision
-        return "" if found is None or found.decision == "GO_ON" else f"Decision: {found.phrase}."
+    def is_to_mend(self) -> bool:
+        """Whether `action` is of use: not where the run may go on."""
+        return self.decision is None or self.decision.decision != "GO_ON"

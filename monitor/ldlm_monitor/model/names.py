@@ -85,6 +85,7 @@ _TRAIN = (
     ("ldlm_events_total", "Typed events.", "kind", "severity"),
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
+    ("ldlm_run_mesh_info", "Always 1; the labels are a rank's coordinates.", "dp", "tp", "pp"),
     ("ldlm_run_world_size", "Ranks of the run, where its log has the number."),
     ("ldlm_run_health", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     ("ldlm_alerts", "Pending and firing alerts.", "alertname", "alertstate", "severity"),

@@ -64,12 +64,16 @@ class NonfiniteView(View):
 
 
 class RankView(View):
-    """A rank's last step, last record's time (Unix seconds), and phase (None if not reported)."""
+    """A rank's last step, last record's time (Unix seconds), and phase (None if not reported).
+
+    `mesh`: its coordinates in the dimensions of parallelism, as text (`dp 1, pp stage 3`).
+    """
 
     rank: int
     step: int | None
     seen_at: float
     phase: str | None
+    mesh: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

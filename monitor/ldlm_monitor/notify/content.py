@@ -78,8 +78,7 @@ def whole_of(message: Message) -> Content:
     excerpt = story.excerpt if story else ()
     log = "\n".join(f"{one_line(place)}\n  {one_line(text)}" for place, text in excerpt)
     summary = clean(story.title) if story else ""
-    advice = (story.action or lead.action, story.decision) if story else (lead.action,)
-    action = " ".join(filter(None, advice))
+    action = (story.action if story else "") or lead.action
     return Content(
         mark=_mark(lead),
         title=_title(message),

@@ -77,7 +77,8 @@ class Story:
 
     `excerpt` holds (file:line, text) of the log lines that show the first cause. `cause` is
     empty if none is known; `why` are its reasons, and `confidence` is as in `IncidentView`. `rank`
-    is the single rank that the incident names, if it does. `decision`: what to do, as a sentence.
+    is the single rank that the incident names, if it does.
+    `action`: the decision, and what to try.
     """
 
     id: str
@@ -88,7 +89,6 @@ class Story:
     excerpt: tuple[tuple[str, str], ...]
     action: str
     rank: str | None = None
-    decision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +228,7 @@ def story_of(view: IncidentView) -> Story:
             (fit(f"{each.position.path}:{each.position.line}", 300), fit(each.text, 500))
             for each in view.excerpt[:_EXCERPT]
         ),
-        action=fit(view.action, 2000),
-        decision=fit(view.decided, 500),
+        action=fit(view.advice, 2500),
         rank=None if root.rank is None or not known else str(root.rank),
     )
 

@@ -39,6 +39,7 @@ class WebhookBody(BaseModel):
     annotations: dict[str, str] = Field(description="`summary`, `description`, `action`, if any.")
     value: float | str = Field(description='The rule\'s: a number, "NaN", "Infinity", "-Infinity".')
     position: Position | None = Field(description="Log line that made the condition hold, or null.")
+    link: str = Field(default="", description="The run's page; absent without `external_url`.")
 
 
 def webhook_body(notification: Notification) -> bytes:
@@ -56,8 +57,9 @@ def webhook_body(notification: Notification) -> bytes:
         annotations={name: text for name, text in texts.items() if text},
         value=notification.value,
         position=position,
+        link=notification.link,
     )
-    return body.model_dump_json().encode()
+    return body.model_dump_json(exclude=None if body.link else {"link"}).encode()
 
 
 class WebhookSender:

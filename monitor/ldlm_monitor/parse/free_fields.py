@@ -9,6 +9,7 @@ from ldlm_monitor.parse.fields import COSTS, Fields
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
 from ldlm_monitor.parse.vocabulary import (
+    EPOCH_KEYS,
     MAX_KEY,
     is_count,
     is_metric,
@@ -111,11 +112,11 @@ _COMMON_WORDS = _EVALUATION.union(
 class _Reader:
     """Reads one text."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, *, evaluation: bool = False) -> None:
         self.text = text
-        self.found = Fields()
+        self.found = Fields(evaluation=evaluation)
         self._rated = b"/" in text
-        self._evaluation = False
+        self._evaluation = evaluation
         self._last = ""
         self._parts = (0, 0)  # where the parts of a loss are: `loss=3 (a=1, b=2)`
 
@@ -245,8 +246,11 @@ class _Reader:
         self.found.others += len(words - _COMMON_WORDS)
 
 
-def read_fields(text: bytes) -> Fields:
-    """The fields of a text without its logger's header; none of settings and code."""
+def read_fields(text: bytes, *, evaluation: bool = False) -> Fields:
+    """The fields of a text without its logger's header; none of settings and code.
+
+    `evaluation`: it stands below the heading of an evaluation, whose steps are its own.
+    """
     text = text[:MAX_BYTES]
     header = _LOGGER.match(text)
     start = header.span()[1] if header else 0
@@ -256,7 +260,11 @@ def read_fields(text: bytes) -> Fields:
     settings = _SETTINGS.match(text[start:])
     if written or (settings and (settings.groups()[0] or b"").lower() not in _RESULTS):
         return Fields()
-    return _Reader(text).read(start)
+    reader = _Reader(text, evaluation=evaluation)
+    found = reader.read(start)
+    if evaluation:
+        found.counts = {name: at for name, at in found.counts.items() if name in EPOCH_KEYS}
+    return found
 
 
 def epoch_header(text: bytes) -> Numbers | None:

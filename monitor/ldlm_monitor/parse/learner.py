@@ -1,6 +1,7 @@
 """Learns which lines of a file report metrics, without a definition of their format.
 
-A line is read if its form alone is clear: a named counter beside a loss, or nothing but a loss.
+A line is read if its form alone is clear: a named counter beside a loss, or nothing but a loss,
+or a loss in the indented lines below the heading of an evaluation, whose it is then.
 Other lines are grouped by their text without its numbers (the template). A template is accepted
 at its third line if a counter grows from line to line beside a value of the vocabulary, or if it
 has a loss that changes and no line with a counter has given one.
@@ -22,8 +23,15 @@ from ldlm_monitor.parse.free_fields import (
 from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
 from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.parse.numbers import Numbers
+from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.vocabulary import is_known
 
+_EVALUATIONS = r"(?i:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev)"
+_HEADING_TRIGGER = rf"\b{_EVALUATIONS}\b[ \w]{{0,24}}(?::|[*=#-]{{3}})[*=#-]*\s*$"
+_HEADING = compile_pattern(
+    rf"[^\w\n]{{0,40}}(?:\w+ ){{0,2}}{_EVALUATIONS}(?: \w+){{0,3}} ?(?::|[*=#-]{{3,40}})\s*$"
+)
+"""A heading, whose lines below are indented: `Evaluation:`, `***** Eval results *****`."""
 TRIGGERS = (
     "{{loss}}",
     r"\b[Cc]ost['\": =]{1,3}[-+.\dNn]",
@@ -35,6 +43,7 @@ TRIGGERS = (
     r"['\"]value['\"]: ?[-+.\dNnI]",
     EPOCH_TRIGGER,
     EVALUATION_TRIGGER,
+    _HEADING_TRIGGER,
     HEADER_TRIGGER,
     *LISTING_TRIGGERS,
 )
@@ -82,6 +91,7 @@ class Learner:
         self.table: ColumnTable | None = None  # whose rows may follow
         self.unread = 0
         self._counted = False  # a line with a counter gave a loss
+        self._evaluated = -1  # number of the last line that belongs to an evaluation's heading
 
     def row(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The sample of a table's row; empty for another line."""
@@ -96,6 +106,9 @@ class Learner:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
         if (header := epoch_header(text)) is not None:
             return [header.at(place, "inferred")]
+        below = text[:1] in _BLANKS and place.line == self._evaluated + 1
+        if below or _HEADING.match(text[:_MAX_SHAPE]):
+            self._evaluated = place.line
         if (table := ColumnTable.of(text)) is not None:
             self.table = table
         if table is not None or text[:_MARGIN].isspace():
@@ -108,9 +121,9 @@ class Learner:
                 self._templates[shape] = template
         if template.useless:
             return self._passed_over(template, text, place)
-        fields = read_fields(text)
+        fields = read_fields(text, evaluation=below)
         numbers = fields.numbers(template.reset)
-        clear = _is_clear(text, fields, numbers)
+        clear = (below and "eval_loss" in numbers.values) or _is_clear(text, fields, numbers)
         counted = bool(fields.counts or fields.bare) or numbers.step is not None
         beside = clear or _repeats(text, fields, numbers)
         uncounted = not counted and not beside and template.lines >= _MIN_LINES
@@ -198,6 +211,7 @@ def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
     return not fields.bare and text[:4].lower() in _ALONE
 
 
-_INDENTED = (b" ", b"\t", b'"', b"'")  # how a line of settings or of a longer object begins
+_BLANKS = (b" ", b"\t")
+_INDENTED = (*_BLANKS, b'"', b"'")  # how a line of settings or of a longer object begins
 _ALONE = frozenset((b"loss", b"trai", b"tota"))
 """How a line begins that is a loss and nothing else: `Loss: 2.5`, `train_loss=2.5`."""

@@ -23,7 +23,7 @@ from ldlm_monitor.playback.history import (
     place_stream,
 )
 from ldlm_monitor.playback.kinship import kin, set_apart
-from ldlm_monitor.probe.host import departed
+from ldlm_monitor.probe.host import departed, present
 from ldlm_monitor.run.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings
 from ldlm_monitor.source.decoders import remedy
@@ -68,11 +68,28 @@ class Replay:
         refuse_unreadable(history)
         ended = self.monitor.finish(history.end, [file.path for file in history.all])
         if self._looks:
-            cases = self.monitor.runs.probe_candidates(math.inf, math.inf)
-            gone = [found for each in [*cases] if (found := departed(each)) is not None]
-            ended += self.monitor.observe(gone, history.end)
-            ended += self.monitor.finish(history.end)
+            ended += self._look_at_host(history.end)
         yield None, None, self._dated(ended)
+
+    def end(self) -> Snapshot:
+        """Play all of it; returns the state at the end. Raises `InputError`."""
+        for _ in self.played():
+            pass
+        return self.snapshot()
+
+    def _look_at_host(self, end: float) -> list[Transition]:
+        """Bring the states of this host's runs up to now; all else stays at the log's `end`."""
+        runs = self.monitor.runs
+        cases = [*runs.probe_candidates(math.inf, math.inf)]
+        hosts = present(cases, time.time())
+        for name, host in hosts.items():
+            runs.look(name, host.at)
+        self.monitor.note_edge([], hosts)
+        gone = [departed(each) for each in cases if each.run not in hosts]
+        return [
+            *self.monitor.observe(filter(None, gone), end),
+            *self.monitor.finish(end),
+        ]
 
     def snapshot(self) -> Snapshot:
         """The state at the end, once `transitions` or `played` is exhausted."""

@@ -58,15 +58,16 @@ def _is_left_behind(page: Page, case: ProbeCandidate) -> bool:
     return is_old and page.host == socket.gethostname() and not is_process(page)
 
 
+def fresh_pages(case: ProbeCandidate) -> list[Page]:
+    """The pages of a run's ranks; those older than its last step are an earlier launch's."""
+    since = case.last_progress_at - SKEW_SECONDS
+    found = pages(host_events.folders(case))
+    return [page for page in found if page.status == "running" and page.time >= since]
+
+
 def beats(case: ProbeCandidate) -> list[Heartbeat]:
-    """The heartbeats of a run's ranks; pages older than its last step are an earlier launch's."""
-    return [
-        page.record(case.run)
-        for page in pages(host_events.folders(case))
-        if page.status == "running"
-        and page.step >= 0
-        and page.time >= case.last_progress_at - SKEW_SECONDS
-    ]
+    """The heartbeats of a run's ranks that have taken a step."""
+    return [page.record(case.run) for page in fresh_pages(case) if page.step >= 0]
 
 
 def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:

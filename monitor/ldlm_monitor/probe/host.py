@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ldlm_monitor.model.host_view import HostView
@@ -203,22 +203,49 @@ class HostProbe:
                 log.debug("%s", problem)
 
 
-def departed(case: ProbeCandidate) -> Event | None:
-    """An event if all processes of a run are gone that ran here, by their own heartbeats.
+def present(cases: Sequence[ProbeCandidate], now: float) -> dict[str, HostView]:
+    """The views of the runs that have processes here at `now` (Unix seconds), without GPUs."""
+    if not cases:
+        return {}
+    seen = process.scan()
+    families = [(replace(case, reports_gpus=True), _family(case, seen)) for case in cases]
+    return HostFacts(process.PROC, GpuReader()).look(families, seen, now)
 
-    None if one lives, ran in another host's or container's process table, or left no heartbeat.
+
+def departed(case: ProbeCandidate) -> Event | None:
+    """An event if all processes of a run are gone that ran here, by heartbeats or its rows.
+
+    None if one lives, ran in another host's or container's process table, or left neither.
     """
-    pages = [
-        page
-        for page in heartbeat.pages(host_events.folders(case))
-        if page.time >= case.last_progress_at - hang.SKEW_SECONDS and page.status == "running"
-    ]
-    if len(pages) < (case.world_size or 1) or any(map(heartbeat.may_live, pages)):
+    pages = hang.fresh_pages(case)
+    gone: Mapping[int | None, int] = {page.rank: page.pid for page in pages}
+    if any(map(heartbeat.may_live, pages)):
         return None
-    looks: list[dict[str, Scalar]] = [
-        {"rank": page.rank, "pid": page.pid, "state": "gone"} for page in pages
-    ]
-    return _of_processes(case, looks)
+    if len(gone) < (case.world_size or 1):
+        gone = _logged_and_gone(case)
+    if len(gone) < (case.world_size or 1):
+        return None
+    return _of_processes(
+        case, [{"rank": rank, "pid": pid, "state": "gone"} for rank, pid in gone.items()]
+    )
+
+
+def _logged_and_gone(case: ProbeCandidate) -> dict[int | None, int]:
+    """The pids by rank that the run's rows name, if all were of this host and none lives.
+
+    Rows do not say in which process table a pid is valid: a container may have this host's name.
+    So the run must be silent beyond its limit too, as no training is whose processes are unseen.
+    """
+    here = socket.gethostname()
+    late = case.stalls_at is not None and time.time() > case.stalls_at
+    if not late or any(host != here for host, _ in case.pids.values()):
+        return {}
+    seen = process.scan()
+    alive = any(
+        pid in seen.table and seen.started_at(pid) <= case.last_progress_at
+        for _, pid in case.pids.values()
+    )
+    return {} if alive else {rank: pid for rank, (_, pid) in case.pids.items()}
 
 
 def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:

@@ -31,6 +31,7 @@ from ldlm_monitor.promql.nodes import (
     Subquery,
     Text,
     depth,
+    walk,
 )
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
@@ -38,6 +39,8 @@ from ldlm_monitor.promql.special import SPECIAL
 from ldlm_monitor.text.sanitize import shorten
 
 FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that are supported
+EXPERIMENTAL = frozenset({"double_exponential_smoothing", "mad_over_time"})
+"""Functions that Prometheus 3 has with `--enable-feature=promql-experimental-functions` alone."""
 
 _ALIASES = {"holt_winters": "double_exponential_smoothing"}  # names of Prometheus 2 to those of 3
 # The parser has names of Prometheus 3 only; this signature adds the old name.
@@ -223,6 +226,20 @@ def parse(text: str, *, any_type: bool = False) -> Expression:
     except RuleError as problem:
         raise type(problem)(problem.what, where=_where(text), remedy=problem.remedy) from None
     return Expression(text, root)
+
+
+def parse_stable(text: str) -> Expression:
+    """As `parse`; also raises UnsupportedError for functions that Prometheus 3 has to switch on."""
+    found = parse(text)
+    for node in walk(found.root):
+        if isinstance(node, Call) and node.function in EXPERIMENTAL:
+            raise UnsupportedError(
+                f"function {node.function} is experimental in Prometheus 3",
+                where=_where(text),
+                remedy="allow it by --experimental, and where the file is loaded by "
+                "--enable-feature=promql-experimental-functions; or write it otherwise",
+            )
+    return found
 
 
 def _parsed(text: str) -> Any:

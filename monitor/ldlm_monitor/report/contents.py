@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from ldlm_monitor.core.health import what_now
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Position
@@ -88,7 +89,7 @@ def brief_sections(run: ReportRun) -> dict[str, list[Block]]:
     *earlier, newest = run.incidents or (None,)
     past = tuple(f"{each.title}: {next(_story(each))}" for each in reversed(earlier) if each)
     alerts = [_alert(alert) for alert in run.alerts]
-    if newest is not None and newest.action:  # which is better founded than what alerts advise
+    if newest is not None and newest.advice:  # which is better founded than what alerts advise
         alerts = [replace(alert, action="") for alert in alerts]
     found: dict[str, list[Block]] = {
         "Incidents": [_incident(newest, run.goodput), _first(past)] if newest is not None else [],
@@ -104,12 +105,11 @@ def _first(sentences: Sequence[str]) -> tuple[str, ...]:
 
 
 def what_to_do(run: ReportRun) -> tuple[str, ...]:
-    """The action of the newest incident, or of the worst alert; then advice on settings."""
-    actions = [incident.action for incident in reversed(run.incidents)]
-    actions += [alert.annotations.get("action", "") for alert in run.alerts]
-    if run.health == "HEALTHY":
-        actions = []
-    return tuple(dict.fromkeys((*list(filter(None, actions))[:1], *run.recommendations)))
+    """What now, what else to try about the newest incident, and advice on settings."""
+    now = what_now(run, run.alerts)
+    newest = run.incidents[-1] if run.incidents and now else None
+    tries = newest.action if newest is not None and newest.is_to_mend else ""
+    return tuple(dict.fromkeys(filter(None, (now, tries, *run.recommendations))))
 
 
 def closing(report: Report) -> dict[str, list[Block]]:

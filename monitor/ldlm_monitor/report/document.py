@@ -83,8 +83,8 @@ class Report(View):
     monitor: MonitorView
 
 
-def report(snapshot: Snapshot, price: float | None = None) -> Report:
-    """The report of a snapshot.
+def report(snapshot: Snapshot, price: float | None = None, *, ends: bool = False) -> Report:
+    """The report of a snapshot; `ends`: of logs that were read to their ends, which is its time.
 
     `price` is that of a GPU for an hour. Texts from logs are redacted, but not escaped for HTML or
     Markdown.
@@ -95,7 +95,7 @@ def report(snapshot: Snapshot, price: float | None = None) -> Report:
         "version": __version__,
         "at": snapshot.at,
         "health": worst_health(snapshot),
-        "runs": [_run(run, snapshot, price) for run in reversed(ordered)],
+        "runs": [_run(run, snapshot, price, ends=ends) for run in reversed(ordered)],
         "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
         "monitor": snapshot.monitor,
     }
@@ -106,7 +106,7 @@ def _seen_at(run: RunView) -> float:
     return max(run.ended_at or 0.0, run.last_progress_at or 0.0, run.started_at or 0.0)
 
 
-def _run(run: RunView, snapshot: Snapshot, price: float | None) -> dict[str, Any]:
+def _run(run: RunView, snapshot: Snapshot, price: float | None, *, ends: bool) -> dict[str, Any]:
     alerts = [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
     incidents = [each for each in snapshot.incidents if each.run == run.name]
     curves = snapshot.curves.get(run.name, {})
@@ -114,7 +114,7 @@ def _run(run: RunView, snapshot: Snapshot, price: float | None) -> dict[str, Any
         **run.model_dump(),
         "settings": _settings(run.settings),
         "said": _said(run, incidents),
-        "facts": _facts(run, snapshot),
+        "facts": _facts(run, snapshot, ends=ends),
         "incidents": incidents,
         "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
@@ -150,9 +150,15 @@ def _said(run: RunView, incidents: Sequence[IncidentView]) -> str:
     return f"nothing is wrong: {run.state}, step {run.step}{of}{past}"
 
 
-def _facts(run: RunView, snapshot: Snapshot) -> dict[str, str]:
+def _facts(run: RunView, snapshot: Snapshot, *, ends: bool) -> dict[str, str]:
+    """Names and values; `ends` as in `report`."""
     goes_on, last = run.ended_at is None, run.last_progress_at
-    ago = f" ({duration(snapshot.at - last)} ago)" if goes_on and last is not None else ""
+    ago = ""
+    if goes_on and last is not None:
+        at, since = snapshot.at, " before the log's end" if ends else " ago"
+        if run.host is not None:
+            at, since = max(run.host.at, at), " ago"
+        ago = f" ({duration(at - last)}{since})"
     spent = run.goodput
     facts = {
         "Goodput": "" if spent is None else _goodput(spent),

@@ -41,13 +41,13 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")  # characters with a meaning i
 _FENCES = re.compile(r"`{3,}")  # CommonMark: code ends at as many backticks as it began with
 
 
-def health_report(snapshot: Snapshot, price: float | None = None) -> str:
+def health_report(snapshot: Snapshot, price: float | None = None, *, ends: bool = False) -> str:
     """The report of every run as text, with a newline at its end. Log texts are redacted.
 
-    `price` is that of a GPU for an hour.
+    `price` is that of a GPU for an hour; `ends` as in `report`.
     """
     without = snapshot.model_copy(update={"curves": {}})  # text has no charts
-    found = report(without, price)
+    found = report(without, price, ends=ends)
     lines = [*_between("ldlm-monitor health report", utc(found.at)), "=" * WIDTH]
     is_alone = len(found.runs) == 1
     if len(found.runs) > 1:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
-from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock, as_count
 from ldlm_monitor.model.view import RankView
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of
+from ldlm_monitor.text.format import mesh_text
 
 PACE_STEPS = 50
 """Logged steps of the estimate of seconds per step. A choice: more make the ETA lag behind a new
@@ -24,12 +26,17 @@ serve to count each once though every rank logs it: ranks are few steps apart.""
 _CHECKPOINTS = 6
 """Last checkpoints kept. A choice: the detector of late checkpoints needs 4 of them; it compares
 with their longest interval, so more would keep an interval that has since been shortened."""
+_DIMENSIONS = 8  # of a mesh. A choice: trainings name up to 5; a forged row would fill titles
+_DIMENSION = 16  # characters of a dimension's name, such as `dp_replicate`
+_EXPORTED = ("dp", "tp", "pp")  # labels that every board can count on
+_COORDINATE = 65536  # no training has as many ranks
 
 
 class Progress:
     """Step, epoch, pace, skipped steps and checkpoints of the run whose states are in `life`.
 
-    `rank_steps`: the last step of each rank that logs its own. `skipped`: the last steps that
+    `rank_steps`: the last step of each rank that logs its own. `meshes`: coordinates of ranks in
+    the dimensions of parallelism. `skipped`: the last steps that
     were skipped, as reported. `checkpoints`: the steps of the last checkpoints, rising. `saved`:
     how many were saved, the last one to `saved_to` ("": the log has no path).
     """
@@ -39,6 +46,7 @@ class Progress:
         self.total_steps: int | None = None
         self.epoch: float | None = None
         self.rank_steps: dict[int, int] = {}
+        self.meshes: dict[int, dict[str, int]] = {}
         self.skipped_steps = 0
         self.skipped: deque[int] = deque(maxlen=_SKIPPED)
         self.checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
@@ -81,7 +89,8 @@ class Progress:
     def ranks(self) -> Iterator[RankView]:
         """The ranks that log their own steps."""
         for rank, (at, phase) in sorted(self._rank_seen.items()):
-            yield RankView(rank=rank, step=self.rank_steps.get(rank), seen_at=at, phase=phase)
+            step, mesh = self.rank_steps.get(rank), mesh_text(self.meshes.get(rank, {}))
+            yield RankView(rank=rank, step=step, seen_at=at, phase=phase, mesh=mesh)
 
     def take_durations(self) -> tuple[array[float], bool]:
         """Seconds per step since the last call, and whether the run resumed at an earlier step."""
@@ -116,6 +125,23 @@ class Progress:
         if not self.checkpoints or self.checkpoints[-1] != self.step:
             self.checkpoints.append(self.step)
             self.saved += 1
+
+    def observe_mesh(self, rank: int, mesh: Mapping[str, object]) -> None:
+        """Store a rank's coordinates as it logged them, without parts that cannot be any."""
+        parts = islice(mesh.items(), _DIMENSIONS)
+        self.meshes[rank] = {
+            name[:_DIMENSION]: number
+            for name, number in parts
+            if type(number) is int and 0 <= number < _COORDINATE
+        }
+
+    def rank_points(self, run: str) -> Iterator[Point]:
+        """The exported series of the ranks: their steps and coordinates."""
+        for rank, step in self.rank_steps.items():
+            yield Point("ldlm_train_step", labels_of(run, rank, ()), step)
+        for rank, mesh in self.meshes.items():
+            own = make_labels(**{name: str(mesh[name]) for name in _EXPORTED if name in mesh})
+            yield Point("ldlm_run_mesh_info", labels_of(run, rank, own), 1)
 
     def observe_beat(self, beat: Heartbeat, at: float) -> None:
         """Process a heartbeat that a rank logged at `at` (Unix seconds)."""

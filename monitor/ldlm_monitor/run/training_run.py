@@ -14,7 +14,8 @@ from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
-from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source_of
+from ldlm_monitor.run.quantity import SourceLine, ValueSource, source_of
+from ldlm_monitor.run.replicas import Replicas
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
@@ -39,6 +40,7 @@ class TrainingRun:
         self.progress = Progress(self.life)
         self.steps = AccountedSteps()
         self.findings = Findings(self.life)
+        self.replicas = Replicas()
         self._events = EventCounts(name)
         self.files: dict[str, None] = {}  # the paths, as keys, in order of their first record
         self.progress_line: str | None = None  # the text at `life.progress_position`, if stored
@@ -60,12 +62,14 @@ class TrainingRun:
             # A sample at the position of an event is of a bar that the event's lines contain.
             remark = record.position == self._remark
             source = ValueSource.BAR if remark else source_of(record, rows=rows)
-            return self._observe_sample(record, at, source)
+            urgent = self._observe_progress(record, at, source)
+            alarming = self.values.observe(record, source, at)
+            return f"nonfinite {record.rank} {' '.join(alarming)}" if alarming else urgent
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
             self.life.observe_heartbeat(record, at)
             self.progress.observe_beat(record, at)
-            self.findings.note_process(record)
+            self.findings.note_process(record.rank, record.host, record.pid)
             return "recovered" if stalled and self.life.state != "stalled" else None
         return self._observe_event(record, at)
 
@@ -237,11 +241,6 @@ class TrainingRun:
         skipped = self.progress.skipped_steps
         return self.steps.read(life.started_at, ended, life.state, skipped, logged.world_size)
 
-    def _observe_sample(self, sample: Sample, at: float, source: ValueSource) -> str | None:
-        urgent = self._observe_progress(sample, at, source)
-        alarming = self.values.observe(sample, source, at)
-        return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
-
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         if self.life.goes_back(sample):
             self.values.nonfinite.resume(sample.step or 0)
@@ -259,6 +258,11 @@ class TrainingRun:
         self._remark = event.position
         if event.kind in ("config", "run_started"):
             self.logged.update(event)
+            fields = event.fields
+            self.findings.note_process(event.rank, fields.get("host"), fields.get("pid"))
+            mesh = fields.get("mesh")
+            if event.rank in self.ranks and isinstance(mesh, dict):
+                self.progress.observe_mesh(event.rank, mesh)
         elif event.kind == "skipped_step":
             self.progress.skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
@@ -267,6 +271,7 @@ class TrainingRun:
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
+            self.replicas = Replicas()
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"
@@ -276,13 +281,10 @@ class TrainingRun:
         life, run, logged = self.life, self.labels, self.logged
         size = None if logged.world_size is None else str(logged.world_size)
         info = make_labels(run=self.name, framework=logged.framework, world_size=size)
-        points = [
-            Point("ldlm_train_skipped_steps_total", run, self.progress.skipped_steps),
-            Point("ldlm_run_info", info, 1),
-        ]
-        points += self._durations.points(STEP_DURATION, run)
+        points = [Point("ldlm_run_info", info, 1), *self._durations.points(STEP_DURATION, run)]
         points += goodput_points(self.name, run, self._goodput(None))
-        gauges: dict[str, float | None] = {
+        known: dict[str, float | None] = {
+            "ldlm_train_skipped_steps_total": self.progress.skipped_steps,
             "ldlm_run_world_size": logged.world_size,
             "ldlm_train_step": self.progress.step,
             "ldlm_train_epoch": self.progress.epoch,
@@ -290,15 +292,12 @@ class TrainingRun:
             "ldlm_train_eta_seconds": self.progress.eta(self._step_seconds()),
         }
         if self.values.last("step_seconds") is None:
-            gauges["ldlm_train_step_seconds"] = self.progress.step_seconds
+            known["ldlm_train_step_seconds"] = self.progress.step_seconds
         if life.can_stall or self.progress.step is not None:
-            gauges["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
-            gauges["ldlm_train_stall_limit_seconds"] = life.stall_limit
-        points += [Point(name, run, value) for name, value in gauges.items() if value is not None]
-        points += [
-            Point("ldlm_train_step", labels_of(self.name, rank, ()), step)
-            for rank, step in self.progress.rank_steps.items()
-        ]
+            known["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
+            known["ldlm_train_stall_limit_seconds"] = life.stall_limit
+        points += [Point(name, run, value) for name, value in known.items() if value is not None]
+        points += self.progress.rank_points(self.name)
         for state in RUN_STATES:
             points.append(Point("ldlm_run_state", self._state_labels[state], state == life.state))
         return points

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from ldlm_monitor.model.records import Event, Heartbeat, Position
+from ldlm_monitor.model.records import Event, FieldValue, Position
 from ldlm_monitor.model.view import VerdictView
 from ldlm_monitor.run.endings import (
     ProcessLook,
@@ -215,10 +215,11 @@ class Findings:
         self.pids: dict[int | None, tuple[str, int]] = {}
         self.dumps: dict[int | None, str] = {}
 
-    def note_process(self, beat: Heartbeat) -> None:
-        """Store the host and pid of a rank."""
-        if beat.rank in self.pids or len(self.pids) < _MAX_RANKS:
-            self.pids[beat.rank] = beat.host, beat.pid
+    def note_process(self, rank: int | None, host: FieldValue, pid: FieldValue) -> None:
+        """Store the host and pid of a rank, where a record has them."""
+        has_room = rank in self.pids or len(self.pids) < _MAX_RANKS
+        if has_room and isinstance(host, str) and isinstance(pid, int):
+            self.pids[rank] = host, pid
 
     def shift(self, seconds: float) -> None:
         """Keep the events as evidence though `Lifecycle.shift` moved the time of the last step."""

@@ -4,6 +4,8 @@ An event of the library watchdog only names a path to check; the check finds wha
 file is checked without events too: each second, or in turn if thousands are watched (`Rota`).
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
@@ -11,14 +13,15 @@ import queue
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-
-from watchdog import events
-from watchdog.observers import Observer
-from watchdog.observers.api import BaseObserver, ObservedWatch
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.text.format import duration
+
+if TYPE_CHECKING:
+    from watchdog.events import FileSystemEvent
+    from watchdog.observers.api import BaseObserver, ObservedWatch
 
 POLL_SECONDS = 0.25
 """Seconds between two checks of files whose folder has no events. A choice: a shorter time costs
@@ -36,16 +39,8 @@ QUEUED_EVENTS = 10_000
 """Events that wait to be handled; further ones are dropped, which delays their files by one poll.
 A choice: more cost memory (these about a MiB), fewer delay more files."""
 
-EVENTS = [
-    events.FileCreatedEvent,
-    events.FileDeletedEvent,
-    events.FileModifiedEvent,
-    events.FileMovedEvent,
-]
-"""The kinds of events that wake; not `opened` and `closed`, which the monitor's reads cause."""
 
-
-class Waker(events.FileSystemEventHandler):
+class Waker:
     """Wakes when the operating system reports a change in a watched folder.
 
     If some folder cannot be watched (on a network, or beyond the system's limits), waits end
@@ -93,7 +88,7 @@ class Waker(events.FileSystemEventHandler):
                 paths.add(self._paths.get(timeout=left))
         return {Path(os.fsdecode(path)) for path in paths}
 
-    def dispatch(self, event: events.FileSystemEvent) -> None:
+    def dispatch(self, event: FileSystemEvent) -> None:
         """Queue an event's paths, in a thread of the observer, which an exception would end."""
         if self._paths.qsize() < QUEUED_EVENTS:
             self._paths.put(event.src_path)
@@ -128,8 +123,12 @@ class Waker(events.FileSystemEventHandler):
 
     def _start(self) -> None:
         try:
+            from watchdog.observers import Observer
+
             observer = Observer()
             observer.start()
+        except ImportError:  # musl has no wheel of it
+            self._report("file events are not available (watchdog is not installed)")
         except OSError as error:
             self._report(_reason("file events are not available", error))
         else:
@@ -154,7 +153,9 @@ class Waker(events.FileSystemEventHandler):
         else:
             try:
                 self._watches[folder] = self._observer.schedule(
-                    self, str(folder), event_filter=EVENTS
+                    self,  # type: ignore[arg-type]  # of its handler only `dispatch` is called
+                    str(folder),
+                    event_filter=_kinds(),
                 )
             except OSError as error:
                 self._poll(folder, _reason(f"{folder} cannot be watched", error))
@@ -199,6 +200,18 @@ class Rota:
         part = self._left[-CHECKED_FILES:]
         del self._left[-CHECKED_FILES:]
         return self._always.union(part)
+
+
+def _kinds() -> list[type[FileSystemEvent]]:
+    """The events that wake; not `opened` and `closed`, which the monitor's reads cause."""
+    from watchdog import events
+
+    return [
+        events.FileCreatedEvent,
+        events.FileDeletedEvent,
+        events.FileModifiedEvent,
+        events.FileMovedEvent,
+    ]
 
 
 def _reason(what: str, error: OSError) -> str:

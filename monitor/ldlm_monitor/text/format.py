@@ -2,7 +2,7 @@
 
 import math
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 # Sizes (of durations: seconds) with their units, the largest first: the first that fits is used.
@@ -87,6 +87,13 @@ def names_of(ranks: Iterable[int]) -> str:
     """Ranks with their noun: `rank 3`, `ranks 0-2,5`."""
     listed = compressed(ranks)
     return f"rank {listed}" if listed.isdecimal() else f"ranks {listed}"
+
+
+def mesh_text(mesh: Mapping[str, int]) -> str:
+    """A rank's coordinates in the dimensions of parallelism: `dp 1, pp stage 3`."""
+    return ", ".join(
+        f"{name} {'stage ' if name == 'pp' else ''}{number}" for name, number in mesh.items()
+    )
 
 
 def duration(seconds: float | None) -> str:

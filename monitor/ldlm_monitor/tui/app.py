@@ -1,4 +1,4 @@
-"""The screen: five pages of one source, whose snapshot is read four times a second."""
+"""The screen: six pages of one source, whose snapshot is read four times a second."""
 
 import os
 import time

@@ -16,7 +16,8 @@ from ldlm_monitor.tui.widgets import Painted
 _LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
 _OLD_SECONDS = 15.0  # age of a snapshot to report while a run is live: three evaluations of 5 s
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
-         ("events", "Events"))  # fmt: skip # widgets and titles, in the order of their keys
+         ("events", "Events"), ("host", "Host"))  # fmt: skip
+"""Widgets and titles of the pages, in the order of their keys."""
 
 EVERYWHERE = (
     *(
@@ -29,7 +30,6 @@ EVERYWHERE = (
         )
         for number, (page, title) in enumerate(PAGES, start=1)
     ),
-    Key("6", "page('host')", "Host", "GPUs, processes, memory and disk of the run's host", "6"),
     Key("escape", "page('overview')", "Back", "the overview; closes a dialog", "Esc"),
     Key("m", "mute", "Mute", "silence a run, as for a maintenance, for a time", "m"),
     Key("a", "acknowledge_run", "Acknowledge", "a run's failure: no messages, no first place", "a"),

@@ -48,7 +48,9 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
     if run.world_size and run.world_size > len(cells):
         line.append(StyledSpan(f" of {run.world_size} report steps", "dim"))
     if run.failed_rank is not None:
-        line.append(StyledSpan(f"   rank {run.failed_rank} failed first", "critical"))
+        failed = next((each for each in run.ranks if each.rank == run.failed_rank), None)
+        name = f"rank {run.failed_rank}" if failed is None else _named(failed, glyphs)
+        line.append(StyledSpan(f"   {name} failed first", "critical"))
     last = max(cells, key=lambda cell: (cell.lag > 1 or cell.kind == 3, cell.lag, cell.kind))
     if last.kind == 3 or last.lag > 1:
         facts = [f"{last.lag} steps behind"] if last.lag > 1 else []
@@ -57,11 +59,16 @@ def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
         if last.kind == 3:
             newest = max(cell.rank.seen_at for cell in cells)
             facts.append(f"silent for {whole_duration(newest - last.rank.seen_at)}")
-        text = f"   rank {last.rank.rank} is {', '.join(facts)}"
+        text = f"   {_named(last.rank, glyphs)} is {', '.join(facts)}"
         line.append(StyledSpan(text, _STYLES[last.kind]))
     elif not run.reasons:
         line.append(StyledSpan("   all in step", "ok"))
     return line
+
+
+def _named(rank: RankView, glyphs: Glyphs) -> str:
+    """A rank, with its coordinates in the dimensions of parallelism in brackets if it has any."""
+    return f"rank {rank.rank}" + (f" ({safe(rank.mesh, glyphs)})" if rank.mesh else "")
 
 
 def verdict(run: RunView, glyphs: Glyphs) -> list[Line]:

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 
+from ldlm_monitor.core.health import what_now
 from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.run.curve import is_charted
 from ldlm_monitor.text.format import byte_size, counted, number, si_number
@@ -119,6 +120,7 @@ class RunPage(Vertical):
     def _lay_out(self, run: RunView | None) -> None:
         # Fewer lines for the other parts on a low page, a choice: the loss has the rest, 6 or more.
         height = self.size.height
+        self.query_one("#standing").styles.height = 4 if run is not None and run.reasons else 3
         wanted = ranks.needed_height(run, self.size.width) if run else 0
         share = 3 if height < _LOW else int(height * _RANKS_SHARE)
         self.query_one("#grid").styles.height = min(wanted, share)
@@ -172,7 +174,9 @@ class RunPage(Vertical):
             StyledSpan("  speed ", "dim"),
             StyledSpan(f"{speed(run)} {baseline(run)}"),
         ]
-        return [first, second, third]
+        todo = what_now(run, self._desk.snapshot.alerts)
+        fourth = [StyledSpan(" to do ", "dim"), StyledSpan(safe(todo, glyphs), "title")]
+        return [first, second, third, *([fourth] if todo else [])]
 
     def _small(self, width: int, height: int) -> list[Line]:
         """Four small curves side by side; with a height of 1, only their names and last values."""

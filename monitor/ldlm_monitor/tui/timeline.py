@@ -72,7 +72,7 @@ def _of_incident(incident: IncidentView) -> TimelineEntry:
         for claim in incident.claims
         if claim.agrees is not True
     ]
-    facts += [("to do", incident.action)] if incident.action else []
+    facts += [("to do", incident.advice)] if incident.advice else []
     facts += [
         ("followed", f"{each.kind} x {each.count}" + (each.ranks and f" on ranks {each.ranks}"))
         for each in incident.symptoms

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from ldlm_monitor.core.health import NONFINITE_ALERTS, what_now
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.view import ReasonView, RunView, Snapshot
 from ldlm_monitor.tui.draw import Glyphs, fit, safe
 
 _LEVEL = re.compile(r"^(?:(?:ERROR|WARNING|CRITICAL|FATAL): )+")  # the log's own word for it
-_SENTENCE = re.compile(r"[.;] ")
-_NONFINITE = ("NonFiniteLoss", "NonFiniteGradient")
-_LEAST_TODO = 14  # cells from which a cut advice is of use, such as `resume before 44`
+_LEAST_TODO, _GOOD_TODO = 8, 18
+"""Cells from which a cut decision is of use (`ROLLBACK`), and one with its confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Why:
         room = free - cell_len(what) - len(arrow)
         if todo and room < cell_len(todo):  # at least half of the room is for what happened
             room = max(room, free // 2 - len(arrow))
+        if room < min(_GOOD_TODO, cell_len(todo)):
+            todo = todo.split(" (")[0]  # the decision without its confidence and reason
         tail = ""
         if todo and room >= min(_LEAST_TODO, cell_len(todo)):
             tail = arrow + fit(todo, min(room, cell_len(todo)), glyphs)
@@ -45,13 +47,9 @@ def why(run: RunView, snapshot: Snapshot) -> Why:
         return Why("")
     reason = run.reasons[0]
     incident = _incident(run, reason, snapshot)
-    action = incident.action if incident is not None else _advice(run, reason, snapshot)
-    todo = _SENTENCE.split(action, maxsplit=1)[0].rstrip(".")
-    todo = todo[:1].lower() + todo[1:]
+    todo = what_now(run, snapshot.alerts)
     if mark := _nonfinite(run, reason, incident):
         step, rank, what = mark
-        before = [saved for saved in run.checkpoints if saved < step]
-        todo = f"resume from {before[-1]}" if before else f"resume before {step}"
         return Why(what, _place(step, rank), todo, reason.since)
     if incident is None:
         rank = None if f"rank {run.failed_rank}" in reason.text else run.failed_rank
@@ -79,7 +77,7 @@ def _nonfinite(
 ) -> tuple[int, int | None, str] | None:
     """Step, rank and words for a value that was not finite, if that is the reason."""
     is_root = incident is not None and incident.root.kind == "nonfinite_metric"
-    if not (is_root or reason.text.startswith(_NONFINITE)):
+    if not (is_root or reason.text.startswith(NONFINITE_ALERTS)):
         return None
     is_gradient = reason.text.startswith("NonFiniteGradient")
     marks = [each for each in run.nonfinite if (each.quantity == "grad_norm") is is_gradient]
@@ -88,12 +86,3 @@ def _nonfinite(
         return None
     rank = first.rank if first.rank is not None else run.failed_rank
     return first.step, rank, "gradient NaN/Inf" if first.quantity == "grad_norm" else "NaN/Inf"
-
-
-def _advice(run: RunView, reason: ReasonView, snapshot: Snapshot) -> str:
-    """What the alert that is the reason says to do."""
-    name = reason.text.split(":")[0]
-    for alert in snapshot.alerts:
-        if alert.name == name and alert.labels.get("run") == run.name:
-            return alert.annotations.get("action", "")
-    return ""

@@ -409,6 +409,7 @@ def test_every_check_says_why_where_from_and_what_to_do() -> None:
 
 NEEDS_ITS_OWN_TEST = {
     "python-not-parsed", "ddp-modes-freeze-parameters", "ddp-static-graph-with-modes",
+    "resume-cannot-work",
     "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
     "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",

@@ -89,10 +89,7 @@ def score_decisions(settings: Settings, truth: Path) -> DecisionScore:
 def _decided(settings: Settings, log: Path) -> DecisionView:
     """The decision on the log's last run."""
     alone = settings.model_copy(update={"files": (str(log),), "companions": False})
-    played = Replay(alone)
-    for _ in played.played():
-        pass
-    runs = played.snapshot().runs
+    runs = Replay(alone).end().runs
     return decision_of(runs[-1]) if runs else nothing_failed()
 
 

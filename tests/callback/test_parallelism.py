@@ -1,0 +1,121 @@
+"""Ranks of real process groups (gloo): what each reports, and how the monitor names them."""
+
+import pytest
+
+from ldlm_monitor.config import Settings
+from ldlm_monitor.playback.replay import Replay
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+RANKS = """
+import multiprocessing, socket
+import torch
+import torch.distributed as dist
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    os.environ |= {{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}}
+
+def one(rank):
+    os.environ |= {{"RANK": str(rank), "WORLD_SIZE": "{world}"}}
+    torch.manual_seed(rank)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    train(rank)
+    dist.destroy_process_group()
+
+{train}
+fork = multiprocessing.get_context("fork")
+ranks = [fork.Process(target=one, args=(rank,)) for rank in range({world})]
+[each.start() for each in ranks]
+[each.join() for each in ranks]
+"""
+
+PIPELINE = """
+def train(rank):
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+    stage, peers = mesh.get_local_rank("pp"), dist.get_process_group_ranks(mesh.get_group("pp"))
+    layer = torch.nn.Linear(4, 4 if stage == 0 else 1)
+    with HealthCallback(out=sys.argv[1], mesh=mesh, gpu=False) as health:
+        for step in range(1, 7):
+            if rank == 3 and step == 6:
+                raise ValueError("this stage fails")
+            loss = None
+            if stage == 0:
+                hidden = layer(torch.ones(2, 4))
+                dist.send(hidden.detach(), peers[1])
+                gradient = torch.empty(2, 4)
+                dist.recv(gradient, peers[1])
+                hidden.backward(gradient)
+            else:
+                hidden = torch.empty(2, 4)
+                dist.recv(hidden, peers[0])
+                loss = layer(hidden.requires_grad_()).square().mean()
+                loss.backward()
+                dist.send(hidden.grad, peers[0])
+            norm = torch.nn.utils.get_total_norm([each.grad for each in layer.parameters()]) ** 2
+            dist.all_reduce(norm, group=mesh.get_group("pp"))
+            health.on_step(step, loss=loss, grad_norm=norm.sqrt())
+"""
+
+
+def test_of_a_pipeline_the_last_stage_has_the_loss_and_the_failed_stage_is_named(train) -> None:
+    training = train(RANKS.format(train=PIPELINE, world=4))
+    training.end()
+    first, last = training.rows(rank=0), training.rows(rank=3)
+    assert [rows[0]["mesh"] for rows in (first, last)] == [{"pp": 0, "dp": 0}, {"pp": 1, "dp": 1}]
+    assert not [row for row in first if "loss" in row]
+
+    replay = Replay(Settings(files=(str(training.out),)))
+    assert [*replay.transitions()]
+    snapshot = replay.snapshot()
+    (run,) = snapshot.runs
+    logged = {row["loss"] for rank in (2, 3) for row in training.rows(rank) if "loss" in row}
+    assert run.statistics["loss"].current in logged
+    assert run.statistics["grad_norm"].current > 0
+    assert [rank.mesh for rank in run.ranks][2:] == ["pp stage 1, dp 0", "pp stage 1, dp 1"]
+    (incident,) = snapshot.incidents
+    assert (incident.root.rank, incident.root.mesh) == (3, "pp stage 1, dp 1")
+    assert "on rank 3 (pp stage 1, dp 1" in incident.title
+    exported = {
+        dict(point.labels)["rank"]: dict(point.labels)
+        for point in snapshot.points
+        if point.name == "ldlm_run_mesh_info"
+    }
+    assert {name: exported["3"][name] for name in ("dp", "pp")} == {"dp": "1", "pp": "1"}
+
+
+SHARDED = """
+from torch.distributed.fsdp import fully_shard
+
+def train(rank):
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+    model = fully_shard(torch.nn.Linear(4, 1), mesh=mesh)
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    with HealthCallback(out=sys.argv[1], mesh=mesh, gpu=False) as health:
+        health.watch(model, 0, optimizer=optimizer, check_replicas_every=1)
+        for step in range(1, 4):
+            loss = model(torch.randn(2, 4)).square().mean()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            health.on_step(step, loss=loss, grad_norm=norm.full_tensor())
+"""
+
+
+def test_of_shards_every_rank_has_the_norm_of_all_once_it_is_put_together(train) -> None:
+    training = train(RANKS.format(train=SHARDED, world=2))
+    code, errors = training.end()
+    assert code == 0, errors
+    norms = [
+        [row["grad_norm"] for row in training.rows(rank) if row["type"] == "step"]
+        for rank in (0, 1)
+    ]
+    assert norms[0] == norms[1]
+    assert len(norms[0]) == 3
+    checks = [row["fields"] for row in training.rows() if row.get("kind") == "replica_checksum"]
+    assert [[*each["checksums"]] for each in checks] == [["optimizer state", "parameters"]] * 3
+    replay = Replay(Settings(files=(str(training.out),)))
+    assert {each.alert for each in replay.transitions()} == {"Watchdog"}
+    assert replay.snapshot().incidents == (), "shards are no replicas"
