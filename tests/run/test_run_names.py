@@ -101,6 +101,11 @@ def test_a_name_that_is_no_utf_8_gives_a_label_that_is() -> None:
 NAMES = (Path(__file__).parent / "log_names.txt").read_text("utf-8").splitlines()
 
 
+def test_a_full_file_that_was_renamed_is_of_its_logs_run() -> None:
+    names = ("logs/train_20260129_101500.log.2", "logs/train_20260129_101500.log")
+    assert origin_of(names[0]) == origin_of(names[1])
+
+
 @pytest.mark.parametrize("line", [line for line in NAMES if "|" in line])
 def test_a_name_of_a_real_log_gives_run_node_and_rank(line: str) -> None:
     path, run, node, rank = (None if part == "-" else part for part in line.split(" | "))

@@ -102,7 +102,10 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
     following.start()
     over = lambda: session.exit_code is not None  # noqa: E731
     show_screen(cast("Source", opening), found, ended=over)
-    following.join()  # a closed screen does not end the command
+    if session.exit_code is None:  # a closed screen does not end the command
+        said = f"{record.name} goes on; Ctrl-C ends it, ldlm-monitor attach {record.name} shows it"
+        print(said, file=sys.stderr)
+    following.join()
     _note_end(record, session.exit_code)
     _finish(opening, record)
     return session.exit_code or 0
