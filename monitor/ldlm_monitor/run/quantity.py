@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
+from ldlm_monitor.model.names import DETECTED_IN
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position, Sample, row_source
 from ldlm_monitor.model.view import NonfiniteView
@@ -233,3 +234,25 @@ class NonfiniteCounts:
             labels = labels_of(self._run, rank, (("quantity", quantity),))
             seen = self._counts[quantity, rank] = _Count(labels)
         return seen
+
+
+def is_read(reads: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
+    """Whether `reads` selects the series, or a detector's gauge that is derived from it."""
+    return reads(name, labels) or any(reads(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
+
+
+def newest_line(
+    series: Iterable[tuple[str, Labels, SourceLine]],
+    reads: Callable[[str, Labels], bool],
+    labels: Mapping[str, str],
+) -> SourceLine | None:
+    """The newest line of the series that are read and agree with `labels`; None without any."""
+    found: SourceLine | None = None
+    for name, own, evidence in series:
+        agrees = all(
+            label == "severity" or labels.get(label, value) == value for label, value in own
+        )
+        newer = found is None or evidence.order > found.order
+        if newer and agrees and is_read(reads, name, own):
+            found = evidence
+    return found

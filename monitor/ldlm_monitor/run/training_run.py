@@ -7,14 +7,15 @@ from typing import Any
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES, STEP_DURATION
+from ldlm_monitor.model.names import RUN_STATES, STEP_DURATION
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.run.pace import STEP_BUCKETS
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
-from ldlm_monitor.run.quantity import SourceLine, ValueSource, source_of
+from ldlm_monitor.run.quantity import SourceLine, ValueSource, is_read, newest_line, source_of
 from ldlm_monitor.run.replicas import Replicas
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
@@ -22,9 +23,6 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # kinds that report a skipped step
 _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
-_STEP_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""Bounds of the buckets of step durations. A choice: each is a line of a scrape for every run, and
-a threefold change of a step is seen wherever it begins."""
 
 
 class TrainingRun:
@@ -47,7 +45,7 @@ class TrainingRun:
         self.logged = LoggedSettings()
         self._remark: Position | None = None
         self.ranks: set[int] = set()
-        self._durations = Histogram(_STEP_SECONDS)
+        self._durations = Histogram(STEP_BUCKETS)
         self._timed_by: tuple[str, int | None] | None = None
         self._begins_anew = False
 
@@ -162,21 +160,13 @@ class TrainingRun:
         with `labels`, those of the alert, in the labels that both have: an aggregation may drop
         others. The label `severity` is ignored, since rules set their own.
         """
-        if _is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
+        if is_read(reads, "ldlm_train_last_progress_timestamp_seconds", self.labels):
             life = self.life
             return SourceLine(life.progress_position, life.progress_step, self.progress_line)
         event = self.life.end_evidence
         if event is not None and reads("ldlm_run_state", self._state_labels[self.life.state]):
             return SourceLine(event.position, self.life.progress_step, event.message)
-        found: SourceLine | None = None
-        for name, own, evidence in (*self._evidence(), *self.values.evidence()):
-            agrees = all(
-                label == "severity" or labels.get(label, value) == value for label, value in own
-            )
-            newer = found is None or evidence.order > found.order
-            if newer and agrees and _is_read(reads, name, own):
-                found = evidence
-        return found
+        return newest_line((*self._evidence(), *self.values.evidence()), reads, labels)
 
     def probe_candidate(self) -> ProbeCandidate:
         """The facts that a probe of the run's hosts needs."""
@@ -198,10 +188,7 @@ class TrainingRun:
         )
 
     def view(self, health: Health, now: float | None = None, **judged: Any) -> RunView:
-        """The run for views at `now` (None: at its last step).
-
-        `judged`: further fields of `RunView` that other rooms decide.
-        """
+        """The run for views at `now` (None: its last step); `judged`: what other rooms decide."""
         life = self.life
         return RunView(
             name=self.name,
@@ -236,10 +223,9 @@ class TrainingRun:
         )
 
     def _goodput(self, now: float | None) -> Goodput | None:
-        life, logged = self.life, self.logged
-        ended = life.ended_at if life.ended_at is not None else now
-        skipped = self.progress.skipped_steps
-        return self.steps.read(life.started_at, ended, life.state, skipped, logged.world_size)
+        ended = self.life.ended_at if self.life.ended_at is not None else now
+        skipped, ranks = self.progress.skipped_steps, self.logged.world_size
+        return self.steps.read(self.life.started_at, ended, self.life.state, skipped, ranks)
 
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         if self.life.goes_back(sample):
@@ -309,13 +295,4 @@ class TrainingRun:
                 yield "ldlm_train_skipped_steps_total", self.labels, evidence
 
     def _step_seconds(self) -> float | None:
-        """Seconds per step: as logged, otherwise by the times of steps or the logged rate."""
-        seconds = self.values.last("step_seconds") or self.progress.step_seconds
-        if seconds is None and (rate := self.values.last("steps_per_second")):
-            return 1 / rate
-        return seconds
-
-
-def _is_read(reads: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
-    """Whether `reads` selects the series, or a detector's gauge that is derived from it."""
-    return reads(name, labels) or any(reads(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
+        return self.values.step_seconds(self.progress.step_seconds)

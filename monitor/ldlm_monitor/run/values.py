@@ -138,6 +138,13 @@ class RunValues:
                 return kept.value
         return None
 
+    def step_seconds(self, by_times: float | None) -> float | None:
+        """Seconds per step: as logged, otherwise `by_times` of steps or by the logged rate."""
+        seconds = self.last("step_seconds") or by_times
+        if seconds is None and (rate := self.last("steps_per_second")):
+            return 1 / rate
+        return seconds
+
     def statistics(self) -> dict[str, Statistics]:
         """Statistics of recent values by quantity: of one rank, or the sum of the ranks' rates."""
         known: dict[str, tuple[float, list[float]]] = {}
