@@ -232,7 +232,7 @@ def test_the_report_shows_cause_reasons_counts_contradiction_and_action() -> Non
         "waiting 0-36,38-63, missing 37",
         "torchelastic blames rank 0: rank 0 itself waited",
         "nccl_collective_timeout 63 (ranks 0-36,38-63)",
-        "-> While it hangs, take the stack of this rank",
+        "While it hangs, take the stack of this rank",
     ):
         assert part in text
 
