@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.mcp.facts import MAX_ANSWER
+
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -163,7 +165,8 @@ def test_questions_about_small_logs_are_answered_with_the_lines_that_show_it() -
     came = asyncio.run(ask([SMALL / name for name in names], questions))
     assert not came.wrong, "\n".join(came.wrong)
     assert len(questions) > 40
-    assert came.characters < 600 * len(questions)
+    # `changes` asks about all logs; how far its answer is cut depends on the length of their paths.
+    assert came.characters < MAX_ANSWER + 500 * (len(questions) - 1)
 
 
 @pytest.mark.long
