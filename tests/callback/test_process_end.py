@@ -1,4 +1,4 @@
-"""However a training process ends or divides, its file tells so and nothing else changes."""
+"""However a training process ends or divides, its file has it and nothing else changes."""
 
 import os
 import signal

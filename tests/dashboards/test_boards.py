@@ -125,7 +125,7 @@ def test_no_panel_lies_over_another_or_beyond_the_grid(board: dict[str, Any]) ->
 
 
 def test_a_table_names_its_columns(board: dict[str, Any]) -> None:
-    """`Value #A`, as Grafana calls them otherwise, tells nobody anything."""
+    """`Value #A`, as Grafana calls them otherwise, means nothing to a reader."""
     for panel in panels(board):
         if panel["type"] == "table":
             options = panel["transformations"][-1]["options"]

@@ -187,7 +187,7 @@ def test_an_end_amid_the_first_reading_loses_no_news(start, slack, append, bars)
     append(LOG, bars(0, 40))
     start("train_logs/*.log", slack=slack).ready().stop()
     append(LOG, NAN + bars(40, 20_000))
-    # Too early to have read all that: whatever it managed, the news must still be told.
+    # Too early to have read all that: whatever it managed, the message must still arrive.
     start("train_logs/*.log", slack=slack).stop()
     start("train_logs/*.log", slack=slack).ready()
     assert "NonFiniteLoss firing" in slack.next()

@@ -101,8 +101,8 @@ def test_in_a_browser_keys_work_at_once_nothing_is_fetched_and_the_end_is_plain(
                 urlsplit(page).netloc
             }
             assert browser.seen("Network.loadingFailed") == []
-            told = [each["entry"] for each in browser.seen("Log.entryAdded")]
-            assert [each for each in told if each["source"] in ("security", "network")] == []
+            logged = [each["entry"] for each in browser.seen("Log.entryAdded")]
+            assert [each for each in logged if each["source"] in ("security", "network")] == []
 
     asyncio.run(browse())
 

@@ -1,4 +1,4 @@
-"""Where the time of a run went, from what its log tells."""
+"""Where the time of a run went, as its log shows."""
 
 import json
 import math

@@ -92,7 +92,7 @@ AFTER = logged(640, "INFO", "step 30: loss 2.1") + logged(660, "INFO", "step 31:
 def test_an_exception_that_a_logger_prints_may_take_as_long_as_steps_do(
     text: str, crashed: bool, state: str, tmp_path: Path
 ) -> None:
-    """The program caught it: its next step tells, or the end of its log."""
+    """The program caught it: its next step shows it, or the end of its log."""
     path = tmp_path / "train.log"
     path.write_text(BEFORE + text)
     replay = Replay(Settings(files=(str(path),), companions=False))

@@ -124,7 +124,7 @@ def test_a_reason_has_what_where_and_what_to_do(read_all: Snapshot) -> None:
 def test_list_card_page_report_and_messages_have_the_same_decision(
     shown: Shown, name: str, keys: tuple[str, ...]
 ) -> None:
-    """One decision: whoever looks at the screen does what who reads the report or Slack does."""
+    """One decision: screen, report and Slack advise the same."""
     run = next(run for run in shown.snapshot.runs if run.name == name)
     assert run.decision is not None
     decided = run.decision.phrase
