@@ -38,7 +38,8 @@ def test_a_log_that_appears_later_is_followed_from_its_start(start, slack, appen
 
 
 def test_a_hang_is_told_at_its_limit_and_its_end_too(start, slack, append, bars, tmp_path):
-    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 1.5\n")
+    # Seconds enough for its end to be sent before the run, which takes no more steps, stalls again.
+    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 3.0\n")
     append(LOG, bars(0, 40))
     start("train_logs/*.log", slack=slack).ready()
     append(LOG, bars(40, 42))
