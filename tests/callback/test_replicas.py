@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from ldlm_monitor.callback.checksums import Checked, take  # noqa: E402
 from ldlm_monitor.callback.device import DeviceCopies  # noqa: E402
 from ldlm_monitor.callback.rows import Rows  # noqa: E402
 from ldlm_monitor.callback.steps import Steps  # noqa: E402
@@ -232,3 +233,11 @@ def test_tensors_without_a_checksum_end_the_checks_and_not_the_steps() -> None:
         "replicas are not checked: "
     ]
     assert len(found) == 3
+
+
+def test_parameters_on_two_devices_have_a_checksum_each() -> None:
+    """A model whose parts lie on several devices: halves of one device stay together."""
+    checked = Checked([torch.ones(3), torch.ones(3, device="meta")], None, 1)
+    names = list(checked.sums())
+    halves = dict(zip(names, (1.0, 2.0, 3.0, 4.0), strict=True))
+    assert [*take({"loss": 2.0, **halves}).values()] == ["000001000002", "000003000004"]

@@ -79,7 +79,7 @@ def _halves(torch: Any, what: str, tensors: Iterable[Any]) -> dict[str, Any]:
     for number, (device, sums) in enumerate(by_device.items()):
         weights = (torch.arange(len(sums), device=device) * 2 + 1) * _MIX
         mixed = (torch.stack(sums) * weights).sum() * _MIX  # modulo 2**64, as all of this
-        name = f"{PREFIX}{what}" + (f" {number}" if number else "")
+        name = f"{PREFIX}{what}" + (f"@{number}" if number else "")  # sorts behind a blank
         for half, shift in ((1, 64 - _HALF), (2, 64 - 2 * _HALF)):
             halves[f"{name} {half}"] = (mixed >> shift) & (1 << _HALF) - 1
     return halves
