@@ -17,6 +17,7 @@ def test_ticks_are_round_and_in_view() -> None:
     assert ticks(1.6, 4.9, 3) == [2.0, 3.0, 4.0]
     assert ticks(0.0, 0.0, 3) == []
     assert [label(each, 0.05) for each in (6.25, 6.3)] == ["6.25", "6.30"]
+    assert [label(each, 100.0) for each in (1e6, 1.0001e6)] == ["1.0000e6", "1.0001e6"]
     assert log_ticks(0.0, 4.0, 3) == [0.0, 2.0, 4.0]
 
 

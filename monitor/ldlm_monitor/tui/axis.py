@@ -59,7 +59,7 @@ def label(value: float, by: float) -> str:
     digits = max(size - math.floor(math.log10(by)) + 1, 1) if by > 0 else 4
     if -4 <= size < 6:
         return f"{value:.{max(digits - 1 - size, 0)}f}"
-    return f"{value:.{min(digits, 4) - 1}e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def label_along(value: float, along: Along) -> str:
