@@ -34,7 +34,7 @@ _SWITCHES = {
 
 def inspect(module: Module, program: Program) -> Findings:
     """Each process group that is made."""
-    is_script = bool(program.loops(module)) or _runs_itself(module)
+    is_script = bool(program.loops(module)) or module.runs_itself
     destroyed = program.any_relative(naming("destroy_process_group"), module)
     starts = list(module.calls_to(INIT_PROCESS_GROUP))
     for call in module.calls_to(_GROUPS):
@@ -54,12 +54,6 @@ def inspect(module: Module, program: Program) -> Findings:
                 yield module.finding("process-group-no-timeout", call)
     if starts and is_script and not destroyed and program.has_loops(module):
         yield module.finding("process-group-not-destroyed", starts[0])
-
-
-def _runs_itself(module: Module) -> bool:
-    return any(
-        isinstance(node, ast.If) and "__name__" in ast.dump(node.test) for node in module.tree.body
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -410,7 +410,8 @@ NEEDS_ITS_OWN_TEST = {
     "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",
     "exception-skip-on-one-rank", "scaler-without-update", "scaler-without-scale",
     "scaled-gradients-stepped", "unscale-every-micro-batch", "accumulation-zeroed",
-    "plateau-by-rank", "resume-scale-anew",
+    "plateau-by-rank", "resume-scale-anew", "barrier-not-in-finally", "sampler-seed-by-rank",
+    "noise-equal-on-ranks", "evaluation-of-one-rank", "steps-end-no-loop",
 }  # fmt: skip
 
 
