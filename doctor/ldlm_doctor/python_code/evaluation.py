@@ -20,6 +20,7 @@ from ldlm_doctor.python_code.tree import Function, body_of, inside
 from ldlm_doctor.python_code.values import arguments, constant
 
 _SUMMED = re.compile(r"loss|correct|(^|_)(acc|nll|ppl|score)", re.I)
+_BATCHES = re.compile(r"load|dl$|data|batch", re.I)
 _LIGHTNING = {"lightning", "pytorch_lightning"}
 _DDP = re.compile(r"ddp|fsdp", re.I)
 _VALIDATES = re.compile(r"^(validation|test|on_validation|on_test)_")
@@ -58,7 +59,9 @@ def _shares(module: Module) -> bool:
 
 
 def _summed(loop: ast.For) -> set[str]:
-    """The names of what each batch adds to."""
+    """The names of what each batch adds to; they begin before the loop over the batches."""
+    if not any(map(_BATCHES.search, names_in(loop.iter))):
+        return set()
     found = set()
     for node in inside(loop.body):
         match node:
@@ -66,7 +69,13 @@ def _summed(loop: ast.For) -> set[str]:
                 found.add(name)
             case ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id=name))):
                 found.add(name)
-    return {name for name in found if _SUMMED.search(name)}
+    own = {
+        last_name(target)
+        for node in inside(loop.body)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
+    return {name for name in found - own if _SUMMED.search(name)}
 
 
 def _is_alone(program: Program, module: Module, loop: ast.For, summed: set[str]) -> bool:

@@ -28,7 +28,7 @@ _DRAWS = frozenset(
     )
 )  # fmt: skip
 _NOT_OF_A_STEP = re.compile(r"drop|eval|valid|test|infer|generat|init|log|plot|^(p_)?sample$", re.I)
-"""Functions whose draws are no noise of the training: equal dropout is no harm to speak of."""
+"""Functions whose draws are no noise of the training: equal dropout does little harm."""
 _VARIES = re.compile(r"offset|worker|process|time|random|pid", re.I)
 """Names of what is likely to differ between ranks."""
 _DEEPEST = 4

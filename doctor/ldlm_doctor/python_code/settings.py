@@ -36,7 +36,7 @@ class Declared:
 
     keys: tuple[str, ...]
     value: object
-    told: str
+    name: str
     path: str
     line: int
     of_python: bool = True
@@ -44,7 +44,7 @@ class Declared:
     @property
     def where(self) -> str:
         """The place in words."""
-        return f"{self.told} in {self.path}:{self.line}"
+        return f"{self.name} in {self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

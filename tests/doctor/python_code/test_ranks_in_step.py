@@ -410,6 +410,17 @@ def test_an_evaluation_of_one_rank_s_share(style: str) -> None:
         VALIDATION.format(
             code="", evaluation=INLINE.replace("        print(", f"{SUMMED}        print("),
         ),
+        VALIDATION.format(  # the losses of one batch, a head each
+            code=COLLECTED.replace(
+                "        losses.append(model(batch))",
+                "        losses = []\n        losses.append(model(batch))",
+            ),
+            evaluation=CALLED.format(""),
+        ),
+        VALIDATION.format(  # no model is asked
+            code=EVALUATE.replace("for batch in val_loader", "for batch in questions"),
+            evaluation=CALLED.format(""),
+        ),
         LIGHTNING.format(log='self.log("val_loss", loss, sync_dist=True)'),
         LIGHTNING.format(log='self.log("accuracy", self.accuracy.compute())'),
         LIGHTNING.format(log='self.log("val_loss", loss)').replace(', strategy="ddp"', ""),
