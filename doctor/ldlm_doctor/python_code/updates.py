@@ -136,29 +136,14 @@ def _clipped(loop: TrainingLoop) -> Findings:
 
 
 def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
+    """`optimizer.step()` after `scaler.scale(loss).backward()`, where nothing unscales."""
     module = loop.module
-    of_scaler = [s for s in steps if len(s.args) == 1 and "scaler" in _owner(s).lower()]
     scaled = [c for c in loop.backwards if _is_scaled(c)]
-    one = {id(module.function(c)) for c in (*steps, *loop.backwards)}
-    if len(one) != 1:
+    if any(s.args for s in steps) or any(True for _ in loop.calls("unscale_", "unscale")):
         return
-    if of_scaler:
-        scaler = _owner(of_scaler[0])
-        if "update" not in module.methods_called or not any(
-            _owner(call) == scaler for call in module.methods_called["update"]
-        ):
-            statement = module.statement(of_scaler[0])
-            edits: Edits = ()
-            if len(of_scaler) == 1 and isinstance(statement, ast.Expr):
-                edits = line_after(module, statement, f"{scaler}.update()")
-            yield module.finding("scaler-without-update", of_scaler[0], edits=edits)
-        uses_scale = "scale" in module.methods_called
-        if not uses_scale and all(_owner(c) not in ("self", "") for c in loop.backwards):
-            yield module.finding("scaler-without-scale", loop.backwards[0])
-    elif scaled and not any(True for _ in loop.calls("unscale_", "unscale")):
-        for step in steps:
-            if not step.args and all(_surely_before(module, c, step) for c in scaled):
-                yield module.finding("scaled-gradients-stepped", step)
+    for step in steps:
+        if scaled and all(_surely_before(module, c, step) for c in scaled):
+            yield module.finding("scaled-gradients-stepped", step)
 
 
 def _is_scaled(call: ast.Call) -> bool:
