@@ -212,23 +212,24 @@ class Monitor:
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in a block's rows at `times`; rows between two timers go together, as a speed-up."""
-        transitions: list[Transition] = []
-        start = 0
+        transitions = self.observe((block.sample(0),), times[0])
+        run = self.runs.of(block.sample(0), times[0])
+        start = 1
         while start < len(block):
-            sample, at = block.sample(start), times[start]
-            transitions += self.observe((sample,), at)
-            run = self.runs.of(sample, at)
-            start += 1
-            stop = bisect_left(times, self._due(self._schedule.next), start)
-            if stop > start and run.life.only_advances(block, times[stop - 1]):
-                part = block.part(start, stop)
-                try:
-                    run.observe_steps(part, times[start:stop])
-                except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
-                    transitions += self._take_singly(part, times[stop - 1], fault)
-                start = stop
-                self.clock = max(self.clock, times[stop - 1])
-                transitions += self._judge_at_once(run, None)
+            transitions += self._advance(times[start])
+            stop = max(bisect_left(times, self._due(self._schedule.next), start), start + 1)
+            if not run.life.only_advances(block, times[stop - 1]):
+                transitions += self.observe((block.sample(start),), times[start])
+                start += 1
+                continue
+            part = block.part(start, stop)
+            try:
+                run.observe_steps(part, times[start:stop])
+            except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
+                transitions += self._take_singly(part, times[stop - 1], fault)
+            self.clock = max(self.clock, times[stop - 1])
+            transitions += self._judge_at_once(run, None)
+            start = stop
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
@@ -274,7 +275,8 @@ class Monitor:
         """Scrape our own metrics and evaluate every rule at `at`, which is not before `clock`."""
         started = self._stopwatch() if self._stopwatch else 0.0
         self.clock = at
-        if self.runs.tick(at):
+        limit_passed = self.runs.tick(at)
+        if limit_passed:
             self._changed()
         self._schedule.evaluated(at)
         self._throttle.judged(at)
@@ -286,7 +288,7 @@ class Monitor:
             except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
                 self._parser.note_fault(run.life.progress_position, fault)
         groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
-        found = self.engine.evaluate(groups, at, self.runs.has_ended)
+        found = self.engine.evaluate(groups, at, self.runs.has_ended, limit_passed=limit_passed)
         if found:
             self._changed()
         self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)

@@ -79,23 +79,6 @@ def settles_after(expr: Expression) -> float:
     return _reach(expr.root, 0.0) + ROUNDING_SECONDS
 
 
-def moments(expr: Expression) -> frozenset[float]:
-    """The offsets (seconds) of the selectors, if the expression reads no range, `@` or future.
-
-    Its value then changes only when its metrics change, and each of these offsets later. Empty
-    if it may change at other times: with a range, an `@`, or an offset into the future.
-    """
-    found = set()
-    for node in walk(expr.root):
-        if isinstance(node, Range | Subquery):
-            return frozenset()
-        if isinstance(node, Selector):
-            if node.shift.anchor is not None or node.shift.offset < 0:
-                return frozenset()
-            found.add(node.shift.offset)
-    return frozenset(found)
-
-
 def max_range(expr: Expression) -> float:
     """The age (seconds) of the oldest samples that are read; infinite for a fixed `@` time."""
     return _reach(expr.root, LOOKBACK)

@@ -93,8 +93,8 @@ class Lifecycle:
         return min(times, default=None)
 
     def tick(self, now: float) -> bool:
-        """Run the timers that are due at `now`; True if the state changed."""
-        before = self.state
+        """Run the timers that are due at `now`; True if the state or the lateness changed."""
+        before = self.state, self._late
         if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
@@ -104,7 +104,7 @@ class Lifecycle:
             self._late = now > self.last_progress_at + LATE * limit
             if self._stalled:
                 self._end_if_complete()
-        return self.state != before
+        return (self.state, self._late) != before
 
     def goes_back(self, sample: Sample) -> bool:
         """Whether a sample's step is below the last one of its file and rank: a resume."""
