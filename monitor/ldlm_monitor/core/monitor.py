@@ -30,6 +30,8 @@ from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
 RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, more to copy
+# Of a row that would follow the last record: its file, rank and keys; its line; the step before it.
+_NO_ROW: tuple[tuple[object, ...], int, int] = ((), 0, 0)
 
 
 class Monitor:
@@ -72,6 +74,7 @@ class Monitor:
         self._detectors = DetectorsByRun()
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle, self._timed = EvaluationThrottle(), True
+        self._next_row = _NO_ROW
         self._transitions = RecentRecords(RECENT, alerted_run)
         self.own = SelfCounts(self._parser, self.runs)
         self.clock, self.ahead, self.version = -math.inf, 0.0, 0
@@ -198,6 +201,7 @@ class Monitor:
         if block.times is not None:
             return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
         transitions = self._advance(now)
+        self._next_row = _NO_ROW
         run = self.runs.of(block.sample(0), now)
         try:
             urgent = run.observe_block(block, now, timed=self._timed)
@@ -212,27 +216,30 @@ class Monitor:
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in a block's rows at `times`; rows between two timers go together, as a speed-up."""
-        transitions = self.observe((block.sample(0),), times[0])
-        run = self.runs.of(block.sample(0), times[0])
-        start = 1
+        transitions: list[Transition] = []
+        start, keys = 0, (block.path, block.rank, *block.values)
         while start < len(block):
             transitions += self._advance(times[start])
             stop = max(bisect_left(times, self._due(self._schedule.next), start), start + 1)
-            if not run.life.only_advances(block, times[stop - 1]):
+            run, row = self.runs.get(block.run), (keys, block.first_line + start)
+            follows = row == self._next_row[:2] and block.steps[start] > self._next_row[2]
+            in_time = follows and times[start] >= self.clock
+            if in_time and run is not None and run.life.only_advances(block, times[stop - 1]):
+                try:
+                    run.observe_steps(part := block.part(start, stop), times[start:stop])
+                    self.clock = max(self.clock, times[stop - 1])
+                    transitions += self._judge_at_once(run, None)
+                except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
+                    transitions += self._take_singly(part, times[stop - 1], fault)
+            else:
+                stop = start + 1
                 transitions += self.observe((block.sample(start),), times[start])
-                start += 1
-                continue
-            part = block.part(start, stop)
-            try:
-                run.observe_steps(part, times[start:stop])
-            except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
-                transitions += self._take_singly(part, times[stop - 1], fault)
-            self.clock = max(self.clock, times[stop - 1])
-            transitions += self._judge_at_once(run, None)
+            self._next_row = keys, block.first_line + stop, block.steps[stop - 1]
             start = stop
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
+        self._next_row = _NO_ROW
         run = self.runs.of(record, at)
         if isinstance(record, Event) and record.kind == CHECKSUM:
             found = run.replicas.observe(record, run.logged.world_size)
