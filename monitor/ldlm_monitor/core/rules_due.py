@@ -19,7 +19,7 @@ from ldlm_monitor.promql.analysis import (
     names_its_metrics,
     uses_time,
 )
-from ldlm_monitor.promql.inputs import Input, inputs
+from ldlm_monitor.promql.inputs import Input, Seen, inputs
 from ldlm_monitor.promql.nodes import (
     NAME,
     Aggregation,
@@ -60,16 +60,17 @@ class RuleQuestion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
-    """That the rule `rule` reads `input`. `is_age`: see `_ages`."""
+    """That the rule `rule` reads `input`, whose identity in `_NotedStorage` is `key`.
+
+    `always`: every evaluation may. `is_age`: see `_ages`.
+    """
 
     rule: int
     input: Input
+    sees: Seen
+    key: int
+    always: bool
     is_age: bool
-
-    @property
-    def key(self) -> int:
-        """The identity of the input in `_NotedStorage`."""
-        return id(self.input.selector.matchers)
 
 
 class RulesDue:
@@ -108,7 +109,13 @@ class RulesDue:
 
     def _add_readings(self, rule: int, at: float) -> None:
         asked = self.questions[rule]
-        found = [_Reading(rule, each, id(each.selector) in asked.ages) for each in asked.inputs]
+        found = [
+            _Reading(
+                rule, each, each.sees, id(each.selector.matchers), asked.always,
+                id(each.selector) in asked.ages,
+            )
+            for each in asked.inputs
+        ]  # fmt: skip
         self._keys.append([each.key for each in found])
         for number, each in enumerate(found, len(self._readings)):
             self._by_metric.setdefault(each.input.metric, []).append(number)
@@ -124,9 +131,15 @@ class RulesDue:
         for metric, before, now in changes:
             for number in self._by_metric.get(metric, ()):
                 reading = self._readings[number]
-                if not self._sees(reading, before, now):
+                offset, sees = reading.input.offset, reading.sees
+                if before is None or now is None:
+                    value = now if before is None else before
+                    if value is None or sees(value) is None:
+                        continue
+                elif sees(before) == sees(now) or (
+                    reading.is_age and now >= before and not self._holds(reading.rule)
+                ):
                     continue
-                offset = reading.input.offset
                 if offset:
                     heappush(self._later, (at + offset, number))
                 elif self._is_read(reading):
@@ -136,16 +149,7 @@ class RulesDue:
 
     def _is_read(self, reading: _Reading) -> bool:
         """Whether the rule's last result depends on the input: it was read, or by now it may be."""
-        return reading.key in self._read or self.questions[reading.rule].always
-
-    def _sees(self, reading: _Reading, before: float | None, now: float | None) -> bool:
-        if before is None or now is None:
-            value = now if before is None else before
-            return value is not None and reading.input.sees(value) is not None
-        if reading.is_age and now >= before and not self._holds(reading.rule):
-            return False
-        sees = reading.input.sees
-        return bool(sees(before) != sees(now))
+        return reading.always or reading.key in self._read
 
     def begin(self, at: float, *, limit_passed: bool) -> None:
         """Begin an evaluation at `at`. `limit_passed`: a run has passed a stall limit."""

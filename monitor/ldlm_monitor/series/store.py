@@ -158,7 +158,9 @@ class SeriesStore:
         if old is not None and _has_same_series(group, before[old][0]):
             kept = before.pop(old)[1]
             for series, point in zip(kept, group, strict=True):
-                self._hold(series, point.value, at)
+                segment = series.segments[-1]
+                if segment.values[-1] != point.value or segment.ended is not None:
+                    self._hold(series, point.value, at)
             return kept
         kept = [self._put(point, at) for point in group]
         for series in kept:
