@@ -24,6 +24,9 @@ CANONICAL_VALUES = frozenset(
 """Names of quantities (contract, section 2), to which `parse/` translates trainers' own keys."""
 CANONICAL_PREFIXES = ("loss_", "accuracy_")
 """Beginnings of the names that end in a component: `loss_<component>`, `accuracy_<component>`."""
+RATES = ("tokens_per_second", "samples_per_second", "steps_per_second")
+"""Quantities of throughput; the first that a run has is shown. The order is a choice: tokens
+measure the work whatever the batch size, steps are what most logs have."""
 
 
 @dataclass(frozen=True, slots=True)
