@@ -122,7 +122,7 @@ def test_a_chart_marks_what_is_not_finite_and_what_happened() -> None:
 def test_a_logarithmic_axis_has_equal_room_for_each_power() -> None:
     chart = Chart(curves=[(curve([1.0, 100.0, 10000.0]), "curve")], log_axis=True)
     labels = [line[0].text.strip() for line in draw_chart(chart, 40, 13, UNICODE)]
-    assert [label for label in labels if label] == ["1e+04", "100", "1"]
+    assert [label for label in labels if label] == ["10000", "100", "1"]
 
 
 def test_ascii_charts_are_ascii() -> None:

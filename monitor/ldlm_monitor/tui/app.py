@@ -37,7 +37,7 @@ from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.triage import triaged
-from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
+from ldlm_monitor.tui.widgets import DetailPage, Painted, PlainScrollBar, in_thread
 
 DEFAULT_LOOK = Look()
 LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible, less costs CPU
@@ -168,6 +168,8 @@ class MonitorApp(App[int]):
         self.query_one(ContentSwitcher).current = page
         self.screen.remove_class("full")
         self._draw_again()
+        if isinstance(shown := self._page(), DetailPage):
+            shown.arrive()
         self._focus()
 
     def action_mute(self) -> None:
