@@ -14,7 +14,7 @@ from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
-from ldlm_monitor.parse import ROW_SUFFIXES, Parser
+from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import ValueSource, is_of_its_rank, source_of
 from ldlm_monitor.run.run_names import RunNames
@@ -146,7 +146,7 @@ class RunReadings:
         if sample.step is None and not any(map(is_kept, sample.values)):
             return
         self.files[sample.position.path] = None
-        source = source_of(sample, rows=sample.position.path.endswith(ROW_SUFFIXES))
+        source = source_of(sample, rows=is_rows(sample.position.path))
         key = source, sample.rank
         exact = exact or sample.time is not None
         self._exact[key] += exact
