@@ -22,7 +22,6 @@ from ldlm_monitor.tui.draw import (
     StyledSpan,
     fit,
     is_utf8,
-    light_or_dark,
     safe,
     spark,
     style_of,
@@ -63,13 +62,6 @@ def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
     shown = safe(text)
     assert all(character.isprintable() for character in shown)
     assert safe(text, ASCII).isascii()
-
-
-def test_a_light_background_is_read_from_the_environment() -> None:
-    names = {"0;15": "textual-light", "12;7": "textual-light", "15;default;0": "textual-dark"}
-    for value, theme in {**names, "7;8": "textual-dark", "x": "textual-dark"}.items():
-        assert light_or_dark({"COLORFGBG": value}) == theme
-    assert light_or_dark({}) == "textual-dark"
 
 
 def test_markup_is_text() -> None:
