@@ -127,8 +127,9 @@ class HealthCallback:
         if steps is None or not steps.is_live:
             return
         try:
-            given = {"epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr}
-            given |= values
+            given = {
+                "epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr, **values
+            }  # fmt: skip
             steps.step(step, given, samples, tokens, batch)
         except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
             self._hurt(error)
