@@ -168,7 +168,7 @@ def test_what_cannot_be_made_a_row_is_counted_and_the_rows_beside_it_are_written
     writer = RowWriter(path, lambda: {"type": "run"}, make=make)
     writer.start()
     writer.put({"number": 1})
-    writer.put((2, 0.0, None, 0.0, None, {}, None, None, None))
+    writer.put((2, 0.0, None, 0.0, None, {}, None, None, None, None))
     writer.put({"number": 3})
     assert writer.close(10.0)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -318,7 +318,7 @@ def test_a_flush_waits_for_rows_that_are_being_made(tmp_path) -> None:
 
     writer = RowWriter(tmp_path / "rows.jsonl", lambda: {"type": "run"}, make=make)
     writer.start()
-    writer.put((1, 0.0, 0.0, 0.0, None, {}, None, None, None))
+    writer.put((1, 0.0, 0.0, 0.0, None, {}, None, None, None, None))
     writer.hurry()
     began.wait()
     assert not writer.flush(0.0)

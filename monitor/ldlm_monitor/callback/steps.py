@@ -10,14 +10,13 @@ from time import monotonic, sleep, time
 from typing import Any, TypeAlias
 
 from ldlm_monitor.callback.checksums import Checked
-from ldlm_monitor.callback.device import DeviceCopies, is_capturing
+from ldlm_monitor.callback.device import WIDTH, DeviceCopies, is_capturing
+from ldlm_monitor.callback.gradients import gradient_window, parameter_groups
 from ldlm_monitor.callback.rank import Beat
 from ldlm_monitor.callback.rows import (
     Entry,
     Row,
     event_row,
-    gradient_norms,
-    parameter_groups,
     snapshot,
     whole,
 )
@@ -76,7 +75,16 @@ class Steps:
         self._waiting: deque[tuple[Entry, list[_Sent]]] = deque()
         self._settling = threading.Lock()
 
-    def step(self, step: Any, given: dict[str, Any], samples: Any, tokens: Any, batch: Any) -> None:
+    def step(
+        self,
+        step: Any,
+        given: dict[str, Any],
+        samples: Any = None,
+        tokens: Any = None,
+        batch: Any = None,
+        *,
+        ids: Any = None,
+    ) -> None:
         """Take a step that is done now; `given`, its values by name, is changed and kept.
 
         What few steps need stands in other methods: after a step's work, each line of code has to
@@ -108,7 +116,7 @@ class Steps:
             self._is_outside = False
             beat.phase, beat.phase_since = b"train", now
         self.store_beat(beat)
-        entry = (number, now, at, self._paused, self._data, given, samples, tokens, batch)
+        entry = (number, now, at, self._paused, self._data, given, samples, tokens, batch, ids)
         if on_device or self._waiting:
             self._file(entry, on_device if checks or number % self.every == 0 else None)
         else:
@@ -123,7 +131,7 @@ class Steps:
         """Add the gradient norms and checksums that are due; returns whether checksums are."""
         if self._groups and (self.suspicious or number % self._groups_every == 0):
             self.suspicious = False
-            given |= gradient_norms(sys.modules["torch"], self._groups)
+            given |= gradient_window(sys.modules["torch"], self._groups)
         checks = self._checked is not None and number % self._checked.every == 0
         if checks:
             given |= self._sums()
@@ -140,7 +148,7 @@ class Steps:
         """Take more values of the last step; `given` is changed and kept."""
         on_device = snapshot(given)
         number = max(self.beat.step, 0)
-        self._file((number, time(), None, 0.0, None, given, None, None, None), on_device)
+        self._file((number, time(), None, 0.0, None, given, None, None, None, None), on_device)
 
     def enter(self, phase: str) -> None:
         """Begin a phase within the present one."""
@@ -176,7 +184,7 @@ class Steps:
         self.put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
     def watch(self, parameters: Any, every: int, optimizer: Any, check_every: int) -> None:
-        """Also measure gradient norms by group, and checksums, every so many steps; 0: never."""
+        """Also measure gradients by group, and checksums, every so many steps; 0: never."""
         groups = parameter_groups(parameters)
         self._groups, self._groups_every = groups if every else {}, max(int(every), 1)
         self._watches = bool(self._groups) or check_every > 0
@@ -252,21 +260,22 @@ class Steps:
             by_device.setdefault(tensor.device, []).append(name)
         sent = []
         capturing = is_capturing()
-        for device, names in by_device.items():
-            copies = slot = None
-            try:
-                if not capturing:
-                    if device not in self._copies:
-                        self._copies[device] = DeviceCopies(device)
-                    copies = self._copies[device]
-                if copies is not None:
-                    slot = copies.start([on_device[name] for name in names])
-            except Exception:  # noqa: BLE001 this kind of device allows no copies
-                self._copies[device] = None
-            if copies is None or slot is None:
-                self.unread += len(names)
-            else:
-                sent.append((names, copies, slot))
+        for device, every in by_device.items():
+            for names in (every[at : at + WIDTH] for at in range(0, len(every), WIDTH)):
+                copies = slot = None
+                try:
+                    if not capturing:
+                        if device not in self._copies:
+                            self._copies[device] = DeviceCopies(device)
+                        copies = self._copies[device]
+                    if copies is not None:
+                        slot = copies.start([on_device[name] for name in names])
+                except Exception:  # noqa: BLE001 this kind of device allows no copies
+                    self._copies[device] = None
+                if copies is None or slot is None:
+                    self.unread += len(names)
+                else:
+                    sent.append((names, copies, slot))
         return sent
 
     def _be_in(self, phase: str, since: float) -> None:
