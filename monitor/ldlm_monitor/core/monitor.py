@@ -22,7 +22,7 @@ from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
-from ldlm_monitor.parse import ROW_SUFFIXES, Parser
+from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.replicas import CHECKSUM
@@ -84,6 +84,7 @@ class Monitor:
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.chunk = chunk
+        self.runs.continue_file(origin.run, chunk.continues, chunk.path)
         came, self._timed = now - chunk.age, chunk.timed
         if not chunk.timed:
             self.runs.untimed.add(origin.run)
@@ -236,7 +237,7 @@ class Monitor:
         if isinstance(record, Event) and record.kind == CHECKSUM:
             found = run.replicas.observe(record, run.logged.world_size)
             return [] if found is None else self._take(found, at)
-        rows = record.position.path.endswith(ROW_SUFFIXES)
+        rows = is_rows(record.position.path)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         if isinstance(record, Event):
             self._events.extend((record,))

@@ -34,10 +34,8 @@ class Lifecycle:
         self._steps: dict[tuple[str, int | None], int] = {}
         self._alive_at = started
         self._paused_by: str | None = None
-        self._stalled = self._late = False
-        self._training = False
-        self._highest_step = -1
-        self._stride = 0
+        self._stalled = self._late = self._training = False
+        self._highest_step, self._stride = -1, 0
         self._announces_phases = False
         self.ending = EndingTracker()
         self._goal = StepGoal()
@@ -169,8 +167,7 @@ class Lifecycle:
     def observe_event(self, event: Event, at: float) -> bool:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
         kind = event.kind
-        if kind in ("run_started", "config"):
-            self._training = True
+        self._training |= kind in ("run_started", "config")
         late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
         late = late and self.phase in ("crashed", "killed")
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
@@ -256,11 +253,9 @@ class Lifecycle:
         self._enter("starting", at)
         self._steps.clear()
         self._goal = StepGoal(self._goal.next_plan)
-        self.ending.assumed = None
-        self._paused_by = None
+        self.ending.assumed = self._paused_by = None
         self._highest_step = -1
-        self.progress_step = None
-        self.ended_at = None
+        self.progress_step = self.ended_at = None
         self.last_progress_at = at
 
     def _enter(self, phase: str, at: float) -> None:
@@ -273,6 +268,13 @@ class Lifecycle:
         if phase == "running" and self.phase == "starting":
             return
         self._enter(phase, at)
+
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        for file, rank in [source for source in self._steps if source[0] == before]:
+            self._steps[path, rank] = self._steps.pop((file, rank))
+        self.attempts.continue_file(before, path)
+        self.ending.continue_file(before, path)
 
     def shift(self, seconds: float) -> None:
         """Leave `seconds`, by which the clock jumped, out of the time since the last step."""

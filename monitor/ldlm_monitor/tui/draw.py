@@ -134,16 +134,6 @@ def is_utf8(environ: dict[str, str]) -> bool:
     return False
 
 
-def light_or_dark(environ: Mapping[str, str]) -> str:
-    """Textual's theme for the terminal's background, by `COLORFGBG` (rxvt, Konsole, iTerm2).
-
-    Its last number is the background's colour: 7 (white) and 9 to 15 (bright ones) are light.
-    """
-    background = environ.get("COLORFGBG", "").rpartition(";")[2]
-    is_light = background.isdecimal() and int(background) in (7, *range(9, 16))
-    return "textual-light" if is_light else "textual-dark"
-
-
 def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
     """`text` as one line of printable characters, cut at `_LONGEST`; ASCII for ASCII `glyphs`."""
     kept = "".join(

@@ -269,6 +269,13 @@ class DetailPage(Vertical, Generic[_T]):
         """The run that an item is about; None if it is of no run."""
         return None
 
+    def arrive(self) -> None:
+        """Move the cursor to the selected run's first or next row, if it has one."""
+        own = [i for i, item in enumerate(self.items) if self.run_of(item) == self._desk.run]
+        if own and self.rows.cursor not in own:
+            self.rows.move_to(next((i for i in own if i > self.rows.cursor), own[-1]), centre=True)
+        self.on_row_list_moved()
+
     def on_row_list_moved(self) -> None:
         """Show the details of the item under the cursor, and select its run."""
         self.on_resize()
