@@ -50,7 +50,7 @@ WORTH_REMEMBERING = (
 
 def accepted(text: str) -> Expression | None:
     try:
-        return parse(text)
+        return parse(text, experimental=True)
     except RuleError:
         return None
 
