@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.accumulation import counts
 from ldlm_doctor.python_code.expressions import last_name, owner_name, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
@@ -102,19 +103,27 @@ def _unscaled_again(loop: TrainingLoop) -> Findings:
             same = module.function(unscale) is module.function(update)
             if not same or _owner(update) != _owner(unscale) or update.lineno < unscale.lineno:
                 continue
-            if _by_count(module, update, unscale) and not _by_count(module, unscale, update):
+            if _by_count(loop, update, unscale) and not _by_count(loop, unscale, update):
                 yield module.finding("unscale-every-micro-batch", unscale)
 
 
-def _by_count(module: Module, node: ast.AST, other: ast.AST) -> bool:
+def _by_count(loop: TrainingLoop, node: ast.Call, other: ast.Call) -> bool:
     """A condition on the number of micro-batches lets the node run, and is not the other's."""
+    module = loop.module
     others = {id(each) for each in module.above(other)}
     return any(
-        isinstance(part, ast.Mod)
-        for outer in module.above(node)
-        if isinstance(outer, ast.If) and id(outer) not in others
-        for part in ast.walk(outer.test)
+        id(branch) not in others and counts(module, branch.test)
+        for branch in loop.nodes()
+        if isinstance(branch, ast.If)
+        and (
+            branch in module.above(node)
+            or (isinstance(branch.body[-1], ast.Continue) and _lies_between(branch, other, node))
+        )
     )
+
+
+def _lies_between(node: ast.stmt, first: ast.expr, second: ast.expr) -> bool:
+    return first.lineno < node.lineno < second.lineno
 
 
 def _clipped(loop: TrainingLoop) -> Findings:
