@@ -391,25 +391,6 @@ def test_a_difference_that_is_known_to_be_positive_is_no_fault() -> None:
     assert ids(ROTATES.format(guard="if found:")) == ["rotation-keep-zero"]
 
 
-LOGS = """
-import time
-
-def train(model, loader, optimizer, resume):
-    run = {run}
-    log = open(f"logs/{{run}}/train.log", "w")
-    for batch in loader:
-        model(batch).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        log.write("step")
-"""
-
-
-def test_a_log_of_each_starts_own_name_is_emptied_by_none() -> None:
-    assert ids(LOGS.format(run='"fixed"')) == ["log-truncated-at-resume"]
-    assert ids(LOGS.format(run='time.strftime("%Y%m%d-%H%M%S")')) == []
-
-
 CUT_OFF = [
     "loss = torch.clamp(loss, max=10.0)",
     "loss = loss.clamp(0, 100)",
