@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.run.pace import StepDurations
@@ -23,7 +24,7 @@ STEPS = "steps"
 MOSTLY = 0.9
 """Least share of timed steps in an exact run: a choice; less distorts medians, more bars logs."""
 # Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
-_PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
+_PACE = frozenset({"step_seconds", *RATES})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes of what is learned
 _KEPT_EVENTS = (  # kinds that explain a pause between steps

@@ -30,7 +30,7 @@ def firing(snapshot: Snapshot) -> list[AlertView]:
 class Advice:
     """Change `setting` (words, or a variable) by `factor`, or set it `to`, because of `reason`.
 
-    `aliases`: its names in configurations, in capitals that in the launch script of MM-LDLM.
+    `aliases`: its names in configurations; one in capitals is of the launch script of MM-LDLM.
     """
 
     setting: str
