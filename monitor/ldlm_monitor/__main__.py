@@ -6,8 +6,8 @@ import sys
 from ldlm_monitor import __version__
 
 YOUNG_OBJECTS = 50_000
-"""New objects after which garbage is searched, Python's default being 700: classes and rules are no
-garbage, and searching among them takes an eighth of a start. A choice: more would keep more memory."""
+"""New objects after which Python searches for garbage, by default 700: classes and rules are none,
+and the searches take an eighth of a start. A choice: more would keep more memory."""
 
 
 def main() -> int:
