@@ -23,7 +23,7 @@ Samples = dict[Labels, list[tuple[float, str]]]
 
 def accepted(text: str) -> Expression:
     try:
-        return parse(text)
+        return parse(text, experimental=True)
     except RuleError:
         assume(False)
         raise
@@ -31,7 +31,7 @@ def accepted(text: str) -> Expression:
 
 def one_by_one(storage: Storage, text: str, times: list[float]) -> Samples | str:
     text = text.replace("start()", f"{times[0]:.3f}").replace("end()", f"{times[-1]:.3f}")
-    expression, evaluator, found = parse(text), Evaluator(storage), {}
+    expression, evaluator, found = parse(text, experimental=True), Evaluator(storage), {}
     for at in times:
         try:
             value = evaluator.value(expression, at)

@@ -13,7 +13,8 @@ from ldlm_monitor.alerts import RecordingRule, RuleSet, load_rules
 from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.model.alert import Query, VectorSample
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.names import LAST_EVENT
+from ldlm_monitor.model.points import Labels, Matcher, Point, make_labels
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.analysis import names_its_metrics
 
@@ -49,7 +50,7 @@ WORTH_REMEMBERING = (
 
 def accepted(text: str) -> Expression | None:
     try:
-        return parse(text)
+        return parse(text, experimental=True)
     except RuleError:
         return None
 
@@ -163,6 +164,53 @@ def test_a_change_that_the_rule_cannot_see_has_it_not_evaluated(
         points = [] if level is None else [Point("level", (), level)]
         engine.evaluate([points, [Point("steps", (), 1.0)]], START + 5 * at, lambda run: False)
     assert (len(engine.computed) > already) is matters
+
+
+AGE = f"max by (run) ({LAST_EVENT}{{kind='oom'}})"
+
+
+@given(
+    text=st.sampled_from(
+        (
+            f"time() - {AGE} < 40",
+            f"level > 1 unless on (run) time() - {AGE} >= 20",
+            f"time() - {AGE} < 60 unless on (run) (time() - {AGE} >= 9 and steps > steps offset 7)",
+        )
+    ),
+    scrapes=st.lists(
+        st.tuples(PAUSES, st.sampled_from("ab"), st.floats(0, 90)), min_size=1, max_size=12
+    ),
+)
+def test_a_limit_on_how_long_ago_something_was_passes_in_time(
+    text: str, scrapes: list[tuple[float, str, float]]
+) -> None:
+    """Though the clock alone makes it pass, also where the event is older than its first scrape."""
+    expression = parse(text)
+    engine, at = Engine(expression), START
+    fresh = Evaluator(engine._store)
+    found = [Point("steps", make_labels(run=run), 1.0) for run in "ab"]
+    found += [Point("level", make_labels(run=run), 2.0) for run in "ab"]
+    last = dict.fromkeys("ab", START)
+    for pause, run, age in scrapes:
+        at += pause
+        last[run] = max(last[run], at - age)
+        events = [
+            Point(LAST_EVENT, make_labels(run=run, kind="oom"), each) for run, each in last.items()
+        ]
+        for later in range(0, 100, 10):
+            engine.evaluate([found, events], at + later, lambda run: False)
+            shown = {dict(sample.labels)["run"] for sample in fresh(expression, at + later)}
+            recorded = engine._store.latest((Matcher("__name__", "=", "answer"),), 0, at + later)
+            assert {dict(labels)["run"] for labels, _, _ in recorded} == shown
+        at += 90
+
+
+def test_a_limit_on_how_long_ago_something_was_is_not_computed_for_ever() -> None:
+    engine = Engine(parse(f"time() - {LAST_EVENT} < 600"))
+    for slot in range(300):
+        engine.evaluate([[Point(LAST_EVENT, (), START)]], START + 5 * slot, lambda run: False)
+    assert len(engine.computed) == pytest.approx(121, abs=2)
+    assert not engine.asks_the_time
 
 
 RULES = """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ldlm_monitor.promql.analysis import Expression, selectors, settles_after
+from ldlm_monitor.promql.analysis import Expression, age_limit, selectors, settles_after
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.functions import ELEMENTWISE
 from ldlm_monitor.promql.nodes import (
@@ -61,7 +61,7 @@ def _inputs(node: Node, sees: Seen) -> Iterator[Input]:
         case Selector(shift=shift):
             moves = shift.anchor is not None or shift.offset < 0
             yield Input(node, sees, None if moves else shift.offset, _settles_after(node))
-        case Range() | Subquery():
+        case Range() | Subquery() | Binary() if _lasts(node):
             for selector in selectors(Expression("", node)):
                 yield Input(selector, _whole, None, _settles_after(node))
         case Binary("and" | "unless", left, right):
@@ -83,6 +83,11 @@ def _inputs(node: Node, sees: Seen) -> Iterator[Input]:
             for child in children(node):
                 if not isinstance(child, Number):
                     yield from _inputs(child, of_operand or _whole)
+
+
+def _lasts(node: Node) -> bool:
+    """Whether a change acts for some time: in a range, or until the limit of an age."""
+    return not isinstance(node, Binary) or age_limit(node) is not None
 
 
 def _settles_after(node: Node) -> float:
