@@ -7,6 +7,7 @@ new page is there. Beside it the same without a screen, so that what the screen 
 known, and a screen that is attached, whose process does nothing else.
 """
 
+import contextlib
 import fcntl
 import json
 import multiprocessing
@@ -134,10 +135,8 @@ def computed(process: int) -> float:
     """Seconds on a core of all threads, to the nanosecond: proc(5), schedstat."""
     found = 0
     for task in Path(f"/proc/{process}/task").iterdir():
-        try:
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended
             found += int((task / "schedstat").read_text().split()[0])
-        except FileNotFoundError:
-            pass  # the thread has ended
     return found / 1e9
 
 
