@@ -196,7 +196,7 @@ def test_a_search_goes_on_where_one_question_ends(
         await screen.press("4")
         await screen.until("following")
         page = screen.app.query_one(LogPage)
-        page._text = "Starting MMDiT"
+        page._search.text = "Starting MMDiT"
         await screen.press("N")
         await screen.until("▶       6", "*** Starting MMDiT")
 

@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 
 from ldlm_monitor.core.health import what_now
+from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.run.curve import is_charted
 from ldlm_monitor.text.format import byte_size, counted, number, si_number
@@ -46,7 +47,7 @@ _POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512
 _SMALL = (  # titles, and quantities: the first logged is drawn. A choice: four fit 80 cells
     ("grad norm", ("grad_norm",)),
     ("lr", ("learning_rate",)),
-    ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
+    ("speed", (*RATES, "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _FORMS = {"memory": byte_size, "speed": si_number}  # others are plain numbers
