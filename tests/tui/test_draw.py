@@ -228,7 +228,7 @@ def test_what_was_found_can_be_read_under_the_cursor() -> None:
     strip = strip_of([StyledSpan("loss", "found")], 4, Style(), dark=True, also="cursor")
     (segment,) = strip
     assert segment.style is not None
-    assert segment.style.bgcolor == style_of("found", dark=True).bgcolor
+    assert segment.style.bgcolor == style_of("found", Style(), dark=True).bgcolor
 
 
 def test_a_micro_sign_has_an_ascii_form() -> None:

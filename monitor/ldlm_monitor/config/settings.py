@@ -107,6 +107,9 @@ class Settings(Section):
     # A choice: sooner costs CPU, later alerts late. Prometheus' example has 15 s, over a network.
     evaluation_interval: Seconds = 5
     """Seconds between two evaluations of the rules."""
+    promql_experimental: bool = False
+    """Accept PromQL functions that Prometheus 3 has only with
+    `--enable-feature=promql-experimental-functions`, in rules and queries."""
     headless: bool = False
     """Run as a daemon, without the screen, also on a terminal."""
     ascii: bool = False

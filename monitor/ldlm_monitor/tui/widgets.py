@@ -71,8 +71,8 @@ class PlainScrollBar(ScrollBarRender):
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
     """The line as a strip of exactly `width` cells. Styles: a span's, over `also`, over `base`."""
-    ground = base + style_of(also, dark=dark)
-    segments = [Segment(text, ground + style_of(style, dark=dark)) for text, style in line if text]
+    ground = style_of(also, base, dark=dark)
+    segments = [Segment(text, style_of(style, ground, dark=dark)) for text, style in line if text]
     return Strip(segments).adjust_cell_length(width, ground)
 
 
