@@ -153,14 +153,24 @@ def test_what_stands_behind_a_counter_is_its_total(
 
 
 @pytest.mark.parametrize(
-    "line", ["Epoch 3/40", "Epoch: [3 | 40]", "--- EPOCH 3 of 40 ---", "\x1b[1mepoch 3/40\x1b[0m:"]
+    "line",
+    [
+        *("Epoch 3/40", "Epoch: [3 | 40]", "--- EPOCH 3 of 40 ---", "\x1b[1mepoch 3/40\x1b[0m:"),
+        *("Epoch 3/40 starts at 12:00", "saved in epoch 3/40", "Epoch 3/40, ELBO 4.4047"),
+        "08/04/2020 05:33:49 - INFO - __main__ -   VALID Epoch 3 of 40: ELBO 4.7508, unknown 8",
+    ],
 )
-def test_a_line_that_begins_an_epoch_has_its_number_and_the_total(parse: Parse, line: str) -> None:
+def test_a_line_without_a_metric_has_its_epoch_and_the_total(parse: Parse, line: str) -> None:
     (sample,) = inferred(parse, line + "\n")
     assert (sample.epoch, sample.step, sample.values) == (3, None, {"total_epochs": 40})
 
 
-@pytest.mark.parametrize("line", ["Epoch 3/40 starts at 12:00", "saved in epoch 3/40", "epoch 3"])
+def test_a_total_of_epochs_may_stand_behind_a_bar(parse: Parse) -> None:
+    (sample,) = inferred(parse, "Epoch:[ 3 | 19 ]   Batch:[ 100 | 2068 ]   loss: 5.6838\n")
+    assert (sample.epoch, sample.values) == (3, {"loss": 5.6838, "total_epochs": 19})
+
+
+@pytest.mark.parametrize("line", ["epoch 3", "epoch 50/40"])
 def test_other_lines_about_epochs_give_nothing(parse: Parse, line: str) -> None:
     assert inferred(parse, line + "\n") == []
 

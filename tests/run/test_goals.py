@@ -85,11 +85,11 @@ def test_a_total_of_steps_counts_in_the_last_epoch_only() -> None:
 def test_words_before_each_epoch_are_of_an_epoch() -> None:
     goal = StepGoal()
     for epoch in (1.0, 2.0, 3.0):
-        goal.declare("training finished")
+        goal.declare("training finished", weak=False)
         for _ in range(3):
             goal.note(sample(epoch))
             goal.went_on()
-    goal.declare("training finished")
+    goal.declare("training finished", weak=False)
     assert not goal.is_reached
 
 
@@ -99,7 +99,7 @@ def test_words_at_the_end_of_several_trainings_in_one_log_are_of_all() -> None:
         for epoch in (1.0, 2.0, 3.0):
             goal.note(sample(epoch))
             goal.went_on()
-        goal.declare("training finished")
+        goal.declare("training finished", weak=False)
     assert goal.is_reached
 
 
@@ -177,7 +177,22 @@ def test_settings_after_records_are_those_of_the_next_training() -> None:
 
 def test_words_before_the_first_record_are_of_something_else() -> None:
     goal = StepGoal()
-    goal.declare("done")
+    goal.declare("done", weak=False)
     goal.note(sample(1.0))
     goal.went_on()
     assert not goal.is_reached
+
+
+def test_weak_words_do_not_count_where_a_total_is_ahead() -> None:
+    goal = after((1, 2), 3)
+    goal.declare("total runtime: 3 h", weak=True)
+    assert not goal.is_reached, "the third epoch is to come"
+    goal.declare("training finished", weak=False)
+    assert goal.is_reached, "a training may stop early"
+    goal = planned((1, 2), steps=200)
+    goal.observe(100, {}, 1)
+    goal.declare("total runtime: 3 h", weak=True)
+    assert not goal.is_reached
+    goal = after((1, 2), 0)
+    goal.declare("total runtime: 3 h", weak=True)
+    assert goal.is_reached, "no total is known"

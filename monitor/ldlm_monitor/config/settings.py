@@ -65,8 +65,8 @@ class Look(Section):
     """How the screen looks, and its keys."""
 
     theme: str = "auto"
-    """A theme of the palette (Ctrl+P), such as `textual-light` or `nord`; `auto`: dark, or light if
-    `COLORFGBG` says that the terminal's background is light."""
+    """A theme of the palette (Ctrl+P), such as `textual-light` or `nord`; `auto`: light or dark, as
+    the terminal says its background is (OSC 11), or else `COLORFGBG`; dark if neither does."""
     keys: dict[str, str] = Field(default={}, examples=[{"everywhere.quit": "Q", "run.zoom": "i"}])
     """Keys by what they do, `page.title` as the palette names it; several with commas."""
 

@@ -63,7 +63,7 @@ TIMEOUTS: Final = frozenset(
 
 # Kinds of events that can be a cause, by tier (taxonomy, section 4).
 _CAUSES: Final = {
-    Tier.EXTERNAL: ("slurm_cancelled", "elastic_agent_signaled"),
+    Tier.EXTERNAL: ("slurm_cancelled", "elastic_agent_signaled", "command_killed"),
     Tier.HARDWARE: (
         *("gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid", "host_oom_kill"),
         *("slurm_oom_kill", "host_blocked_task", "host_storage_error", "host_segfault"),
@@ -76,7 +76,7 @@ _CAUSES: Final = {
         *("bus_error_shm", "no_space_left", "io_error", "cpu_oom", "loss_scale_floor"),
         *("lightning_nonfinite", "megatron_result_validation", "autograd_anomaly"),
         *("replica_mismatch", "nonfinite_metric", "ddp_unfinished_reduction", "nccl_config_error"),
-        *("nccl_cuda_failure", "rendezvous_failure", "cxx_terminate"),
+        *("nccl_cuda_failure", "rendezvous_failure", "cxx_terminate", "fatal_error"),
     ),
     Tier.NAMED: (
         *("monitored_barrier_failed", "collective_mismatch", "ddp_param_mismatch"),

@@ -1,7 +1,6 @@
 """The public names: users' rules and dashboards rely on them, so a rename breaks theirs."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 SEVERITIES = ("info", "warning", "error", "critical")
 """Severities, rising. A run's `ldlm_run_health` is the index of the worst of its reasons."""
@@ -11,6 +10,10 @@ RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *
 """Values of the label `state` of `ldlm_run_state`. `ended`: nobody writes its log any more, and how
 it ended is not known."""
 ENDED_STATES = frozenset(_ENDED)  # a run in one of these states is over
+
+RUN_PREFIX = "ldlm-monitor run:"
+"""Follows the time in each line of `ldlm-monitor run` itself in the log that it keeps, the first
+line among them; `parse/data/events/relay.yml` reads these lines."""
 
 CANONICAL_VALUES = frozenset(
     {
@@ -24,10 +27,12 @@ CANONICAL_VALUES = frozenset(
 """Names of quantities (contract, section 2), to which `parse/` translates trainers' own keys."""
 CANONICAL_PREFIXES = ("loss_", "accuracy_")
 """Beginnings of the names that end in a component: `loss_<component>`, `accuracy_<component>`."""
+RATES = ("tokens_per_second", "samples_per_second", "steps_per_second")
+"""Quantities of throughput; the first that a run has is shown. The order is a choice: tokens
+measure the work whatever the batch size, steps are what most logs have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """An exported metric; `labels` come besides `run` of a run's series and `rank` of a rank's."""
 
     name: str

@@ -45,10 +45,9 @@ EPOCH_TRIGGER = r"(?i)epochs?[ :#]{0,3}[\[(]? ?\d{1,9}(?: ?[/|] ?| of )\d"
 EVALUATION_TRIGGER = (
     r"(?i)\b(?:test|val|eval)(?:id|uat|id?at)?(?:ion|ing)?[ :\-]{1,3}\w{0,5}[ :\[(]{0,3}\d+ ?/ ?\d"
 )
-_HEADER = compile_pattern(
-    r"[^\w\n]{0,40}(?i:epochs?)[ :#]{0,3}[\[(]? ?(?P<epoch>\d{1,9})(?: ?[/|] ?| of )"
-    r"(?P<total>\d{1,9})[^\w\n]*(?:\n|$)"
-)
+_EPOCH = r"\b(?i:epochs?)[ :#]{0,3}[\[(]? ?(?P<epoch>\d{1,9})(?: ?[/|] ?| of )(?P<total>\d{1,9})\b"
+_EPOCH_ANYWHERE = compile_pattern(_EPOCH)
+_HEADER = compile_pattern(rf"[^\w\n]{{0,40}}{_EPOCH}[^\w\n]*(?:\n|$)")
 """A line that begins an epoch and says nothing else: `Epoch 3/40`, `Epoch: [600 | 600]`."""
 _EVALUATING = compile_pattern(
     r"(?:[^\n]{0,120}?[^\w.])?(?i:test|testing|val|valid|validation|validating|eval|evaluation"
@@ -267,13 +266,14 @@ def read_fields(text: bytes, *, evaluation: bool = False) -> Fields:
     return found
 
 
-def epoch_header(text: bytes) -> Numbers | None:
-    """The epoch and the number of epochs of a line with nothing else; None for another line."""
-    match = _HEADER.match(text[:_MAX_HEADER])
+def epoch_of(text: bytes, *, alone: bool = False) -> Numbers | None:
+    """The epoch and the number of epochs that a line has, or None; `alone`: and nothing else."""
+    head = text[:_MAX_HEADER]
+    match = _HEADER.match(head) if alone else _EPOCH_ANYWHERE.search(head)
     if match is None:
         return None
-    epoch, total = match.groups()
-    return Numbers(epoch=float(epoch or 0), values={"total_epochs": float(total or 0)})
+    epoch, total = (float(each or 0) for each in match.groups())
+    return Numbers(epoch=epoch, values={"total_epochs": total}) if epoch <= total else None
 
 
 def evaluation_progress(text: bytes) -> Numbers | None:

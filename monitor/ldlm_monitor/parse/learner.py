@@ -16,7 +16,7 @@ from ldlm_monitor.parse.fields import Fields
 from ldlm_monitor.parse.free_fields import (
     EPOCH_TRIGGER,
     EVALUATION_TRIGGER,
-    epoch_header,
+    epoch_of,
     evaluation_progress,
     read_fields,
 )
@@ -106,7 +106,7 @@ class Learner:
 
     def read(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
-        if (header := epoch_header(text)) is not None:
+        if (header := epoch_of(text, alone=True)) is not None:
             return [header.at(place, "inferred")]
         below = text[:1] in _BLANKS and place.line == self._evaluated + 1
         if below or _HEADING.match(text[:_MAX_SHAPE]):
@@ -135,6 +135,8 @@ class Learner:
             template.useless = True
             template.like = looks_like_metrics(text)
             return self._passed_over(template, text, place)
+        if b"|" in text and (of := epoch_of(text)) and of.epoch == numbers.epoch:
+            numbers.values.update(of.values)
         self._observe(template, fields, numbers)
         sample = numbers.at(place, "inferred")
         if template.accepted or clear:
@@ -146,8 +148,8 @@ class Learner:
         return self._hold(template, sample, certain=moves and bool(template.losses))
 
     def _passed_over(self, template: _Template, text: bytes, place: RecordPlace) -> list[Sample]:
-        """What a line without a metric gives: the progress of an evaluation, a sign of life."""
-        sign = evaluation_progress(text)
+        """What a line without a metric gives: the progress of epochs or of an evaluation."""
+        sign = evaluation_progress(text) or epoch_of(text)
         self.unread += template.like and sign is None
         return [] if sign is None else [sign.at(place, "inferred")]
 

@@ -70,7 +70,7 @@ class Traceback(Block[EventRule]):
         self._blank = False
         self._type = b""
         self._exception: list[bytes] = []
-        self._wrapper: list[bytes] = []  # a DataLoader's message on its worker's exception
+        self._others: list[list[bytes]] = []  # a DataLoader's message, exceptions before in a chain
         self._last = b""
         self._frame: tuple[bytes, bytes] | None = None
         self._whole = self._added = b""  # the line before, with what it continues; this line
@@ -113,11 +113,12 @@ class Traceback(Block[EventRule]):
         return True
 
     def _blank_line(self, line: BlockLine) -> bool:
-        self._blank = self._blank or not self._in_frames
+        self._blank = True
         return self._keep(line)
 
     def _frame_line(self, line: BlockLine) -> bool:
         """A frame's location, its source line, or markers below it."""
+        self._blank = False
         frame = _FRAME.match(line.text)
         if frame:
             self._empty = False
@@ -128,7 +129,7 @@ class Traceback(Block[EventRule]):
 
     def _exception_line(self, line: BlockLine) -> bool:
         name = line.named()["type"]
-        if not _is_exception(name, line.text):
+        if not _is_exception(name, line.text, follows=not (self._blank or self.foreign)):
             return False
         self._type = name
         self._exception = [line.text]
@@ -142,7 +143,7 @@ class Traceback(Block[EventRule]):
         if not (original or self._chained):
             return False
         self._expect(frames=True)
-        self._wrapper = self._exception if original else self._wrapper
+        self._others.append(self._exception)
         return self._keep(line)
 
     def _chain_line(self, line: BlockLine) -> bool:
@@ -195,7 +196,6 @@ class Traceback(Block[EventRule]):
         if self._frame:
             fields["file"] = text_of(self._frame[0])
             fields["line"] = int(self._frame[1])
-        text = b"\n".join(self._exception)
         first = self._exception[0] if self._exception else self._last
         message = text_of(first, MAX_MESSAGE_BYTES)
         severity, role = self.rule.spec.severity, self.rule.spec.role
@@ -205,12 +205,10 @@ class Traceback(Block[EventRule]):
                 break
         if self.opening.ignored or (self._empty and not self._type):
             severity, role = "info", "context"
-        named = None
-        if not self.opening.ignored:
-            named = self._named(text) or self._named(b"\n".join(self._wrapper))
-        if named:
-            rule, found = named
-            return rule.records(self.place, message, {**found, **fields})
+        for lines in () if self.opening.ignored else (self._exception, *self._others):
+            if named := self._named(b"\n".join(lines)):
+                rule, found = named
+                return rule.records(self.place, message, {**found, **fields})
         kind, family = self.rule.spec.kind, self.rule.family
         return [self.place.event(kind, severity, message, role, fields, family=family)]
 
@@ -231,11 +229,14 @@ class Traceback(Block[EventRule]):
         return rule, rule.fields(named)
 
 
-def _is_exception(name: bytes, text: bytes) -> bool:
-    """Whether an unindented line is the exception; a line with `%|` is another rank's bar."""
+def _is_exception(name: bytes, text: bytes, *, follows: bool) -> bool:
+    """Whether an unindented line is the exception; a line with `%|` is another rank's bar.
+
+    `follows`: a frame is the line before, so that an unusual name can be an exception's.
+    """
     if _USUAL.match(name) or b"." in name:
         return True
-    unusual = name[:1].isupper() and not name.isupper() and name not in _NO_EXCEPTION
+    unusual = follows and name[:1].isupper() and not name.isupper() and name not in _NO_EXCEPTION
     return unusual and b":" in text and b"%|" not in text
 
 

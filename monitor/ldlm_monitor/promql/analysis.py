@@ -82,24 +82,6 @@ def settles_after(expr: Expression) -> float:
     return _reach(expr.root, 0.0) + ROUNDING_SECONDS
 
 
-def moments(expr: Expression) -> frozenset[float]:
-    """The offsets (seconds) of the selectors, if the expression reads no range, `@` or future.
-
-    Its value then changes only when its metrics change, and each of these offsets later. Empty
-    if it may change at other times: with a range, an `@`, a limit on how long ago something
-    happened, or an offset into the future.
-    """
-    found = set()
-    for node in walk(expr.root):
-        if isinstance(node, Range | Subquery) or _age_limit(node) is not None:
-            return frozenset()
-        if isinstance(node, Selector):
-            if node.shift.anchor is not None or node.shift.offset < 0:
-                return frozenset()
-            found.add(node.shift.offset)
-    return frozenset(found)
-
-
 def max_range(expr: Expression) -> float:
     """The age (seconds) of the oldest samples that are read; infinite for a fixed `@` time."""
     return _reach(expr.root, LOOKBACK)
@@ -114,13 +96,13 @@ def uses_time(expr: Expression) -> bool:
 
 
 def _uses_time(node: Node) -> bool:
-    if _age_limit(node) is not None:
+    if age_limit(node) is not None:
         return False
     is_time = isinstance(node, Call) and node.function in TIME_FUNCTIONS
     return is_time or any(map(_uses_time, children(node)))
 
 
-def _age_limit(node: Node) -> float | None:
+def age_limit(node: Node) -> float | None:
     """N (seconds) of `time() - X < N` or `>= N`, if X is of `PAST_TIMES`, or its aggregation."""
     match node:
         case Binary("<" | ">=", Binary("-", Call("time"), last), Number(seconds)):
@@ -148,7 +130,7 @@ def _calls(expr: Expression, functions: frozenset[str]) -> bool:
 
 
 def _reach(node: Node, lookback: float) -> float:
-    if (limit := _age_limit(node)) is not None:
+    if (limit := age_limit(node)) is not None:
         return limit + lookback
     match node:
         case Selector(shift=shift):

@@ -17,15 +17,21 @@ _ONLY_FOLLOWS = frozenset(
     | {"nccl_watchdog_terminated", "nccl2_backend_timeout"}
 )
 """Logged by every rank except the one at fault."""
-_DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error", "srun_task_exit"})
+_DEATHS = frozenset(
+    {"elastic_worker_failed", "fatal_python_error", "fatal_error", "srun_task_exit"}
+)
 """A worker failed, as its launcher, Slurm or the worker itself reports."""
 _ABORTS = frozenset(
     {"nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"}
     | {"cxx_terminate", "monitored_barrier_failed"}
 )
 """Last messages of a process that ends itself. After a run's end they are part of its teardown."""
-_KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
+_KILLS = frozenset(
+    {"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill", "command_killed"}
+)
 """The scheduler or a signal ended the training from outside."""
+_LAST_WORDS = frozenset({"fatal_error", "command_killed"})
+"""Of a shell or an interpreter, when its program is gone: what follows is of another launch."""
 _TERMINATION_SIGNALS = (-15, -2)  # exit codes of workers to which torchrun sent SIGTERM or SIGINT
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 """Exceptions that SIGINT raises: Python's in a worker, torch.distributed.elastic's in the agent."""
@@ -176,6 +182,7 @@ class EndingTracker:
         self.refuted = 0
         self.out_of_memory = False
         self._steps = 0
+        self._file = ""  # of the log in which the assumed end stands
         self._caught: dict[tuple[object, ...], None] = {}
 
     def went_on(self, at: float, path: str, *, timed: bool, resumed: bool) -> None:
@@ -188,7 +195,7 @@ class EndingTracker:
             return
         fields = end.evidence.fields
         site = (fields.get("exc_type"), fields.get("file"), fields.get("line"))
-        self._steps += path == end.evidence.position.path
+        self._steps += path == self._file
         enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
         if at - end.since > STRAY_SECONDS or (enough and not timed):
             self.assumed = None
@@ -196,11 +203,22 @@ class EndingTracker:
             if "file" in fields and not resumed and len(self._caught) < _SITES:
                 self._caught[site] = None
 
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        self._file = path if self._file == before else self._file
+
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the wait for a step after the assumed end."""
         if (end := self.assumed) is not None:
             since, confirm_at = end.since + seconds, end.confirm_at + seconds
             self.assumed = replace(end, since=since, confirm_at=confirm_at)
+
+    def note_words(self, *, weak: bool) -> None:
+        """Drop an assumed end after whose last words another launch reports its own, if no `weak`
+        words that end other things, too.
+        """
+        if not weak and self.assumed and self.assumed.evidence.kind in _LAST_WORDS:
+            self.assumed = None
 
     def observe(self, event: Event, at: float, *, phase: str, patience: float) -> None:
         """Process an event at `at` (Unix seconds); `phase`, of `names.RUN_STATES`, is the run's.
@@ -245,7 +263,10 @@ class EndingTracker:
             if phase not in ("crashed", "killed"):
                 self._steps = 0
                 self.assumed = Ending(state, at, at + wait, event)
-        elif assumed.evidence.fields.get("role") == "victim" and state == "crashed":
+        elif state == "crashed" and (
+            assumed.evidence.fields.get("role") == "victim"
+            or (assumed.evidence.kind in _LAST_WORDS and is_fatal(event))
+        ):
             # A kill does not replace a victim's death: launchers send SIGTERM after a first death.
             self.assumed = Ending(state, assumed.since, at + wait, event)
         elif assumed.state == "crashed":
@@ -255,3 +276,5 @@ class EndingTracker:
                 confirm_at=min(assumed.confirm_at, at + wait),
                 evidence=event if nearer else assumed.evidence,
             )
+        if self.assumed is not None and self.assumed.evidence is event:
+            self._file = event.position.path

@@ -77,6 +77,11 @@ class EpochGoal:
         return self._counted or (self.planned if self._epoch <= self.planned else 0.0)
 
     @property
+    def is_short(self) -> bool:
+        """Whether further epochs are to come: the total is known."""
+        return self._epoch >= 0 and not self.is_last
+
+    @property
     def is_last(self) -> bool:
         """Whether no further epoch is to come, as far as is known."""
         return not self._total or self._epoch >= self._total - (self._first == 0)
@@ -106,7 +111,7 @@ class StepGoal:
         self._total = 0.0
         self._step = -1
         self._slack = 0
-        self._begins_at_0 = self._repeats = False
+        self._begins_at_0 = self._repeats = self._measured = False
 
     def expect(self, fields: Mapping[str, FieldValue]) -> None:
         """Process printed settings: of this training before its first record, then of the next."""
@@ -116,11 +121,24 @@ class StepGoal:
             self._plan = self._plan.or_more(fields)
             self._epochs.planned = self._plan.epochs
 
-    def declare(self, message: str) -> None:
-        """Process a line that reports the end in words; numbers in it do not distinguish them."""
+    def declare(self, message: str, *, weak: bool) -> None:
+        """Process a line that reports the end in words; numbers in it do not distinguish them.
+
+        `weak`: words that end other things, too, so that no total may be ahead.
+        """
         words = "".join(filter(str.isalpha, message))
-        if self._refuted[words] < REFUTED:
+        total = self._total or (self._plan.steps if self._step <= self._plan.steps else 0.0)
+        ahead = self._epochs.is_short or 0 <= self._step < total * (1 - LAST_STRIDE)
+        if self._refuted[words] < REFUTED and not (weak and ahead):
             self._words, self._records_since = words, 0
+
+    def is_moved_by(self, sample: Sample) -> bool:
+        """Whether a sample without a step is progress: it has numbers. A line that has no more than
+        the epoch is progress where no line has more.
+        """
+        measures = not sample.values.keys() <= {"total_epochs"}
+        self._measured = self._measured or measures
+        return measures or (bool(sample.values) and not self._measured)
 
     def went_on(self) -> None:
         """Process an advance of the run: words before it did not mean the end of all."""

@@ -24,24 +24,17 @@ class Lifecycle:
     def __init__(self, started: float, settings: Stall, first: Position) -> None:
         self.pace = Pace(settings)
         self.phase = "starting"
-        self.started_at = started
-        self.last_progress_at = started
+        self.started_at = self.last_progress_at = self._alive_at = started
         self.progress_position = first
         self.progress_step: int | None = None
         self.ended_at: float | None = None
         self.end_evidence: Event | None = None
         self.timed = True
         self._steps: dict[tuple[str, int | None], int] = {}
-        self._alive_at = started
         self._paused_by: str | None = None
-        self._stalled = self._late = False
-        self._training = False
-        self._highest_step = -1
-        self._stride = 0
-        self._announces_phases = False
-        self.ending = EndingTracker()
-        self._goal = StepGoal()
-        self.attempts = Attempts()
+        self._stalled = self._late = self._training = self._announces_phases = False
+        self._highest_step, self._stride = -1, 0
+        self.ending, self.attempts, self._goal = EndingTracker(), Attempts(), StepGoal()
 
     @property
     def state(self) -> str:
@@ -64,12 +57,12 @@ class Lifecycle:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the log's own total or words say that all steps are taken."""
+        """Whether the log's own total or words report the end."""
         return self._goal.is_reached
 
     @property
     def is_paused(self) -> bool:
-        """Whether a phase explains why the next step takes longer than usual steps."""
+        """Whether a phase explains why the next step takes long."""
         return self.phase != "running" or self._paused_by is not None
 
     @property
@@ -93,8 +86,8 @@ class Lifecycle:
         return min(times, default=None)
 
     def tick(self, now: float) -> bool:
-        """Run the timers that are due at `now`; True if the state changed."""
-        before = self.state
+        """Run the timers that are due at `now`; True if the state or the lateness changed."""
+        before = self.state, self._late
         if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
@@ -104,7 +97,7 @@ class Lifecycle:
             self._late = now > self.last_progress_at + LATE * limit
             if self._stalled:
                 self._end_if_complete()
-        return self.state != before
+        return (self.state, self._late) != before
 
     def goes_back(self, sample: Sample) -> bool:
         """Whether a sample's step is below the last one of its file and rank: a resume."""
@@ -115,16 +108,21 @@ class Lifecycle:
         """Process a sample that was logged at `at` (Unix seconds); True if a training begins anew:
         its epochs count from the first again.
         """
-        # Whether more must follow an inferred number without a position is not known.
-        self._training |= sample.source != "inferred" or {sample.step, sample.epoch} != {None}
+        # Whether more must follow a number without a position, or an epoch alone, is not known.
+        placed = {sample.step, sample.epoch} != {None} and {*sample.values} != {"total_epochs"}
+        self._training |= placed or sample.source != "inferred"
         self._announces_phases = self._announces_phases or "progress" in sample.values
         begins = self._goal.note(sample)
         if is_sign_of_life(sample.values):
             self._alive_at = at
             self._stalled = self._late = False
         elif sample.step is None:
-            # In a log without steps, numbers are the only progress.
-            if sample.values and not self._steps and not self.ended:
+            if begins and self.ended:
+                self._restart(at)
+                self._goal.note(sample)
+            # In a log without steps, numbers are the only progress, but for those of a summary.
+            over = self.phase in ("finished", "ended")
+            if self._goal.is_moved_by(sample) and not self._steps and not over:
                 self._advance(None, sample.position, at)
         else:
             last = self._steps.get((sample.position.path, sample.rank))
@@ -169,8 +167,7 @@ class Lifecycle:
     def observe_event(self, event: Event, at: float) -> bool:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
         kind = event.kind
-        if kind in ("run_started", "config"):
-            self._training = True
+        self._training |= kind in ("run_started", "config")
         late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
         late = late and self.phase in ("crashed", "killed")
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
@@ -178,9 +175,11 @@ class Lifecycle:
             self._restart(at)
         if kind in ("run_started", "run_finished"):
             if event.fields.get("confirmed_by") == "silence":
-                self._training = self._training or "after" not in event.fields
-                if self._training:
-                    self._goal.declare(event.message)
+                weak = "after" in event.fields
+                self.ending.note_words(weak=weak)
+                if self._training or not weak:
+                    self._training = True
+                    self._goal.declare(event.message, weak=weak)
             elif self.attempts.is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in PAUSES:
@@ -216,14 +215,14 @@ class Lifecycle:
         back = previous is not None and step < previous
         self._steps[source] = step
         self.attempts.note_life(position.path)
-        if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
-            return
         # The same step in another file is no progress.
         if back or step > self._highest_step:
             self._highest_step = step
             self._advance(step, position, at)
 
     def _advance(self, step: int | None, position: Position, at: float) -> None:
+        if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
+            return
         gap = at - self.last_progress_at
         if not self.timed:
             pass
@@ -256,11 +255,9 @@ class Lifecycle:
         self._enter("starting", at)
         self._steps.clear()
         self._goal = StepGoal(self._goal.next_plan)
-        self.ending.assumed = None
-        self._paused_by = None
+        self.ending.assumed = self._paused_by = None
         self._highest_step = -1
-        self.progress_step = None
-        self.ended_at = None
+        self.progress_step = self.ended_at = None
         self.last_progress_at = at
 
     def _enter(self, phase: str, at: float) -> None:
@@ -273,6 +270,13 @@ class Lifecycle:
         if phase == "running" and self.phase == "starting":
             return
         self._enter(phase, at)
+
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        for file, rank in [source for source in self._steps if source[0] == before]:
+            self._steps[path, rank] = self._steps.pop((file, rank))
+        self.attempts.continue_file(before, path)
+        self.ending.continue_file(before, path)
 
     def shift(self, seconds: float) -> None:
         """Leave `seconds`, by which the clock jumped, out of the time since the last step."""
@@ -287,7 +291,7 @@ class Lifecycle:
         self._end_if_complete()
 
     def _end_if_complete(self) -> None:
-        if self.can_stall and self._goal.is_reached:
+        if not self.ended and self._goal.is_reached:
             self._end("finished", self.last_progress_at)
 
     def _end(self, state: str, at: float) -> None:

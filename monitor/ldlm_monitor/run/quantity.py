@@ -137,7 +137,7 @@ class QuantityValues:
         self.value = column[-1]
         self.sample = last
         self.order = order
-        self.recent.extend(column)
+        self.recent.extend(column[-WINDOW:])
         if self.fresh is not None:
             self.fresh.extend(column)
 

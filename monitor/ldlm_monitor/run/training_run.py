@@ -33,6 +33,7 @@ class TrainingRun:
         self.name = name
         self.labels = make_labels(run=name)
         self._state_labels = {state: make_labels(run=name, state=state) for state in RUN_STATES}
+        self._states: tuple[str, list[Point]] = ("", [])
         self._points: list[Point] | None = None
         self.values = RunValues(name)
         self.life = Lifecycle(started, stall, first)
@@ -286,9 +287,11 @@ class TrainingRun:
             known["ldlm_train_stall_limit_seconds"] = life.stall_limit
         points += [Point(name, run, value) for name, value in known.items() if value is not None]
         points += self.progress.rank_points(self.name)
-        for state in RUN_STATES:
-            points.append(Point("ldlm_run_state", self._state_labels[state], state == life.state))
-        return points
+        if self._states[0] != life.state:
+            labels = self._state_labels.items()
+            shown = [Point("ldlm_run_state", each, state == life.state) for state, each in labels]
+            self._states = life.state, shown
+        return points + self._states[1]
 
     def _evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         for kind, labels, evidence in self._events.evidence():
