@@ -1,4 +1,5 @@
-"""What one evaluation of all rules takes over a thousand series, and what a kept sample weighs.
+"""What one evaluation of all rules takes over a thousand series, what a range query takes over 800,
+and what a kept sample weighs.
 
 Everything stands in one process, without logs: the store is fed an hour of scrapes, and then the
 rules are asked after each of some more, none of their answers being kept. For the memory every
@@ -6,6 +7,7 @@ series changes at every scrape, which is the most that a sample can weigh.
 """
 
 import gc
+import json
 import math
 import random
 import statistics
@@ -18,14 +20,19 @@ from dataclasses import dataclass
 
 import side_by_side as bench
 from ldlm_monitor.alerts import AlertStates, load_rules, packaged_rules
+from ldlm_monitor.core.answers import over
 from ldlm_monitor.model import names
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.promql import Evaluator, parse
 from ldlm_monitor.series.store import SeriesStore
+from ldlm_monitor.series.view import StoreView
 
 INTERVAL = 5.0
 TARGET_MILLISECONDS = 10.0
 TARGET_BYTES = 24.0
+TARGET_RANGE_SECONDS = 1.0
+RANGES = ("ldlm_train_loss", "rate(ldlm_train_loss[5m])", "sum(rate(ldlm_train_loss[5m]))")
+WINDOW_SLOTS = 60  # of five minutes
 RANKS = 8
 EVENTS = ("nccl_collective_timeout", "nccl_async_error", "cuda_oom", "slurm_cancelled")
 OF_A_RUN = ("throughput_ratio", "throughput_variation_ratio", "step_time_change_ratio")
@@ -115,6 +122,23 @@ def measure(series: int, slots: int, evaluations: int) -> Measured:
     return Measured(asked, scraped, len(rules.alerts), runs * a_run)
 
 
+def range_seconds(series: int, steps: int) -> float:
+    """CPU seconds of the slowest of `RANGES` at so many steps, with its answer as text."""
+    store = SeriesStore(INTERVAL, retention=math.inf)
+    for slot in range(steps + WINDOW_SLOTS):
+        store.append([_changing(series, slot)], slot * INTERVAL)
+    end, found = store.last_scrape, []
+    for text in RANGES:
+        started = time.thread_time()
+        begin = end - (steps - 1) * INTERVAL
+        answer = over(StoreView(store, None, end), parse(text), begin, end, INTERVAL)
+        json.dumps(answer)
+        found.append(time.thread_time() - started)
+        if len(answer["result"][0]["values"]) != steps:
+            raise bench.MeasurementError(f"{text} has not a value at each step")
+    return max(found)
+
+
 def sample_bytes(series: int, slots: int) -> float:
     """What the store weighs, labels and all, for each sample that can be read from it."""
     gc.collect()
@@ -151,6 +175,8 @@ def rows(args: Namespace) -> list[bench.Row]:
     slowest = 1000 * max(found.evaluations)
     scraping = 1000 * statistics.median(found.scrapes)
     weight = sample_bytes(args.series // 10, slots)
+    steps = 100 if args.quick else 1000
+    ranged = range_seconds(800, steps)
     return [
         bench.Row(
             f"{found.alerts} alert rules over {found.series:,} series",
@@ -158,6 +184,12 @@ def rows(args: Namespace) -> list[bench.Row]:
             f"{evaluation:.1f} ms, {evaluation / 10 / INTERVAL:.2f} % of the {INTERVAL:g} s "
             f"interval (slowest {slowest:.1f} ms; the scrape before it {scraping:.1f} ms)",
             met=evaluation < TARGET_MILLISECONDS,
+        ),
+        bench.Row(
+            f"a range query over 800 series x {steps:,} steps",
+            f"< {TARGET_RANGE_SECONDS * steps / 1000:g} s of CPU time",
+            f"{ranged:.2f} s",
+            met=ranged < TARGET_RANGE_SECONDS * steps / 1000,
         ),
         bench.Row(
             "a sample in the series store",

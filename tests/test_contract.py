@@ -33,6 +33,9 @@ FAMILY = "ldlm_goodput_"  # promised as `ldlm_goodput_*`
 METRICS_BESIDE = {
     names.EVALUATION_DURATION,
     names.DELIVERY_DURATION,
+    names.LAST_EVENT,
+    names.LAST_NONFINITE,
+    names.RESTARTS,
     "ldlm_run_mesh_info",
 }  # of ours, not promised
 ALERTS_TO_COME: set[str] = set()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from ldlm_doctor.bash_syntax import text_of, unended_documents, within
+from ldlm_doctor.bash_syntax import text_of, within
 from ldlm_doctor.bash_values import Value
 
 SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
@@ -161,15 +161,6 @@ def unescaped(source: bytes, escapes: bytes = b'"$`\\') -> bytes:
         padding = b" " * (len(line) - len(text))
         lines.append(padding + bytes(text))
     return b"\n".join(lines)
-
-
-def ended_as_meant(content: bytes) -> bytes:
-    """Here-documents ended where their author thought, byte for byte as long."""
-    meant = bytearray(content)
-    for start, end, delimiter in unended_documents(content):
-        after = start + len(delimiter)
-        meant[after:end] = b"\n" + b"#" * (end - after - 1)
-    return bytes(meant)
 
 
 def document_in(redirect: Node) -> Inner | None:

@@ -105,8 +105,6 @@ class Script:
     functions: dict[str, Scope] = field(default_factory=dict)
     sources: list[NamedPlace] = field(default_factory=list)
     """Files, by `source` or `export $(cat FILE)`."""
-    documents: list[tuple[int, bytes]] = field(default_factory=list)
-    """Here-documents that are written to files: the byte where each starts, and its text."""
     inexact: list[tuple[int, int]] = field(default_factory=list)
     """The bytes of those whose lines are right and whose columns are not."""
     options_at_end: frozenset[str] = frozenset()

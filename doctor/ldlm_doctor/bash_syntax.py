@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
-
-_DOCUMENT = re.compile(rb"(?:^|[^<])<<-?[ \t]*[\\\"']?([A-Za-z_][A-Za-z0-9_]*)")
 
 
 @cache
@@ -20,25 +17,6 @@ def _language() -> Language:
 def parse(content: bytes) -> Node:
     """The tree of a script; what it cannot make sense of is a node of type ERROR."""
     return Parser(_language()).parse(content).root_node
-
-
-def unended_documents(content: bytes) -> Iterator[tuple[int, int, str]]:
-    """Lines that look like the end of a here-document and are none, with their delimiter.
-
-    In `EOF "$a"` the words make it text: the document goes on to the next line that is EOF alone.
-    """
-    delimiter = b""
-    start = 0
-    for line in content.split(b"\n"):
-        if not delimiter:
-            found = None if line.lstrip().startswith(b"#") else _DOCUMENT.search(line)
-            delimiter = found.group(1) if found else b""
-        elif line.lstrip(b"\t") == delimiter:
-            delimiter = b""
-        elif line.startswith(delimiter + b" ") and line[len(delimiter) :].strip():
-            yield start, start + len(line), delimiter.decode()
-            delimiter = b""
-        start += len(line) + 1
 
 
 def text_of(node: Node) -> str:

@@ -210,7 +210,6 @@ class _Walk:
             for file in files:
                 if file.known and file.text:
                     self._written[file.text.removeprefix("./")] = document
-            self._script.documents.append((document.start, document.text))
 
     def _run(self, inner: bash_inner.Inner, scope: Scope) -> None:
         """A script within this one, at its place."""
@@ -282,9 +281,8 @@ class _Walk:
 
 def read_script(content: bytes, path: str = "") -> Script:
     """Parse a script. Syntax errors are left out; nesting beyond the recursion limit is empty."""
-    meant = bash_inner.ended_as_meant(content)
-    root = parse(meant)
-    sound = meant == content and not root.has_error and not content.startswith(_BYTE_ORDER_MARK)
+    root = parse(content)
+    sound = not root.has_error and not content.startswith(_BYTE_ORDER_MARK)
     script = Script(content, root, path, sound)
     first = content.split(b"\n", 1)[0].decode(errors="replace")
     options = options_after(first.split()[1:]) if first.startswith("#!") else frozenset()

@@ -17,18 +17,6 @@ from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
 from ldlm_doctor.yaml_nodes import Document, nodes, read, scalars
 
-_MATTERS = frozenset({
-    "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
-    "gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing",
-    "save_total_limit", "keep_last_n", "find_unused_parameters", "beta1", "beta2",
-    "prefetch_factor", "persistent_workers",
-})  # fmt: skip
-_OWN_LOOP = re2.compile(r"\.backward\(")
-_TAKES_ALL = re2.compile(
-    r"HfArgumentParser|TrainingArguments|\bTrainer\(|SFTTrainer|instantiate\(|deepspeed|lightning"
-    r"|Accelerator\(|\*\*\s*(?:self\.)?(?:cfg|config|conf|hparams|args|opts?)\b"
-)
-_COMMENT = re2.compile(r"(?m)^\s*#.*$")
 _PAIR = re2.compile(r"^([A-Z][A-Z0-9_]{3,})=(.*)$")
 _ENVIRONMENT = re2.compile(r"(?i)env|variables")
 _SCRIPT_KEYS = frozenset(
@@ -50,16 +38,14 @@ def audit(project: Project) -> Findings:
         yield from environment_rules.judge(Environment(_last(dotenv(file))), around)
     for file in project.of(Kind.CONTAINER):
         yield from environment_rules.judge(Environment(_last(dockerfile(file))), around)
-    unread = _unread(project)
     for file in (*project.of(Kind.YAML), *project.of(Kind.JSON)):
         # What a code host runs on its own machines is no training.
         document = None if ".github" in PurePath(file.path).parts else read(file)
         if document is not None:
-            own = unread if file.kind is Kind.YAML else frozenset[str]()
-            yield from _audit_document(document, around, own)
+            yield from _audit_document(document, around)
 
 
-def _audit_document(document: Document, around: Surroundings, unread: frozenset[str]) -> Findings:
+def _audit_document(document: Document, around: Surroundings) -> Findings:
     settings: list[Setting] = []
     groups: list[tuple[Setting, ...]] = []
     for key, node in nodes(document.roots):
@@ -82,9 +68,6 @@ def _audit_document(document: Document, around: Surroundings, unread: frozenset[
         for finding in option_rules.judge(group):
             if not (around.guards_workers and finding.check_id == "config-loader-without-workers"):
                 yield finding
-        for option in options:
-            if option.name in unread and option.value not in (None, "", "null", "~"):
-                yield option.finding("option-unread", option.name)
 
 
 def _settings(
@@ -138,16 +121,6 @@ def _script(document: Document, value: yaml.ScalarNode, around: Surroundings) ->
     first = value.start_mark.line + (value.style in ("|", ">"))
     for finding in shell.audit_script(value.value.encode(), document.file.path, around):
         yield replace(finding, line=finding.line + first, edits=())
-
-
-def _unread(project: Project) -> frozenset[str]:
-    """Keys that matter and that no Python file names, where the project has a loop of its own."""
-    texts = [_COMMENT.sub("", file.content.decode(errors="replace"))
-             for file in project.of(Kind.PYTHON)]  # fmt: skip
-    everything = "\n".join(texts)
-    if not _OWN_LOOP.search(everything) or _TAKES_ALL.search(everything):
-        return frozenset()
-    return frozenset(name for name in _MATTERS if name not in everything)
 
 
 def dotenv(file: SourceFile) -> Iterator[Setting]:

@@ -9,7 +9,6 @@ from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.text.format import duration
 
 _DAY = 86_400
-_MINUTES_TAKEN_FOR_SECONDS = 300
 _HEARTBEAT_DEFAULT = 480
 _HEARTBEAT_WITH_LONG_GROUPS = 1800
 _ALIASES = {
@@ -19,7 +18,6 @@ _ALIASES = {
     "NCCL_ENABLE_TIMING": "TORCH_NCCL_ENABLE_TIMING",
 }
 _RECORDS = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
-_OF_ONE_NODE = ("/tmp/", "/var/tmp/", "/dev/shm/")
 _PER_RANK = ("%p", "$SLURM_PROCID", "${SLURM_PROCID", "$SLURM_LOCALID", "${SLURM_LOCALID",
              "$LOCAL_RANK", "${LOCAL_RANK", "$RANK", "${RANK", "OMPI_COMM_WORLD")  # fmt: skip
 _KNOWN = (
@@ -80,14 +78,6 @@ def nccl_timeout(environment: Environment, around: Surroundings) -> Findings:
             yield setting.finding("nccl-timeout-unread", "", setting.removed())
 
 
-def deepspeed_timeout(environment: Environment, _: Surroundings) -> Findings:
-    """Minutes that were meant as seconds."""
-    for setting in environment.of("DEEPSPEED_TIMEOUT"):
-        minutes = setting.amount or 0.0
-        if minutes >= _MINUTES_TAKEN_FOR_SECONDS:
-            yield setting.finding("deepspeed-timeout-minutes", duration(minutes * 60))
-
-
 def names(environment: Environment, around: Surroundings) -> Findings:
     """Old names with a new PyTorch, and new names with an old one."""
     old_torch = around.torch is not None and around.torch < (2, 2)
@@ -119,20 +109,6 @@ def recorder_unset(environment: Environment, around: Surroundings) -> Findings:
             yield launch.finding("flight-recorder-off", "the version of PyTorch is not known here")
 
 
-def recorder(environment: Environment, around: Surroundings) -> Findings:
-    """The flight recorder: dumped to a disk that is lost, cut short, or without its pipe."""
-    for setting in environment.of("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"):
-        if (setting.value or "").startswith(_OF_ONE_NODE):
-            yield setting.finding("flight-recorder-dump-local")
-    for setting in environment.of("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"):
-        if (setting.amount or 15_000) < 15_000:
-            yield setting.finding("flight-recorder-dump-wait-short", f"{setting.value} ms")
-    for setting in environment.of("TORCH_NCCL_DEBUG_INFO_PIPE_FILE"):
-        newer = around.torch is not None and around.torch >= (2, 12)
-        if not newer and not environment.sets("TORCH_NCCL_TRACE_BUFFER_SIZE"):
-            yield setting.finding("flight-recorder-pipe-ignored")
-
-
 def debugging(environment: Environment, _: Surroundings) -> Findings:
     """What is left over from debugging; not in scripts that are for it, or under a condition."""
     if environment.for_debugging:
@@ -160,7 +136,7 @@ def debug_file(environment: Environment, _: Surroundings) -> Findings:
             yield setting.finding("nccl-debug-file-shared")
 
 
-def fabric(environment: Environment, around: Surroundings) -> Findings:
+def fabric(environment: Environment, _: Surroundings) -> Findings:
     """InfiniBand and sockets."""
     for setting in environment.of("NCCL_IB_TIMEOUT"):
         value = setting.amount
@@ -168,27 +144,11 @@ def fabric(environment: Environment, around: Surroundings) -> Findings:
             yield setting.finding("nccl-ib-timeout-range")
         elif value is not None and not 18 <= value <= 22:
             yield setting.finding("nccl-ib-timeout")
-    for setting in environment.of("NCCL_IB_GID_INDEX"):
-        if around.torch is not None and around.torch >= (2, 5) and setting.value != "-1":
-            yield setting.finding("nccl-ib-gid-index")
     threads = [*environment.of("NCCL_SOCKET_NTHREADS"), *environment.of("NCCL_NSOCKS_PERTHREAD")]
     over_ib = any(setting.value == "0" for setting in environment.of("NCCL_IB_DISABLE"))
     if environment.sets("NCCL_IB_HCA") or over_ib or _product(threads) > 64:
         for setting in threads:
             yield setting.finding("nccl-socket-threads")
-
-
-def old_settings(environment: Environment, around: Surroundings) -> Findings:
-    """What has no effect any more, or two names for one thing."""
-    for setting in environment.of("NCCL_LAUNCH_MODE", "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS"):
-        yield setting.finding("nccl-setting-deprecated")
-    if around.torch is not None and around.torch >= (2, 8):
-        for setting in environment.of("TORCH_NCCL_AVOID_RECORD_STREAMS"):
-            yield setting.finding("avoid-record-streams", "", setting.removed())
-    first = next(environment.of("PYTORCH_CUDA_ALLOC_CONF"), None)
-    for setting in environment.of("PYTORCH_ALLOC_CONF"):
-        if first and None not in (first.value, setting.value) and first.value != setting.value:
-            yield setting.finding("allocator-set-twice", f"line {first.line} has {first.value}")
 
 
 def advise(environment: Environment, around: Surroundings) -> Findings:
@@ -238,10 +198,6 @@ _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("NCCL_SHM_DISABLE", ("1",), "nccl-transport-off"),
     ("NCCL_IB_DISABLE", ("1",), "nccl-transport-off"),
     ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), "nccl-transport-off"),
-    ("NCCL_RAS_ENABLE", ("0",), "nccl-ras-off"),
-    ("NCCL_IB_RETURN_ASYNC_EVENTS", ("0",), "nccl-async-events-off"),
-    ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), "nccl-port-failover"),
-    ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), "nccl-nan-check"),
 )
 _ADVISED = (
     (
@@ -255,6 +211,5 @@ _ADVISED = (
     ("advice-dump-pipe", ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)),
 )
 _RULES: tuple[Callable[[Environment, Surroundings], Findings], ...] = (
-    heartbeat, switches, nccl_timeout, deepspeed_timeout, names, recorder_unset, recorder,
-    debugging, debug_file, fabric, old_settings,
+    heartbeat, switches, nccl_timeout, names, recorder_unset, debugging, debug_file, fabric,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import re2
 
-from ldlm_doctor import environment_rules, jobs, option_rules
+from ldlm_doctor import environment_rules, option_rules
 from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.model import Findings, clean, data
 from ldlm_doctor.options import Group, of_command
@@ -132,9 +132,7 @@ def audit(process: Process, project: Surroundings = _NO_FILES) -> Findings:
     environment = Environment(process.settings, itself if process.torch is not None else None)
     around = replace(project, torch=process.torch, records_errors=True)
     yield from environment_rules.judge(environment, around)
-    group = _options(process)
-    yield from option_rules.judge(group)
-    yield from jobs.of_job(environment, group, around)
+    yield from option_rules.judge(_options(process))
     yield from environment_rules.advise(environment, around)
 
 

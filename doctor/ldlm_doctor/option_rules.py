@@ -58,13 +58,10 @@ def workers(group: Group) -> Findings:
 
 
 def rotation(group: Group) -> Findings:
-    """0 kept, nothing kept, or everything."""
+    """0 kept, or everything."""
     for option in group.of(*data("names")["kept"]):
         if option.number == 0:
             yield option.finding("keep-zero-checkpoints")
-    for option in group.of("save_top_k"):
-        if option.number == 0 and not any(last.truth for last in group.of("save_last")):
-            yield option.finding("nothing-saved")
     limits = {"save_total_limit", "save_only_model"} & group.all_names
     for option in group.of("save_steps"):
         is_trainer = {"output_dir", "per_device_train_batch_size"} <= group.all_names
@@ -78,17 +75,6 @@ def timeouts(group: Group) -> Findings:
         seconds = (option.number or 0) * TIMEOUTS[option.name]
         if seconds > 86_400:
             yield option.finding("ddp-timeout-days", duration(seconds))
-        elif seconds > 3600:
-            yield option.finding("ddp-timeout-hours", duration(seconds))
-
-
-def divergence(group: Group) -> Findings:
-    """What keeps a NaN from being seen."""
-    for option in group.of("no_check_for_nan_in_loss_and_grad"):
-        if option.truth is not False:
-            yield option.finding("nan-check-off")
-    for option in group.on("logging_nan_inf_filter"):
-        yield option.finding("nan-filtered-from-log", "", option.with_value("false"))
 
 
 def distributed(group: Group) -> Findings:
@@ -106,16 +92,12 @@ def distributed(group: Group) -> Findings:
 
 
 def launchers(group: Group) -> Findings:
-    """The rendezvous of several nodes, and Accelerate's configuration."""
+    """The rendezvous of several nodes."""
     nodes = max((option.number or 1 for option in group.of(*_NODES)), default=1)
     for option in group.of(*_ADDRESSES) if nodes > 1 else ():
         host = (option.value or "").rsplit(":", 1)[0] if option.value != "[::1]" else "[::1]"
         if host in _HERE:
             yield option.finding("rendezvous-on-localhost", f"{nodes} nodes")
-    names = {option.name for option in group.options}
-    for option in group.on("debug"):
-        if {"distributed_type", "num_processes"} <= names:
-            yield option.finding("accelerate-debug", "", option.with_value("false"))
 
 
 def _workers(group: Group) -> Iterator[Setting]:
@@ -134,5 +116,5 @@ def _switched_off(option: Setting) -> Edit | None:
 
 
 _RULES: tuple[Callable[[Group], Findings], ...] = (
-    loader, workers, rotation, timeouts, divergence, distributed, launchers,
+    loader, workers, rotation, timeouts, distributed, launchers,
 )  # fmt: skip

@@ -7,15 +7,14 @@ from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor import deepspeed, environment_rules, jobs, option_rules, options, shell_values
+from ldlm_doctor import environment_rules, jobs, option_rules, options, shell_values
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Findings, Kind, Project, SourceFile
+from ldlm_doctor.model import Findings, Kind, Project
 from ldlm_doctor.options import distributes, launches
 from ldlm_doctor.setting import Environment, Surroundings
-from ldlm_doctor.shell_settings import settings_of, unexported
+from ldlm_doctor.shell_settings import settings_of
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours, neighbours, surroundings
-from ldlm_doctor.yaml_nodes import read
 
 _DEBUGGING = re2.compile(
     r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|test|benchmark|bench)(?:[^a-z]|$)"
@@ -56,31 +55,13 @@ def audit_script(
 def _findings(script: Script, around: Surroundings, others: Neighbours) -> Findings:
     environment = environment_of(script, others)
     yield from environment_rules.judge(environment, around)
-    if environment.launch is not None:
-        for setting in unexported(script):
-            if environment_rules.is_known(setting.name):
-                yield setting.finding("setting-not-exported")
     for rule in _RULES:
         yield from rule(script)
     launched = [command for command in script.commands if launches(command.texts)]
     given = {word.start for command in launched for word in command.words}
     alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
-    yield from _written_configurations(script)
-    groups = [options.of_command(command, script) for command in (*launched, *alone)]
-    yield from jobs.beyond(script, environment, groups, around)
-    for group in groups:
-        yield from option_rules.judge(group)
-
-
-def _written_configurations(script: Script) -> Findings:
-    """DeepSpeed's configuration in a here-document; what the shell puts in is not known."""
-    for start, text in script.documents:
-        above = b"\n" * (script.line_at(start) - 1)
-        document = read(SourceFile(script.path, Kind.JSON, above + text)) if b"{" in text else None
-        if document is not None:
-            for root in filter(deepspeed.is_configuration, document.roots):
-                for finding in deepspeed.judge(document, root):
-                    yield replace(finding, edits=())
+    for command in (*launched, *alone):
+        yield from option_rules.judge(options.of_command(command, script))
 
 
 def environment_of(script: Script, others: Neighbours) -> Environment:
@@ -94,6 +75,5 @@ def environment_of(script: Script, others: Neighbours) -> Environment:
 
 
 _RULES = (
-    jobs.exit_codes, jobs.truncations, jobs.requeues,
-    shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
+    jobs.exit_codes, shell_values.accumulation, shell_values.restores, shell_values.steps,
 )  # fmt: skip

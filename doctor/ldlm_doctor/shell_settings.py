@@ -10,7 +10,7 @@ import re2
 from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Assignment, Command, Scope, Script
-from ldlm_doctor.bash_syntax import text_of, within
+from ldlm_doctor.bash_syntax import text_of
 from ldlm_doctor.options import launches, starts, wraps
 from ldlm_doctor.setting import Setting
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours
@@ -59,27 +59,6 @@ def settings_of(script: Script, around: Neighbours = NO_NEIGHBOURS) -> tuple[Set
             kept.append(event.setting)
     passed = [setting for command in script.commands for setting in _passed(command, script)]
     return (*kept, *passed, *_directives(script))
-
-
-def unexported(script: Script) -> Iterator[Setting]:
-    """Variables that are set but that no process gets to see, and that are not used either."""
-    used = {
-        text_of(node)
-        for command in script.commands
-        for node in command.node.children
-        for node in within(node, "variable_name")
-    }
-    exported = {assignment.name for assignment in script.assignments if assignment.exported}
-    for assignment in script.assignments:
-        hidden = not (
-            assignment.exported
-            or assignment.local
-            or assignment.command
-            or assignment.name in script.exported
-            or assignment.name in used
-        )
-        if hidden and assignment.name not in exported:
-            yield _setting(assignment, script)
 
 
 def _events(script: Script) -> Iterator[_Event]:

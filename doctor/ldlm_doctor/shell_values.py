@@ -5,7 +5,7 @@ from __future__ import annotations
 import re2
 
 from ldlm_doctor.bash_script import Command, Script
-from ldlm_doctor.bash_syntax import text_of, unended_documents, within
+from ldlm_doctor.bash_syntax import text_of, within
 from ldlm_doctor.bash_values import UNKNOWN
 from ldlm_doctor.model import Findings
 
@@ -27,12 +27,6 @@ def accumulation(script: Script) -> Findings:
             divides = next(within(sum_, "/"), None) is not None
             if divides and not _ROUNDED_UP.search(text_of(sum_)):
                 yield script.finding(assignment.node.start_byte, "accumulation-rounded")
-
-
-def heredocs(script: Script) -> Findings:
-    """Here-documents that do not end where they seem to."""
-    for at, _, delimiter in unended_documents(script.content):
-        yield script.finding(at, "heredoc-not-ended", delimiter)
 
 
 def steps(script: Script) -> Findings:

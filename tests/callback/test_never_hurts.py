@@ -139,6 +139,27 @@ def test_of_rows_that_wait_too_long_the_oldest_go_and_are_counted(tmp_path) -> N
     assert "the callback dropped 150 rows that could not be written, or not in time" in lines[1]
 
 
+def test_steps_of_a_loop_that_outruns_the_writer_are_counted_and_the_count_is_reported(
+    health, tmp_path
+) -> None:
+    """The file is a pipe that nobody reads until the loop is done."""
+    os.mkfifo(path := tmp_path / "health_rank0.jsonl")
+    callback = health()
+    for step in range(25_000):
+        callback.on_step(step, loss=1.0)
+    closing = threading.Thread(target=callback.close)
+    with path.open("rb") as pipe:
+        closing.start()
+        rows = [json.loads(pipe.readline())]
+        while rows[-1]["type"] != "end":
+            rows.append(json.loads(pipe.readline()))
+        closing.join()
+    steps = [row["step"] for row in rows if row["type"] == "step"]
+    reported = [row["fields"]["dropped"] for row in rows if row.get("kind") == "warning"]
+    assert steps[-1] == 24_999
+    assert sum(reported) == 25_000 - len(steps) > 0
+
+
 def test_what_cannot_be_made_a_row_is_counted_and_the_rows_beside_it_are_written(tmp_path) -> None:
     def make(_: object) -> list[dict[str, object]]:
         raise ValueError("a value that raises when it is read")
@@ -147,7 +168,7 @@ def test_what_cannot_be_made_a_row_is_counted_and_the_rows_beside_it_are_written
     writer = RowWriter(path, lambda: {"type": "run"}, make=make)
     writer.start()
     writer.put({"number": 1})
-    writer.put((2, 0.0, None, 0.0, None, {}, None, None, None))
+    writer.put((2, 0.0, None, 0.0, None, {}, None, None, None, None))
     writer.put({"number": 3})
     assert writer.close(10.0)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -297,7 +318,7 @@ def test_a_flush_waits_for_rows_that_are_being_made(tmp_path) -> None:
 
     writer = RowWriter(tmp_path / "rows.jsonl", lambda: {"type": "run"}, make=make)
     writer.start()
-    writer.put((1, 0.0, 0.0, 0.0, None, {}, None, None, None))
+    writer.put((1, 0.0, 0.0, 0.0, None, {}, None, None, None, None))
     writer.hurry()
     began.wait()
     assert not writer.flush(0.0)

@@ -160,7 +160,7 @@ def test_a_checkpoint_that_raises_failed_and_the_exception_goes_on(health, repor
 
 def test_time_in_an_evaluation_is_no_part_of_a_step(health, reported, monkeypatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ldlm_monitor.callback.steps.monotonic", lambda: now[0])
     callback = health()
     callback.on_step(1)
     now[0] += 0.5

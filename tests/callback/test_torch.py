@@ -274,7 +274,7 @@ def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatc
     steps.settle_idle()
     assert entries == [], "the loop may come by yet"
     now = time.monotonic()
-    monkeypatch.setattr("time.monotonic", lambda: now + 5.0)
+    monkeypatch.setattr("ldlm_monitor.callback.steps.monotonic", lambda: now + 5.0)
     steps.settle_idle()
     (entry,) = entries
     assert hurried == [1], "no step comes that would be written with it"

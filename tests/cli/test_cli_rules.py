@@ -85,9 +85,16 @@ def test_experimental_functions_are_refused_unless_they_are_switched_on(
     assert (refused.code, refused.out) == (2, "")
     (line,) = refused.err.splitlines()
     assert "rule 1 (A)" in line
-    assert "is experimental in Prometheus 3; allow it by --experimental" in line
+    assert "is experimental in Prometheus 3; allow it by `promql_experimental`" in line
     allowed = ask("rules", "check", "--experimental", "new.yml")
     assert (allowed.code, allowed.out) == (0, "new.yml: 1 rule, all fine\n")
+    (folder / "a.log").write_text("step 1 loss 2.0\n", encoding="utf-8")
+    ways = (["--once", "--rules", "new.yml", "a.log"], ["query", call, "a.log"])
+    for way in ways:
+        assert "is experimental in Prometheus 3" in ask(*way).err
+    (folder / "ldlm-monitor.toml").write_text("promql_experimental = true\n", encoding="utf-8")
+    for way in (["rules", "check", "new.yml"], *ways):
+        assert "experimental" not in ask(*way).err
 
 
 def test_a_file_without_rules_is_said_to_have_none(ask: Ask, folder: Path) -> None:

@@ -8,10 +8,15 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from ldlm_monitor.analysis.backtest.decisions import load_decisions
+import pytest
 
-LIST = Path(__file__).parent / "decisions.json"
+from ldlm_monitor.analysis.backtest.decisions import load_decisions, score_decisions
+from ldlm_monitor.config import Settings
+
+HERE = Path(__file__).parent
+LIST, GIVEN = HERE / "decisions.json", HERE / "decisions_given.json"
 ENTRIES = json.loads(LIST.read_text(encoding="utf-8"))
+CORPUS = HERE.parents[1] / "../shared/corpus"
 
 
 def test_at_least_sixty_failures_are_labelled_with_their_source() -> None:
@@ -28,3 +33,43 @@ def test_half_of_them_is_held_back_and_two_thirds_are_clear() -> None:
 
 def test_the_list_is_a_truth_file() -> None:
     assert [each.file for each in load_decisions(LIST)] == [each["file"] for each in ENTRIES]
+
+
+def test_the_page_lists_each_log_on_which_two_readers_disagree() -> None:
+    """The second reader saw neither the first one's decisions nor what the monitor says."""
+    page = (HERE.parents[1] / "docs/run.md").read_text(encoding="utf-8")
+    differ = [each for each in ENTRIES if each["decision"] != each["second"]["decision"]]
+    assert f"{len(ENTRIES) - len(differ)} of {len(ENTRIES)} logs alike" in page
+    for each in differ:
+        row = f"| {each['file']} | `{each['decision']}` | `{each['second']['decision']}` |"
+        assert row in page
+    both = sum(each.is_clear for each in load_decisions(LIST))
+    assert f"the {both} on which neither has a doubt" in page
+
+
+def scored(*folders: str) -> tuple[float, float, int, int]:
+    """The share decided, and rightly of these; false STOP and false RESTART."""
+    files = tuple(str(CORPUS / each) for each in folders)
+    score = score_decisions(Settings(files=files), GIVEN)
+    assert score.logs == len([*score.cases]) > 0
+    shares = score.decided / score.logs, score.right / score.decided
+    return *shares, score.false_stop, score.false_restart
+
+
+@pytest.mark.shared
+def test_the_given_failures_are_decided_and_nine_of_ten_rightly() -> None:
+    decided, right, false_stop, false_restart = scored("elastic_runs/*.log", "new/issues/*.log")
+    assert decided >= 0.6
+    assert right >= 0.9
+    assert (false_stop, false_restart) == (0, 0)
+
+
+@pytest.mark.shared
+@pytest.mark.long
+def test_so_are_all_given_logs_with_the_healthy_ones() -> None:
+    decided, right, false_stop, false_restart = scored(
+        "elastic_runs/*", "new/*", "new/issues/*", "public/*"
+    )
+    assert decided >= 0.6
+    assert right >= 0.9
+    assert (false_stop, false_restart) == (0, 0)

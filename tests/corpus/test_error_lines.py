@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.names import LAST_EVENT
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import Parser
 
@@ -26,7 +27,7 @@ OF_KINDS = [
     (rule["alert"], re.compile("|".join(re.findall(r'kind=~?"([^"]+)"', rule["expr"]))))
     for group in RULES["groups"]
     for rule in group["rules"]
-    if "ldlm_events_total" in rule["expr"]
+    if LAST_EVENT in rule["expr"]
 ]
 OF_QUANTITY = {"loss": "NonFiniteLoss", "grad_norm": "NonFiniteGradient"}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ldlm_doctor.live import Process, audit, defaults, look_at
-from ldlm_doctor.setting import GroupTimeout, Setting, Surroundings
+from ldlm_doctor.setting import Setting, Surroundings
 
 
 def process(torch: tuple[int, int] | None, *names: str) -> Process:
@@ -52,21 +52,6 @@ def test_the_options_of_the_command_line_count_with_the_cores_that_it_has() -> N
     assert findings["too-many-workers"].startswith("12 workers")
     assert "ddp-timeout-days" in findings
     assert found(Process(1, ("", "'"), (), None, 8), Surroundings()) == {}
-
-
-def test_the_time_that_slurm_gives_a_job_is_held_against_its_timeouts() -> None:
-    times = {"SLURM_JOB_START_TIME": "1700000000", "SLURM_JOB_END_TIME": "1700007200"}
-    settings = tuple(Setting(n, v, "environ", 1, f"{n}={v}") for n, v in times.items())
-    long = (*settings, Setting("DEEPSPEED_TIMEOUT", "120", "environ", 1, "DEEPSPEED_TIMEOUT=120"))
-    words = ("python", "train.py")
-    project = Surroundings(group_timeouts=(GroupTimeout(10_800.0, "train.py", 7),))
-    check = "timeout-beyond-walltime"
-    assert found(Process(1, words, long, None, 8), Surroundings())[check] == ("2h, the job has 2h")
-    assert found(Process(1, words, settings, None, 8), project)[check] == (
-        "train.py:7 gives 3h, the job has 2h"
-    )
-    short = (*words, "--ddp_timeout", "1800")
-    assert check not in found(Process(1, short, settings, None, 8), Surroundings())
 
 
 @pytest.fixture

@@ -151,6 +151,20 @@ def test_the_error_inside_torchruns_table_counts_not_the_launchers(tmp_path: Pat
     assert "ChildFailedError" not in " ".join(decision.reasons)
 
 
+def test_an_error_without_a_time_counts_though_the_launchers_line_is_days_later(
+    tmp_path: Path,
+) -> None:
+    """The traceback has the time of the line before it, the launcher's words their own."""
+    error = crash("TypeError: save() missing 1 required positional argument: 'path'")
+    log = "[rank0]:[W1226 21:45:46.355394567 ProcessGroupNCCL.cpp:4561] using GPU 0\n"
+    log += "".join(f"[rank0]: {line}\n" for line in error.splitlines())
+    agent = "E1229 21:58:40.631000 655 torch/distributed/elastic/multiprocessing/api.py:869]"
+    log += f"{agent} failed (exitcode: 1) local_rank: 0 (pid: 754) of binary: /usr/bin/python\n"
+    decision = replayed(tmp_path, log).decision
+    assert decision is not None
+    assert (decision.decision, decision.rule) == ("STOP", "exception_at_start")
+
+
 def test_noise_of_the_shell_before_the_first_step_is_no_failure(tmp_path: Path) -> None:
     noise = "bash: module: command not found\ngrep: /etc/foo: No such file or directory\n"
     assert replayed(tmp_path, noise + steps(1, 40)).decision is None

@@ -29,7 +29,12 @@ class Terminal:
         self.pid, self._master = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            environment = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+            environment = {
+                **os.environ,
+                "TERM": "xterm-256color",
+                "LC_ALL": "C.UTF-8",
+                "COLORTERM": "truecolor",
+            }
             environment |= {"XDG_STATE_HOME": str(folder / "state")}
             environment.pop("LDLM_SLACK_WEBHOOK_URL", None)
             os.execve(
@@ -189,6 +194,45 @@ def test_the_bell_rings_once_for_a_critical_alert_that_begins_to_fire(
         log.write("step 30 loss nan\n")
     terminal.until("NonFiniteLoss")
     assert rings(terminal) == bell
+
+
+LIGHT, DARK = "\x1b[48;2;224;224;224m", "\x1b[48;2;18;18;18m"
+"""The backgrounds of Textual's own two themes."""
+
+
+def background(terminal: Terminal) -> str:
+    """That of the last cells that were drawn with one of the two."""
+    drawn = {each: terminal.raw.rfind(each[2:-1]) for each in (LIGHT, DARK)}
+    return max(drawn, key=lambda each: drawn[each])
+
+
+@pytest.mark.parametrize(
+    ("answer", "settings", "expected"),
+    [
+        ("\x1b]11;rgb:ffff/ffff/f0f0\x1b\\\x1b[?62;22c", "", LIGHT),
+        ("\x1b]11;rgb:1111/1111/1111\x07\x1b[?62;22c", "", DARK),
+        ("\x1b[?62;22c", "", DARK),
+        ("", "", DARK),
+        ("", "[screen]\ntheme = 'textual-light'\n", LIGHT),
+    ],
+    ids=["light", "dark", "another answer", "no answer", "configured"],
+)
+def test_the_terminals_background_is_asked_for_and_no_key_is_lost(
+    open_screen: Callable[..., Terminal], tmp_path: Path, answer: str, settings: str, expected: str
+) -> None:
+    """Keys before and behind the answer count; Esc works where no answer comes."""
+    (tmp_path / "ldlm-monitor.toml").write_text(settings, encoding="utf-8")
+    terminal = open_screen("a.log", *LISTEN)
+    terminal.until("step 29")
+    assert ("\x1b]11;?" in terminal.raw) is not bool(settings)
+    terminal.press(f"3{answer}?")
+    terminal.until("closes a dialog")  # all keys, over the page of alerts
+    terminal.raw = ""
+    terminal.press("\x1b")
+    terminal.until("pending")
+    assert background(terminal) == expected
+    terminal.press("q")
+    assert terminal.code() == 0
 
 
 def test_the_demo_plays_from_the_package_alone(open_screen: Callable[..., Terminal]) -> None:

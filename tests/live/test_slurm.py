@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -161,12 +161,12 @@ class Slurm:
         lines = [f"{path.name}: {line}" for path in paths for line in path.read_text().splitlines()]
         return "\n".join(line for line in lines if ": step " not in line)
 
-    def submit(self, script: Path, **more: str) -> str:
+    def submit(self, script: Path, nodes: Sequence[str] = ("--nodes=2",), **more: str) -> str:
         """Hands a job in as its user; its number."""
         uid, gid = self.user
         done = subprocess.run(
             ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "sbatch",
-             "--parsable", "--nodes=2", "--export=ALL", script],
+             "--parsable", *nodes, "--export=ALL", script],
             env={**self.environment, **more}, cwd=self.work, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
@@ -274,3 +274,26 @@ def test_where_there_is_no_prolog_the_job_brings_its_monitors(slurm: Slurm) -> N
     slurm.watched(job)
     slurm.over()
     assert "step 3 " in (slurm.work / f"train_logs/{job}/train_node0.log").read_text()
+
+
+def test_a_job_in_which_a_node_fails_is_requeued_without_it(slurm: Slurm) -> None:
+    """`run --slurm requeue` inside of a job of one node: Slurm starts it again on the other one."""
+    slurm.configure(WATCH_ROOT="no", MONITOR="/nowhere/ldlm-monitor")
+    (slurm.work / "train.sh").write_text(
+        'echo "step 1/9 loss 2"\n'
+        '[ -z "$SLURM_RESTART_COUNT" ] || exit 0\n'
+        'fault="NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."\n'
+        'echo "$(date "+%b %e %H:%M:%S") $SLURMD_NODENAME kernel: $fault"\n'
+        "exit 1\n"
+    )
+    script = slurm.folder / "supervised.sbatch"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH --requeue --nodes=1 --open-mode=append\n"
+        'export XDG_STATE_HOME="$PWD/state"\n'
+        "ldlm-monitor run --on crash=restart:1 --slurm requeue -- bash train.sh\n"
+    )
+    job = slurm.submit(script, (), PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+    shown = lambda: slurm.ask("scontrol", "show", "job", job, "--oneliner")  # noqa: E731
+    until(lambda: "Restarts=1" in shown() and "ExcNodeList=node" in shown(), shown)
+    assert "Reason=JobHeldUser" not in shown()
+    slurm.ask("scancel", job)

@@ -69,7 +69,7 @@ def test_metrics_have_the_gpus_of_this_host_until_the_run_has_ended(monitor: Mon
     _, shown = exposition(
         monitor.snapshot(), notifications={}, behind=0, free=None, redact=str, accept=""
     )
-    assert f'ldlm_gpu_temperature_celsius{{gpu="1",run="{run.name}"}} 71.0' in shown.decode()
+    assert f'ldlm_gpu_temperature_celsius{{gpu="1",run="{run.name}"}} 71\n' in shown.decode()
     assert "ldlm_detect_checkpoint_disk_full_seconds" not in shown.decode()
     end = Event(
         kind="run_finished", severity="info", run=run.name, time=NOW + 20, message="done",

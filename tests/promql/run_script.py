@@ -169,7 +169,7 @@ def outcome(evaluated: Evaluation, storage: ScriptStorage) -> str | None:
     """
     storage.met_unheld = False
     try:
-        expression = parse(evaluated.query)
+        expression = parse(evaluated.query, experimental=True)
         got = answer(Evaluator(storage, delayed_name_removal=True), expression, evaluated)
     except RuleError as problem:
         if evaluated.fails:

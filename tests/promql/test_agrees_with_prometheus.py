@@ -88,7 +88,7 @@ def expectations(evaluator: Evaluator) -> list[dict[str, Any]]:
     found = []
     for text in EXPRESSIONS:
         rounded = f"round({text}, 0.0001)"
-        expression = parse(rounded)
+        expression = parse(rounded, experimental=True)
         for at in TIMES:
             samples = [
                 {"labels": shown(sample.labels), "value": sample.value}
@@ -142,7 +142,7 @@ def outcome_of_prometheus(answer: Any) -> Outcome:
 
 def our_outcome(text: str, world: World, at: float) -> Outcome:
     try:
-        expression = parse(text)
+        expression = parse(text, experimental=True)
     except RuleError:
         return "bad_data"
     try:
@@ -244,7 +244,7 @@ def test_prometheus_answers_range_queries_alike(
     answer = server.ask_range(text, start, end, step)
     try:
         times = [start + step * slot for slot in range(int((end - start) // step) + 1)]
-        ours = Evaluator(world.storage).over(parse(text), times)
+        ours = Evaluator(world.storage).over(parse(text, experimental=True), times)
     except RuleError:
         assert answer["status"] == "error", text
         return

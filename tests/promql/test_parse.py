@@ -33,6 +33,8 @@ from ldlm_monitor.promql.analysis import max_range, metric_names, uses_time
         ("'x'", "string"),
         ("sum(", "left parenthesis"),
         ("rate(x)", "rate"),
+        ('info(x, {__name__="target_info"})', "function info, which is experimental"),
+        ("mad_over_time(x[5m])", "function mad_over_time is experimental"),
         ('x{a=~"("}', "("),
         ("label_replace(x, 'a', '', 'b', '(')", "'('"),
     ],
@@ -92,7 +94,7 @@ def test_holt_winters_is_double_exponential_smoothing() -> None:
     old, new = (
         f"{name}(x[5m], 0.5, 0.5)" for name in ("holt_winters", "double_exponential_smoothing")
     )
-    assert parse(old).root == parse(new).root
+    assert parse(old, experimental=True).root == parse(new, experimental=True).root
 
 
 def test_a_comment_and_a_text_are_no_modifiers() -> None:

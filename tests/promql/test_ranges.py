@@ -14,7 +14,7 @@ TIMES = [100.0, 120.0, 140.0]
 
 def value(storage_of: Any, query: str, at: float, values: list[float]) -> float | None:
     storage = storage_of([Series(make_labels(__name__="x"), TIMES[: len(values)], values, None)])
-    found = Evaluator(storage)(parse(query), at)
+    found = Evaluator(storage)(parse(query, experimental=True), at)
     return found[0].value if found else None
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.model.names import RESTARTS
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.replay import Replay
 
@@ -91,6 +92,20 @@ def test_the_restarts_of_a_second_launch_are_counted_anew(tmp_path: Path) -> Non
     launch = RANKS + steps(0, 9) + CRASH + FAILED + restarted(1) + steps(0, 9) + CRASH
     snapshot = judged(tmp_path / "a.log", launch + launch)
     assert [each.attempt for each in snapshot.incidents] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "restarts"),
+    [
+        (BANNER + steps(0, 20), 0),
+        (BANNER + CRASH + BANNER + CRASH + BANNER, 2),
+        (RANKS + steps(0, 9) + CRASH + FAILED + restarted(1) + CRASH + FAILED + restarted(2), 2),
+    ],
+)
+def test_restarts_are_counted_from_zero(tmp_path: Path, text: str, restarts: int) -> None:
+    points = judged(tmp_path / "a.log", text).points
+    counted = {point.labels: point.value for point in points if point.name == RESTARTS}
+    assert counted == {(("run", "a"),): restarts}
 
 
 def test_a_banner_of_another_node_begins_no_attempt(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> N
     logged = Event(
         kind="nonfinite_metric", severity="error", run="r", message="m", fields=block, position=AT
     )
-    assert not values.observe_nonfinite(logged)
+    assert not values.observe_nonfinite(logged, 7.0)
     assert exported(values)["ldlm_train_nonfinite_total loss"] == 1
     logged = Event(
         kind="nonfinite_metric",
@@ -115,7 +115,7 @@ def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> N
         fields={"quantity": "loss", "step": 67},
         position=AT,
     )
-    assert values.observe_nonfinite(logged)
+    assert values.observe_nonfinite(logged, 7.0)
     assert values.statistics()["loss"].nonfinite == 2
 
 
@@ -125,7 +125,7 @@ def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:
     logged = Event(
         kind="nonfinite_metric", severity="error", run="r", message="m", fields=fields, position=AT
     )
-    assert values.observe_nonfinite(logged)
+    assert values.observe_nonfinite(logged, 7.0)
     assert exported(values)["ldlm_train_nonfinite_total loss_latent"] == 1
 
 

@@ -78,15 +78,24 @@ def test_help_and_type_are_those_of_the_contract(make_snapshot, content_type, ac
 
 
 @pytest.mark.parametrize("accept", ["text/plain", PROMETHEUS_2_42])
-def test_counters_are_named_total_and_nothing_has_a_timestamp_or_a_created_series(
-    make_snapshot, accept
-):
+def test_counters_are_named_total_and_nothing_has_a_timestamp(make_snapshot, accept):
     body = scrape(make_snapshot(), accept)[1]
     samples = [line for line in body.splitlines() if not line.startswith("#")]
     events = 'ldlm_events_total{kind="kind",rank="3",run="r1",severity="critical"} '
     assert any(line.startswith(events) for line in samples)
-    assert not [line for line in samples if "_created" in line]
     assert all(len(line.rpartition("}")[2].split()) == 1 for line in samples if "}" in line)
+
+
+def test_openmetrics_has_when_a_counter_began_beside_it(make_snapshot):
+    labels = make_labels(run="r1", kind="cuda_oom", severity="critical")
+    points = (Point("ldlm_events_total", labels, 1.0), Point("ldlm_events_created", labels, 17.5))
+    _, body = scrape(make_snapshot(points=points), OPENMETRICS)
+    (family,) = [f for f in parse_openmetrics(body) if f.name == "ldlm_events"]
+    assert [(s.name, s.value) for s in family.samples] == [
+        ("ldlm_events_total", 1.0),
+        ("ldlm_events_created", 17.5),
+    ]
+    assert "_created" not in scrape(make_snapshot(points=points), TEXT)[1]
 
 
 def test_nan_and_infinities_are_exported_as_such(make_snapshot):

@@ -186,6 +186,7 @@ def test_series_and_labels_are_found_by_selectors_and_times(api: Api) -> None:
     assert {each["__name__"] for each in found} == {
         "ldlm_train_step", "ldlm_train_loss", "ldlm_train_learning_rate",
         "ldlm_train_last_progress_timestamp_seconds",
+        "ldlm_train_last_nonfinite_timestamp_seconds",
     }  # fmt: skip
     assert not api.data("series", **{"match[]": "ldlm_train_step", "end": START - 10})
     assert api.data("labels", **{"match[]": "ldlm_train_step"}) == ["__name__", "run"]

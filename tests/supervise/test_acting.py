@@ -1,6 +1,7 @@
 """Real commands that hang, fail or log NaN under `ldlm-monitor run --on ...`."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.supervise.conftest import RUN, Ran, until
 
+from ldlm_monitor.supervise import evidence
 from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
 
 TRAINING = """
@@ -126,3 +128,25 @@ def test_a_full_disk_costs_the_log_and_not_the_command(folder: Path) -> None:
     assert (len(done.stdout), done.returncode) == (300_004, 0)
     (log,) = (folder / "logs").iterdir()
     assert log.stat().st_size <= 102_400
+
+
+PY_SPY = """#!/bin/sh
+[ "$3" != 2 ] || exec sleep 60
+echo "Thread $3 (idle): MainThread"
+echo "    step (train.py:9) HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123"
+"""
+
+
+def test_stacks_are_kept_without_secrets_and_never_waited_for_long(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """py-spy's stand-in answers for one process and hangs for the other."""
+    (folder / "py-spy").write_text(PY_SPY)
+    (folder / "py-spy").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(evidence, "STACK_SECONDS", 1.0)
+    found = dict(evidence.stacks([1, 2]))
+    assert found["1"].splitlines()[0] == "Thread 1 (idle): MainThread"
+    assert "step (train.py:9)" in found["1"]
+    assert "hf_abc" not in found["1"]
+    assert found["2"] == ""

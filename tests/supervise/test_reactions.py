@@ -1,14 +1,18 @@
 """What is decided about alerts and ends, as functions of both and of time."""
 
+import math
+
 import pytest
 
 from ldlm_monitor.incidents.decisions import DecisionFacts, decide
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
-from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot
+from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, VerdictView
 from ldlm_monitor.supervise.reactions import Budget, Order, Reactions, Supervisor
 
 START = 1_000_000.0
+HUNG = VerdictView(word="hung", reasons=("rank 1 sleeps",))
+BUSY = VerdictView(word="silent", reasons=("pid 7 computes",), computes=True)
 
 
 def snapshot(
@@ -17,6 +21,7 @@ def snapshot(
     limit: float = 30.0,
     last_progress_at: float | None = None,
     decision: DecisionView | None = None,
+    verdict: VerdictView | None = HUNG,
 ) -> Snapshot:
     run = RunView(
         name="train",
@@ -39,6 +44,7 @@ def snapshot(
         skipped_steps=0,
         settings={},
         decision=decision,
+        verdict=verdict,
     )
     return Snapshot(
         version=1,
@@ -112,6 +118,29 @@ def test_a_hang_is_terminated_then_killed() -> None:
     (order,) = orders(acting, seen, START + 60)
     assert order.number == 9
     assert not orders(acting, seen, START + 70)
+
+
+def killed_after(verdict: VerdictView | None, *, step: int = 37) -> float:
+    """Seconds after the last step until a hang is killed that fires 30 s after it."""
+    acting, alert = supervisor("hang=kill"), firing("TrainingStalled", START + 30)
+    for second in range(30, 400):
+        seen = snapshot(alert, step=step, last_progress_at=START, verdict=verdict)
+        if orders(acting, seen, START + second):
+            return second
+    return math.inf
+
+
+def test_a_pause_in_which_a_process_computes_may_be_an_evaluation_for_five_minutes() -> None:
+    assert killed_after(BUSY) == 300
+
+
+def test_processes_that_sleep_are_a_hang_at_once_also_after_a_round_step() -> None:
+    assert killed_after(HUNG, step=37) == killed_after(HUNG, step=50) == 30
+
+
+def test_where_no_process_is_seen_a_look_is_waited_for_and_round_steps_may_evaluate() -> None:
+    assert killed_after(None, step=37) == 40
+    assert killed_after(None, step=50) == 300
 
 
 @pytest.mark.parametrize(
@@ -226,10 +255,11 @@ def test_what_a_killed_hang_printed_does_not_forbid_its_restart() -> None:
     assert orders(run, snapshot(firing("TrainingStalled", START + 9)), START + 9)
     due = run.ended(-15, START + 10)
     seen = snapshot(decision=failure("python_exception", "RuntimeError: worker died"))
-    assert run.reconsidered(due, seen) == due
+    assert run.reconsidered(due, seen).start_at == due.start_at
 
 
 def test_an_end_without_a_known_failure_is_restarted() -> None:
     run = supervisor("crash=restart:3")
     due = run.ended(1, START + 9)
-    assert run.reconsidered(due, snapshot()) == due
+    found = run.reconsidered(due, snapshot())
+    assert (found.start_at, found.note) == (due.start_at, ""), "the log has its note already"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.supervise.conftest import until
 
+from ldlm_monitor.config import Settings
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.supervise.run_folder import all_runs, rotated
 from ldlm_monitor.supervise.streams import RunLog
 
@@ -49,3 +51,5 @@ def test_the_files_of_a_run_are_its_whole_output(folder: Path) -> None:
     text = "".join(Path(each).read_text() for each in files)
     steps = [line for line in text.splitlines() if line.startswith("step ")]
     assert steps == done.stdout.decode().splitlines()
+    (run,) = Replay(Settings(files=files, companions=False)).end().runs
+    assert run.step == 200

@@ -8,7 +8,7 @@ from test_triage import CRASHED, NAN
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify.silences import Silences
-from ldlm_monitor.tui.axis import label, log_ticks, ticks
+from ldlm_monitor.text.ticks import log_ticks, tick_labels, ticks
 from ldlm_monitor.tui.digest import AWAY_SECONDS
 from ldlm_monitor.tui.metric_chart import MetricChart
 
@@ -16,8 +16,10 @@ from ldlm_monitor.tui.metric_chart import MetricChart
 def test_ticks_are_round_and_in_view() -> None:
     assert ticks(1.6, 4.9, 3) == [2.0, 3.0, 4.0]
     assert ticks(0.0, 0.0, 3) == []
-    assert [label(each, 0.05) for each in (6.25, 6.3)] == ["6.25", "6.30"]
-    assert [label(each, 100.0) for each in (1e6, 1.0001e6)] == ["1.0000e6", "1.0001e6"]
+    assert tick_labels([6.25, 6.3]) == ["6.25", "6.3"]
+    assert tick_labels([1e6, 1.0001e6]) == ["1000000", "1000100"]
+    assert tick_labels([412e6, 413e6]) == ["4.12e8", "4.13e8"]
+    assert tick_labels([1.00001e-4, 1.00002e-4]) == ["1.00001e-4", "1.00002e-4"]
     assert log_ticks(0.0, 4.0, 3) == [0.0, 2.0, 4.0]
 
 

@@ -1,4 +1,4 @@
-"""Which run needs me, why, since when, which rank, what now: ten situations of docs/tui.md.
+"""Which run needs me, why, since when, which rank, what now: the situations of docs/tui.md.
 
 The table there has the answers as a reader of the logs gives them. Each must stand in the row of
 the overview, 120 cells wide, and the row must be the first of twenty.
@@ -53,10 +53,10 @@ def overview(snapshot: Snapshot, neighbours: list[RunView]) -> list[str]:
     ]
 
 
-def test_there_are_ten_situations_and_one_needs_nobody() -> None:
+def test_there_are_twenty_situations_and_two_need_nobody() -> None:
     found = situations()
-    assert len({each.log for each in found}) == 10
-    assert sum(each.why == "-" for each in found) == 1
+    assert len({each.log for each in found}) == 20
+    assert sum(each.why == "-" for each in found) == 2
 
 
 @pytest.mark.parametrize("situation", situations(), ids=lambda each: Path(each.log).stem)

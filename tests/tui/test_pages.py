@@ -1,5 +1,6 @@
 """Every page and key, on real trainings."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -195,7 +196,7 @@ def test_a_search_goes_on_where_one_question_ends(
         await screen.press("4")
         await screen.until("following")
         page = screen.app.query_one(LogPage)
-        page._text = "Starting MMDiT"
+        page._search.text = "Starting MMDiT"
         await screen.press("N")
         await screen.until("▶       6", "*** Starting MMDiT")
 
@@ -285,6 +286,29 @@ def test_files_of_a_run_are_merged_by_time(tmp_path: Path) -> None:
         assert times == sorted(times)
         (index,) = (i for i, line in enumerate(lines) if "of rank 1" in line.text)
         assert lines[index - 1].time == 1.7e9 + 31
+
+    on_screen(LocalSource(lambda: snapshot, silences, "r"), steps)
+    silences.close()
+
+
+def test_the_page_of_a_run_shows_the_batch_at_which_its_loss_broke(tmp_path: Path) -> None:
+    event = {"type": "event", "kind": "batch_ids", "severity": "warning", "time": 1.7e9 + 30}
+    row = "the batch of step 30 on rank 0 (loss NaN): 2 rows: \x1b[31mdoc-7, [b]doc-8"
+    rows = [
+        {"schema": "ldlm.health/1", "type": "run", "run": "r", "rank": 0, "time": 1.7e9},
+        *({"type": "step", "step": n, "time": 1.7e9 + n, "loss": 2.5} for n in range(1, 30)),
+        {**event, "message": row, "fields": {"family": "numerics", "role": "evidence"}},
+        {"type": "step", "step": 30, "time": 1.7e9 + 30, "loss": "NaN"},
+    ]
+    path = tmp_path / "health_rank0.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+    snapshot = read(str(path), run="r")
+    silences = Silences(tmp_path / "silences.sqlite")
+
+    async def steps(screen: Screen) -> None:
+        await screen.press("2")
+        text = await screen.until("NonFiniteLoss", "the batch of step 30 on rank 0")
+        assert "doc-7, [b]doc-8" in text
 
     on_screen(LocalSource(lambda: snapshot, silences, "r"), steps)
     silences.close()

@@ -7,8 +7,9 @@ from screens import NOW, Screen, Shown, on_screen
 
 from ldlm_monitor.config.settings import Look
 from ldlm_monitor.model.view import AlertView, InputView, ReasonView, RunView, Snapshot
-from ldlm_monitor.notify.message import story_of
-from ldlm_monitor.report.contents import what_to_do
+from ldlm_monitor.notify.content import news_of
+from ldlm_monitor.notify.message import Message, Notification, Story, from_transition, story_of
+from ldlm_monitor.report.contents import Item, brief_sections, sections, what_to_do
 from ldlm_monitor.report.document import report
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import ASCII, UNICODE
@@ -61,6 +62,18 @@ def test_a_crash_is_first_and_not_after_198_healthy_runs(fleet: Fleet) -> None:
     desk.seen["zzz"] = NOW
     assert names(triaged(desk))[0] == "aaa"
     assert names(triaged(desk))[-1] == "zzz"
+
+
+def test_what_ended_with_a_warning_that_nobody_acknowledged_stands_above_healthy_runs(
+    fleet: Fleet,
+) -> None:
+    """A loss that stood at its clamp until the end is a warning, and must be seen, too."""
+    reason = ReasonView(kind="alert", severity="warning", text="LossStuck: 100", since=NOW - 90)
+    stuck = fleet.run("stuck", "finished", health="WARNING", reasons=(reason,))
+    desk = fleet.desk(fleet.run("fine"), stuck, fleet.failed("crashed", NOW - 900, "crashed"))
+    assert names(triaged(desk)) == ["crashed", "stuck", "fine"]
+    desk.seen["stuck"] = NOW
+    assert names(triaged(desk)) == ["crashed", "fine", "stuck"]
 
 
 def test_a_failure_that_ended_long_ago_is_no_news(fleet: Fleet) -> None:
@@ -132,15 +145,31 @@ def test_list_card_page_report_and_messages_have_the_same_decision(
     (found,) = (each for each in report(shown.snapshot).runs if each.name == name)
     assert what_to_do(found)[0] == decided
     (incident,) = (each for each in shown.snapshot.incidents if each.run == name)
-    assert story_of(incident).action.startswith(f"Decision: {decided}. ".rstrip())
+    story = story_of(incident)
+    assert story.action.startswith(f"Decision: {decided}.")
+    fired = next(each for each in shown.snapshot.transitions if each.incident == incident.id)
+    news = from_transition(fired)
+    for message in (group_of(story, news), group_of(story, news, news)):
+        assert news_of(message).action == story.action
+    (brief, whole) = (brief_sections(found), sections(found))
+    alerts = [item for item in (*brief["Firing"], *whole["Firing"]) if isinstance(item, Item)]
+    assert [item.action for item in alerts] == [""] * len(alerts)
 
     async def steps(screen: Screen) -> None:
         await screen.press(*keys)
         await screen.until(f"to do   {decided[:30]}")
         await screen.press("2")
         await screen.until(f"to do {decided}")
+        await screen.press("3")
+        await screen.until(f"to do   {decided}", f"try     {fired.annotations['action'][:30]}")
 
     on_screen(shown.source, steps, size=(200, 50))
+
+
+def group_of(story: Story, *news: Notification) -> Message:
+    """A later message of the incident's alerts."""
+    shared = {"step": "follow-up", "group": 1, "identity": "1", "opened_at": NOW}
+    return Message(news=news, alerts=news, story=story, **shared)  # type: ignore[arg-type]
 
 
 def test_a_decision_to_go_on_answers_no_other_alert(shown: Shown) -> None:

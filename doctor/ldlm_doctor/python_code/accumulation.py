@@ -5,28 +5,21 @@ from __future__ import annotations
 import ast
 import re
 
-from ldlm_doctor.model import Finding, Findings, Kind, SourceFile
+from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import last_name, names_in, receiver, variables_in
 from ldlm_doctor.python_code.module import Module, calling, naming
-from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program
+from ldlm_doctor.python_code.program import DDP, Program
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
 from ldlm_doctor.python_code.tree import inside
-from ldlm_doctor.python_code.values import likely, option_names
+from ldlm_doctor.python_code.unread import ACCUMULATION
 
-_NAME = re.compile(
-    r"^(grad(ient)?_?)?(accum(ulation|ulate)?)(_?grad(ient)?s?|_?batches)?(_?(steps?|iters?|iter))?$"
-    r"|^grad(ient)?_acc(_steps)?$",
-    re.I,
-)
 _NO_SYNC = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync")
 _COUNTS = re.compile(r"accum|micro|grad.*steps|update_freq|iter_size|loss", re.I)
 """Names of what a loss or its gradients are divided by, and of the loss itself."""
 
 
 def inspect(module: Module, program: Program) -> Findings:
-    """Loops that accumulate, and options that nobody asks for."""
-    yield from _unread_options(module, program)
-    yield from _unread_names(module, program)
+    """Loops that accumulate."""
     if program.framework_does_it(module):
         return
     for loop in program.loops(module):
@@ -39,25 +32,6 @@ def inspect(module: Module, program: Program) -> Findings:
             and not program.any_relative(naming(*_NO_SYNC), module)
         ):
             yield module.finding("accumulation-without-no-sync", loop.backwards[0])
-
-
-def inspect_settings(program: Program) -> Findings:
-    """Settings in YAML files that no Python file reads."""
-    if not any(program.loops(module) for module in program.modules):
-        return
-    words = frozenset().union(*(module.words for module in program.modules))
-    for file in program.files:
-        if file.kind is Kind.YAML:
-            yield from _unread_keys(file, words)
-
-
-def _unread_keys(file: SourceFile, words: frozenset[str]) -> Findings:
-    for found in YAML_NUMBER.finditer(file.content):
-        name = found[1].decode()
-        if _NAME.match(name) and int(found[2]) > 1 and name not in words:
-            line = file.content.count(b"\n", 0, found.start(1)) + 1
-            evidence = found[0].decode("utf-8", "replace").strip()
-            yield Finding("accumulation-unread", file.path, line, evidence)
 
 
 def _accumulates(loop: TrainingLoop) -> bool:
@@ -158,44 +132,7 @@ def _counts_micro_batches(loop: TrainingLoop) -> bool:
     """`for micro in range(accumulation_steps)`."""
     match loop.loop:
         case ast.For(iter=ast.Call() as call) if last_name(call.func) in ("range", "trange"):
-            return any(_NAME.match(name) or "accum" in name.lower() for name in names_in(call))
+            return any(
+                ACCUMULATION.match(name) or "accum" in name.lower() for name in names_in(call)
+            )
     return False
-
-
-def _unread_options(module: Module, program: Program) -> Findings:
-    """An option of argparse whose attribute is read nowhere."""
-    for call in module.called("add_argument"):
-        names = [name for name in option_names(call) if _NAME.match(name)]
-        if not names or not program.trains(module):
-            continue
-        if not any(_reads(other, names) for other in program.relatives(module)):
-            yield module.finding("accumulation-unread", call, f"args.{names[0]} is read nowhere")
-
-
-def _unread_names(module: Module, program: Program) -> Findings:
-    """A constant, or a field of a class with settings, that is set and never used."""
-    if not program.trains(module):
-        return
-    for statement in module.each(ast.Assign, ast.AnnAssign):
-        match statement:
-            case ast.Assign(targets=[ast.Name() as target], value=value):
-                pass
-            case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
-                pass
-            case _:
-                continue
-        assert isinstance(statement, ast.stmt)
-        if not _NAME.match(target.id) or (likely(module, value) or 0) <= 1:
-            continue
-        if not any(_reads(other, [target.id]) for other in program.relatives(module)):
-            yield module.finding("accumulation-unread", statement, f"{target.id} is read nowhere")
-
-
-def _reads(module: Module, names: list[str]) -> bool:
-    if {"vars", "asdict"} & module.words:  # every setting may be passed on
-        return True
-    return (
-        any(node.attr in names for node in module.each(ast.Attribute))
-        or any(node.value in names for node in module.each(ast.Constant))
-        or any(n.id in names and isinstance(n.ctx, ast.Load) for n in module.each(ast.Name))
-    )

@@ -14,6 +14,8 @@ from ldlm_doctor.python_code import (
     checkpoints,
     collectives,
     ddp,
+    ends,
+    evaluation,
     leaving,
     loaders,
     logs,
@@ -26,15 +28,17 @@ from ldlm_doctor.python_code import (
     rotation,
     sampling,
     saved_state,
+    seeds,
     steps,
+    unread,
     updates,
 )
 from ldlm_doctor.python_code.module import Module, UnreadableError, read
 from ldlm_doctor.python_code.program import Program
 
 _INSPECTIONS = (
-    loaders.inspect_workers, loaders.inspect_speed, sampling.inspect_samplers,
-    sampling.inspect_splits, ddp.inspect, process_groups.inspect,
+    loaders.inspect_workers, loaders.inspect_speed, sampling.inspect, seeds.inspect,
+    ends.inspect, evaluation.inspect, ddp.inspect, process_groups.inspect,
     process_groups.inspect_environment, collectives.inspect, leaving.inspect, steps.inspect,
     updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
     optimizers.inspect_schedules, models.inspect, checkpoints.inspect, saved_state.inspect,
@@ -83,7 +87,7 @@ def _findings(project: Project) -> list[Finding]:
             found.extend([each for inspect in _INSPECTIONS for each in inspect(module, program)])
         except RecursionError:
             found.append(_unreadable(module.file, UnreadableError("nested too deeply", 1)))
-    found.extend(accumulation.inspect_settings(program))
+    found.extend(unread.inspect(program))
     order = {file.path: at for at, file in enumerate(project.files)}
     once: dict[tuple[str, str, int], Finding] = {}
     for finding in sorted(found, key=lambda f: (order[f.path], f.line, f.check.id)):

@@ -218,11 +218,17 @@ def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Fun
     for module in program.modules:
         for call in module.calls_to(_FULL):
             around = module.function(call)
-            if around is None or _is_of_a_group(call):
+            if around is None or _is_of_a_group(call) or _keeps_results(around):
                 continue
             if any(module.statement(call) is each for each in around.body):
                 found.setdefault(around.name, (module, around, call))
     return {name: its for name, its in found.items() if program.definitions[name] == 1}
+
+
+def _keeps_results(function: Function) -> bool:
+    """What a call gave before is given again, and nothing is called."""
+    decorators = (last_name(getattr(each, "func", each)) for each in function.decorator_list)
+    return not {"cache", "lru_cache"}.isdisjoint(decorators)
 
 
 def _inner(module: Module, program: Program, call: ast.Call) -> str:

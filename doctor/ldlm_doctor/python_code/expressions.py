@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import TypeGuard
 
 
@@ -37,13 +36,6 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
 def is_value(node: ast.AST | None, value: bool | None) -> TypeGuard[ast.Constant]:
     """Whether a node is the constant True, False or None."""
     return isinstance(node, ast.Constant) and node.value is value
-
-
-def expressions_in(node: ast.AST) -> Iterator[ast.expr]:
-    """The names, attributes and calls in an expression: what can denote a value."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name | ast.Attribute | ast.Call):
-            yield part
 
 
 def variables_in(node: ast.AST) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import agreed
@@ -17,18 +18,21 @@ from ldlm_doctor.python_code.training import (
     is_optimizer_step,
     without_gradient,
 )
-from ldlm_doctor.python_code.tree import Loop, body_of, inside
+from ldlm_doctor.python_code.tree import Function, Loop, body_of, inside
 
 _FINITE = {"isnan", "isinf", "isfinite"}
 _FAILURES = {
     "RuntimeError", "Exception", "BaseException", "OutOfMemoryError", "AcceleratorError",
     "ValueError",
 }  # fmt: skip
+_WAITS = re.compile(r"barrier|wait_for_everyone|rendezvous", re.I)
+_MANAGERS = {"contextmanager", "asynccontextmanager"}
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)", re.I)
 
 
 def inspect(module: Module, program: Program) -> Findings:
-    """Each training loop that several ranks run."""
+    """Each training loop that several ranks run, and each barrier that an error leaves out."""
+    yield from _waited_for_in_vain(module)
     if not (program.is_distributed(module) or program.framework_does_it(module)):
         return
     if not any(is_optimizer_step(call) for call in module.called("step")):
@@ -150,8 +154,7 @@ def _failures(module: Module, loop: TrainingLoop) -> Findings:
         if not has_step or all(outer is not loop.loop for outer in module.above(node)):
             continue
         for handler in node.handlers:
-            kinds = names_in(handler.type) if handler.type is not None else {"BaseException"}
-            if kinds & _FAILURES and _goes_on(handler):
+            if _is_broad(handler) and _goes_on(handler):
                 yield module.finding("exception-skip-on-one-rank", handler)
 
 
@@ -178,6 +181,51 @@ def _is_of_another_failure(handler: ast.ExceptHandler, leaving: ast.Raise) -> bo
                 if leaving in body:
                     return True
     return False
+
+
+def _waited_for_in_vain(module: Module) -> Findings:
+    """Barriers that a rank with an error does not reach, while the others wait in theirs.
+
+    Where all ranks run the block of the with statement together, what follows it is theirs too.
+    """
+    for function in module.functions:
+        decorators = {last_name(getattr(each, "func", each)) for each in function.decorator_list}
+        for node in inside(function.body) if decorators & _MANAGERS else ():
+            call = _left_out(module, node) if isinstance(node, ast.Yield) else None
+            if call is not None and (rank_branch(module, node) or rank_branch(module, call)):
+                detail = "an error in the block of the with statement leaves it out"
+                yield module.finding("barrier-not-in-finally", call, detail)
+    for node in module.each(ast.Try):
+        broad = any(_is_broad(handler) and _goes_on(handler) for handler in node.handlers)
+        call = next(_waits(node.body[1:]), None) if broad else None
+        if call is not None and not any(_waits(node.finalbody)):
+            detail = f"an error after line {node.lineno} leaves it out, and the rank goes on"
+            yield module.finding("barrier-not-in-finally", call, detail)
+
+
+def _waits(body: list[ast.stmt]) -> Iterator[ast.Call]:
+    calls = (node for node in inside(body) if isinstance(node, ast.Call))
+    return (call for call in calls if _WAITS.search(last_name(call.func)))
+
+
+def _left_out(module: Module, node: ast.AST) -> ast.Call | None:
+    """The barrier that runs after a node only where that raises nothing."""
+    while not isinstance(node, Function):
+        statement = module.statement(node)
+        block = module.block(statement)
+        if (call := next(_waits(block[block.index(statement) + 1 :]), None)) is not None:
+            return call
+        node = module.parents[statement]
+        if isinstance(node, ast.Try):
+            if any(_waits(node.finalbody)) or any(map(_is_broad, node.handlers)):
+                return None
+            if (call := next(_waits(node.orelse), None)) is not None:
+                return call
+    return None
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or bool(names_in(handler.type) & _FAILURES)
 
 
 def _left(module: Module, program: Program) -> Findings:

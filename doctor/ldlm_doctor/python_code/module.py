@@ -90,6 +90,16 @@ class Module(SourceText):
         """It is an `__init__.py`."""
         return self.file.path.endswith("__init__.py")
 
+    @cached_property
+    def runs_itself(self) -> bool:
+        """It says what happens where it is started as a script."""
+        tests = (node.test for node in self.tree.body if isinstance(node, ast.If))
+        return any(
+            isinstance(each, ast.Name) and each.id == "__name__"
+            for test in tests
+            for each in ast.walk(test)
+        )
+
     # What names stand for
 
     def resolve(self, node: ast.AST | None) -> str:
@@ -145,6 +155,15 @@ class Module(SourceText):
     def each(self, *kinds: type[Node]) -> Iterator[Node]:
         """The nodes of some kinds, each kind in the order of the file."""
         return chain.from_iterable(cast("list[Node]", self.nodes.get(kind, [])) for kind in kinds)
+
+    @cached_property
+    def stores(self) -> list[tuple[ast.expr, ast.expr]]:
+        """Each target of an assignment, with what it is given."""
+        found = [(target, each.value) for each in self.each(ast.Assign) for target in each.targets]
+        found += [(each.target, each.value) for each in self.each(ast.AugAssign)]
+        found += [(each.target, each.value) for each in self.each(ast.NamedExpr)]
+        found += [(its.target, its.value) for its in self.each(ast.AnnAssign) if its.value]
+        return found
 
     @cached_property
     def functions(self) -> list[Function]:

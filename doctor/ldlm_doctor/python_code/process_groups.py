@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor import environment_rules
+from ldlm_doctor.model import Findings, Project
+from ldlm_doctor.python_code.expressions import last_name, receiver
 from ldlm_doctor.python_code.module import Module, naming
 from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
-from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.values import UNKNOWN, arguments, constant, seconds
+from ldlm_doctor.setting import Environment, Setting, Surroundings
+from ldlm_doctor.surroundings import surroundings
 from ldlm_monitor.text.format import duration
 
 _GROUPS = INIT_PROCESS_GROUP | {
@@ -19,22 +21,11 @@ _GROUPS = INIT_PROCESS_GROUP | {
 }
 _POSITIONAL = ("backend", "init_method", "timeout")
 _DAY, _HOUR = 86400.0, 3600.0
-_OLD_NAMES = {
-    "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING",
-}  # fmt: skip
-_LONGEST_HEARTBEAT = 1800
-_HEARTBEAT_DEFAULT = "480"
-_SWITCHES = {
-    "NCCL_ENABLE_MONITORING": (("0", "false"), "python-env-monitoring-off", "1"),
-    "NCCL_BLOCKING_WAIT": (("1", "true"), "python-env-blocking-wait", "0"),
-    "NCCL_ASYNC_ERROR_HANDLING": (("0",), "python-env-error-handling-off", None),
-}
-"""By name without TORCH_: wrong values, the check, and the right value (None: no edit)."""
 
 
 def inspect(module: Module, program: Program) -> Findings:
     """Each process group that is made."""
-    is_script = bool(program.loops(module)) or _runs_itself(module)
+    is_script = bool(program.loops(module)) or module.runs_itself
     destroyed = program.any_relative(naming("destroy_process_group"), module)
     starts = list(module.calls_to(INIT_PROCESS_GROUP))
     for call in module.calls_to(_GROUPS):
@@ -56,116 +47,68 @@ def inspect(module: Module, program: Program) -> Findings:
         yield module.finding("process-group-not-destroyed", starts[0])
 
 
-def _runs_itself(module: Module) -> bool:
-    return any(
-        isinstance(node, ast.If) and "__name__" in ast.dump(node.test) for node in module.tree.body
-    )
+def inspect_environment(module: Module, program: Program) -> Findings:
+    """What code writes to `os.environ`, judged as in a script, and what comes too late."""
+    starts = list(module.calls_to(INIT_PROCESS_GROUP))
+    written = list(_settings(module))
+    given = Environment(tuple(setting for setting, _ in written))
+    yield from environment_rules.judge(given, program.once(_surroundings))
+    for _, at in written:
+        if any(_comes_after(module, at, start) for start in starts):
+            yield module.finding("python-env-set-too-late", at)
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentSetting:
-    """A variable that code sets to something known."""
-
-    name: str
-    value: str
-    node: ast.expr
-    """The expression of the value."""
-    name_node: ast.expr
-    at: ast.expr | ast.stmt
+def _surroundings(program: Program) -> Surroundings:
+    return surroundings(Project(program.files))
 
 
-def _settings(module: Module) -> Iterator[EnvironmentSetting]:
-    """`os.environ[NAME] = VALUE`, `.setdefault`, `.update`, and `os.putenv`."""
-    for node in module.each(ast.Assign):
-        match node:
-            case ast.Assign(targets=[ast.Subscript(value=owner, slice=key)], value=value):
-                if _is_environment(module, owner):
-                    yield from _setting(module, key, value, node)
-    for call in module.calls:
-        match call:
-            case ast.Call(func=ast.Attribute(value=owner, attr="setdefault"), args=[key, value]):
-                if _is_environment(module, owner):
-                    yield from _setting(module, key, value, call)
-            case ast.Call(func=ast.Attribute(value=owner, attr="update")):
-                if _is_environment(module, owner):
-                    yield from _updated(module, call)
-            case ast.Call(args=[key, value]) if module.resolve(call.func) == "os.putenv":
-                yield from _setting(module, key, value, call)
+def _settings(module: Module) -> Iterator[tuple[Setting, ast.expr]]:
+    """`os.environ[NAME] = VALUE`, `.setdefault`, `.update`, `os.putenv`, each with its place."""
+    pairs: list[tuple[ast.expr | None, ast.expr]] = [
+        (target.slice, value)
+        for target, value in module.stores
+        if isinstance(target, ast.Subscript) and _is_environment(module, target.value)
+    ]
+    for call in module.called("setdefault", "update", "putenv"):
+        if module.resolve(call.func) != "os.putenv" and not _is_environment(module, receiver(call)):
+            continue
+        if len(call.args) == 2:
+            pairs.append((call.args[0], call.args[1]))
+        for given in call.keywords:
+            pairs.append((ast.Constant(given.arg), given.value))
+        for held in call.args:
+            pairs += zip(held.keys, held.values, strict=True) if isinstance(held, ast.Dict) else ()
+    for key, value in pairs:
+        name, known = constant(module, key), constant(module, value)
+        if isinstance(name, str) and "NCCL" in name:
+            yield _setting(module, name, key, value, known), value
 
 
 def _is_environment(module: Module, node: ast.expr) -> bool:
     return module.resolve(node) in ("os.environ", "environ")
 
 
-def _updated(module: Module, call: ast.Call) -> Iterator[EnvironmentSetting]:
-    for keyword in call.keywords:
-        if keyword.arg:
-            name = ast.copy_location(ast.Constant(keyword.arg), keyword.value)
-            yield from _setting(module, name, keyword.value, call)
-    for given in call.args:
-        if isinstance(given, ast.Dict):
-            for key, value in zip(given.keys, given.values, strict=True):
-                if key is not None:
-                    yield from _setting(module, key, value, value)
-
-
 def _setting(
-    module: Module, key: ast.expr, value: ast.expr, at: ast.expr | ast.stmt
-) -> Iterator[EnvironmentSetting]:
-    name, known = constant(module, key), constant(module, value)
-    if isinstance(name, str) and ("NCCL" in name):
-        yield EnvironmentSetting(name, "" if known is UNKNOWN else str(known), value, key, at)
+    module: Module, name: str, key: ast.expr | None, value: ast.expr, known: object
+) -> Setting:
+    evidence = module.finding("python-env-set-too-late", value).evidence
+    return Setting(
+        name, None if known is UNKNOWN else str(known), module.file.path, value.lineno, evidence,
+        _spelled(module, value), _spelled(module, key),
+        optional=last_name(getattr(module.parents.get(value), "func", None)) == "setdefault",
+        conditional=module.function(value) is not None or module.around(value, ast.If) is not None,
+    )  # fmt: skip
 
 
-def inspect_environment(module: Module, program: Program) -> Findings:
-    """Each setting that is known to do harm, or nothing."""
-    starts = list(module.calls_to(INIT_PROCESS_GROUP))
-    for setting in _settings(module):
-        yield from _judged(module, setting)
-        if any(_comes_after(module, setting.at, start) for start in starts):
-            yield module.finding("python-env-set-too-late", setting.at)
-
-
-def _judged(module: Module, setting: EnvironmentSetting) -> Findings:
-    name, value = setting.name, setting.value.strip().lower()
-    bare = name.removeprefix("TORCH_")
-    if bare == "NCCL_HEARTBEAT_TIMEOUT_SEC" and value.isdecimal():
-        if int(value) > _LONGEST_HEARTBEAT:
-            length, edits = duration(int(value)), _value(module, setting, _HEARTBEAT_DEFAULT)
-            yield module.finding("python-env-heartbeat-timeout", setting.at, length, edits)
-    elif name == "NCCL_TIMEOUT":
-        yield module.finding("python-env-nccl-timeout-unread", setting.at)
-    elif bare in _SWITCHES and value in _SWITCHES[bare][0]:
-        _, check, right = _SWITCHES[bare]
-        yield module.finding(check, setting.at, edits=_value(module, setting, right))
-    if name in _OLD_NAMES:
-        edits = ()
-        if isinstance(setting.name_node, ast.Constant) and _is_written(module, setting):
-            quoted = module.text(setting.name_node).replace(name, f"TORCH_{name}")
-            edits = (replaced(module, setting.name_node, quoted),)
-        yield module.finding("python-env-deprecated-name", setting.at, f"now TORCH_{name}", edits)
-
-
-def _is_written(module: Module, setting: EnvironmentSetting) -> bool:
-    """The name stands in the file as a string, and the new name is not set beside it."""
-    written = module.text(setting.name_node)
-    return setting.name in written and f"TORCH_{setting.name}" not in module.words
-
-
-def _value(module: Module, setting: EnvironmentSetting, text: str | None) -> Edits:
-    """The value as another string of the same quotes, or `str()` of another number."""
-    node = setting.node
-    if text is None:
-        return ()
+def _spelled(module: Module, node: ast.expr | None) -> tuple[int, int] | None:
+    """The bytes of a string without its quotes, or of the number in `str(1)`."""
     match node:
+        case ast.Constant(value=str() as text) if hasattr(node, "lineno"):
+            if module.text(node)[1:-1] == text:
+                return module.start(node) + 1, module.end(node) - 1
         case ast.Call(func=ast.Name(id="str"), args=[ast.Constant(value=int()) as only]):
-            return (replaced(module, only, text),)
-    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-        return ()
-    written = module.text(node)
-    if node.value not in written:
-        return ()
-    return (replaced(module, node, written.replace(node.value, text)),)
+            return module.start(only), module.end(only)
+    return None
 
 
 def _comes_after(module: Module, late: ast.AST, early: ast.AST) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -30,8 +29,6 @@ INIT_PROCESS_GROUP = frozenset(
     f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
 )
 _SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
-YAML_NUMBER = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
-"""A line of a YAML file that gives a key a whole number."""
 _FRAMEWORKS = frozenset(
     {
         "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
@@ -127,6 +124,11 @@ class Program:
     def imports_of(self, module: Module) -> list[Module]:
         """The module and all that it imports, directly or not."""
         return _reached([module], self._imports, _MOST_RELATIVES)
+
+    def started_by(self, module: Module) -> list[Module]:
+        """The files of the program that a file starts; none where it only is a part of others."""
+        runs = module.runs_itself or not self._importers[module]
+        return self.imports_of(module) if runs else []
 
     def relatives(self, module: Module) -> list[Module]:
         """The module, all that it imports and that import it, and what is near it."""
@@ -249,6 +251,12 @@ class Program:
     def is_distributed(self, module: Module) -> bool:
         """Several ranks run the module: it is wrapped, or starts a process group."""
         return self.any_near(calling(_SEVERAL_RANKS), module)
+
+    def runs_on_several_ranks(self, module: Module) -> bool:
+        """A program that the module is a part of starts ranks; others may share its files."""
+        users = _reached([module], self._importers, _MOST_RELATIVES)
+        parts = {part for user in users for part in self.imports_of(user)}
+        return any(map(calling(_SEVERAL_RANKS), parts)) or any(map(naming("prepare"), parts))
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""

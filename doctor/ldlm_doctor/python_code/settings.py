@@ -32,11 +32,19 @@ _COPIES = frozenset({"replace", "set_defaults", "Namespace", "evolve", "update",
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A setting as one place declares it: the keys that lead to it, and its value."""
+    """A setting as one place declares it: the keys that lead to it, its value, what that is."""
 
     keys: tuple[str, ...]
     value: object
-    where: str
+    name: str
+    path: str
+    line: int
+    of_python: bool = True
+
+    @property
+    def where(self) -> str:
+        """The place in words."""
+        return f"{self.name} in {self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class Settings:
                 return self.known(module, only, depth + 1)
             case ast.Attribute(value=ast.Name(id="self")):
                 return self.known(module, module.bound_attribute(node), depth + 1)
-        keys = _keys(module, node)
+        keys = looked_up(module, node)
         return self._declared(keys) if keys else None
 
     def _of_name(self, module: Module, name: ast.Name, depth: int) -> Known | None:
@@ -151,15 +159,19 @@ class Settings:
         return Known(found[0].value, " and ".join(each.where for each in found[:2]))
 
     @cached_property
+    def declared(self) -> list[Declared]:
+        """All settings, those of YAML files first."""
+        configurations = (file for file in self._files if file.kind is Kind.YAML)
+        found = [each for file in configurations for each in _in_yaml(file)]
+        for module in self._modules:
+            found += (*_of_argparse(module), *_of_classes(module))
+        return found
+
+    @cached_property
     def _by_name(self) -> dict[str, list[Declared]]:
         found: dict[str, list[Declared]] = {}
-        for file in self._files:
-            if file.kind is Kind.YAML:
-                for each in _in_yaml(file):
-                    found.setdefault(each.keys[-1], []).append(each)
-        for module in self._modules:
-            for each in (*_of_argparse(module), *_of_classes(module)):
-                found.setdefault(each.keys[-1], []).append(each)
+        for each in self.declared:
+            found.setdefault(each.keys[-1], []).append(each)
         return found
 
     @cached_property
@@ -193,7 +205,7 @@ class Settings:
         )
 
 
-def _keys(module: Module, node: ast.expr) -> tuple[str, ...]:
+def looked_up(module: Module, node: ast.expr) -> tuple[str, ...]:
     """`("data", "num_workers")` of `config.data["num_workers"]`; () where that is no setting."""
     keys: list[str] = []
     for _ in range(_DEEPEST):
@@ -254,8 +266,8 @@ def _in_yaml(file: SourceFile) -> Iterator[Declared]:
                 if isinstance(key, yaml.ScalarNode):
                     waiting.append(((*keys, key.value), value))
         elif isinstance(node, yaml.ScalarNode) and keys:
-            where = f"{'.'.join(keys)} in {file.path}:{node.start_mark.line + 1}"
-            yield Declared(keys, _scalar(node), where)
+            line = node.start_mark.line + 1
+            yield Declared(keys, _scalar(node), ".".join(keys), file.path, line, of_python=False)
 
 
 def _scalar(node: yaml.ScalarNode) -> object:
@@ -276,8 +288,8 @@ def _of_argparse(module: Module) -> Iterator[Declared]:
         if "required" in given:
             value = UNKNOWN
         for name in option_names(call):
-            where = f"the default of {name} in {module.file.path}:{call.lineno}"
-            yield Declared((name,), value, where)
+            path = module.file.path
+            yield Declared((name,), value, f"the default of {name}", path, call.lineno)
 
 
 def _of_classes(module: Module) -> Iterator[Declared]:
@@ -289,7 +301,10 @@ def _of_classes(module: Module) -> Iterator[Declared]:
                         given = keyword(value, "default")
                         given = given or (value.args[0] if value.args else value)
                         value = given
-                    where = f"{cls.name}.{name} in {module.file.path}:{statement.lineno}"
-                    yield Declared((name,), constant(module, value), where)
+                    known = constant(module, value)
                 case ast.AnnAssign(target=ast.Name(id=name)):
-                    yield Declared((name,), UNKNOWN, f"{module.file.path}:{statement.lineno}")
+                    known = UNKNOWN
+                case _:
+                    continue
+            path, line = module.file.path, statement.lineno
+            yield Declared((name,), known, f"{cls.name}.{name}", path, line)

@@ -5,7 +5,7 @@ why an alert ended.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -117,6 +117,10 @@ class AlertStates(Generic[E]):
                 times.append(alert.absent_since + alert.rule.keep_firing_for)
         return min(times, default=math.inf)
 
+    def holds(self, index: int) -> bool:
+        """Whether the last result of the rule of this index was not empty, or is not known."""
+        return index in self.health or bool(self._instances.get(index, True))
+
     def evaluate(
         self,
         query: Query[E],
@@ -124,21 +128,25 @@ class AlertStates(Generic[E]):
         *,
         ending: Callable[[AlertRule[E], Mapping[str, str]], Ending | None],
         record: Recorder,
-        due: Callable[[int, float], bool] = lambda index, at: True,
+        due: Collection[int] | None = None,
+        take: Callable[[int, float], bool] = lambda index, at: True,
     ) -> list[Transition]:
         """Evaluate every rule that is `due` at `at` (Unix seconds) and return the changes.
 
         A rule that raises RuleError keeps its alerts and is listed in `health`; the other rules
         are evaluated. When a firing alert's condition is false and `keep_firing_for` is over,
         `ending` returns how the alert ended, or None if it keeps firing. `record` gets the results
-        of recording rules, and `ALERTS`. `due`: whether the result of a rule, by its index, can
-        differ from the last one; it is asked in order, after the rules before were recorded. A
-        `for` and a `keep_firing_for` end whether or not the rule is due.
+        of recording rules, and `ALERTS`. `due`: the rules, by their index, whose result can
+        differ from the last one (None: all), to which recording may add; `take` is called for each
+        before its evaluation, and may put it off. A `for` and a `keep_firing_for` end whether or
+        not the rule is due.
         """
         transitions: list[Transition] = []
-        for index, rule in enumerate(self._rules.rules):
+        due, index = range(len(self._rules.rules)) if due is None else due, -1
+        while (index := min(filter(index.__lt__, (*due, *self._by_rule)), default=-1)) >= 0:
+            rule = self._rules.rules[index]
             try:
-                if due(index, at):
+                if index in due and take(index, at):
                     self.health.pop(index, None)
                     vector = query(rule.expr, at)
                     check_limit(rule, len(vector))

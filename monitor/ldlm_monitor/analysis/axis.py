@@ -1,10 +1,10 @@
 """The axis of a chart: its ends, its labelled values, and the place of a value on it."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ldlm_monitor.text.format import number
+from ldlm_monitor.text.ticks import log_ticks, ticks
 
 LOG_FROM = 10.0
 """Greatest / least value that makes an axis logarithmic: a choice; more flattens, less distorts."""
@@ -40,41 +40,14 @@ def axis_of(values: Iterable[float], *, straight: bool = False) -> Axis:
     low, high = (known[0], known[-1]) if known else (0.0, 1.0)
     if straight:
         low, high = (low, high) if high > low else (low - 1, high + 1)
-        places = _linear(low, high)
+        places = tuple(ticks(low, high, TICKS))
         # Steps are whole numbers, so fractional ticks are left out unless no tick would remain.
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
-        return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1))
+        low, high = low * 0.9, high * 1.1
+        powers = log_ticks(math.log10(low), math.log10(high), TICKS)
+        return Axis(low, high, True, tuple(10.0**power for power in powers))
     # Choices: margins keep curves off the frame; a `low` below 30 % of `high` is 0, to show ratios.
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
-    return Axis(low, high, False, _linear(low, high))
-
-
-def _linear(low: float, high: float) -> tuple[float, ...]:
-    """About `TICKS` multiples of 1, 2 or 5 times a power of ten, from `low` to `high`."""
-    raw = (high - low) / TICKS
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(
-        m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8
-    )  # 0.8: a quarter more labels are fine
-    first = math.ceil(low / step)
-    return tuple(n * step for n in range(first, math.floor(high / step) + 1))
-
-
-def _decades(low: float, high: float) -> tuple[float, ...]:
-    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-    powers = [10.0**power for power in range(first, last + 1)]
-    if len(powers) < 3:  # too few labels: multiples by 2 and 5, too
-        powers = [m * 10.0**p for p in range(first - 1, last + 1) for m in (1, 2, 5)]
-        return tuple(value for value in powers if low <= value <= high)
-    return tuple(powers[:: math.ceil(len(powers) / TICKS)])
-
-
-def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Labels with as few digits, from 4 to a float's 15, as keep them different."""
-    for digits in range(4, 16):
-        labels = [number(tick, digits) for tick in ticks]
-        if len(set(labels)) == len(labels):
-            break
-    return labels
+    return Axis(low, high, False, tuple(ticks(low, high, TICKS)))

@@ -14,9 +14,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Literal
 
-from ldlm_monitor.analysis.axis import Axis, axis_of, tick_labels
+from ldlm_monitor.analysis.axis import Axis, axis_of
 from ldlm_monitor.text.format import number
 from ldlm_monitor.text.sanitize import plain, shorten_path
+from ldlm_monitor.text.ticks import tick_labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

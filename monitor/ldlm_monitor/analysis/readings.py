@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
-from ldlm_monitor.parse import ROW_SUFFIXES, Parser
+from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import ValueSource, is_of_its_rank, source_of
 from ldlm_monitor.run.run_names import RunNames
@@ -23,7 +24,7 @@ STEPS = "steps"
 MOSTLY = 0.9
 """Least share of timed steps in an exact run: a choice; less distorts medians, more bars logs."""
 # Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
-_PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
+_PACE = frozenset({"step_seconds", *RATES})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes of what is learned
 _KEPT_EVENTS = (  # kinds that explain a pause between steps
@@ -145,7 +146,7 @@ class RunReadings:
         if sample.step is None and not any(map(is_kept, sample.values)):
             return
         self.files[sample.position.path] = None
-        source = source_of(sample, rows=sample.position.path.endswith(ROW_SUFFIXES))
+        source = source_of(sample, rows=is_rows(sample.position.path))
         key = source, sample.rank
         exact = exact or sample.time is not None
         self._exact[key] += exact

@@ -17,7 +17,7 @@ from typing import Any
 
 SLOTS = 32
 """Steps whose values may be under way; values of more are lost. A device is few steps behind."""
-WIDTH = 64  # most values of a step. A choice: few losses have more parts; this pins 8 KiB
+WIDTH = 64  # values of a slot; more take several. A choice: few losses have more; pins 8 KiB
 _UNWRITTEN = 0x7FC0DEAD
 """Bits of a float32 NaN that no arithmetic makes: cells have it until the copy reaches them."""
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH  # four bytes a float32
@@ -192,7 +192,8 @@ def sample(nvml: Any, handle: Any, local_rank: int = 0) -> dict[str, float]:
         "gpu_memory_clock_hertz": (ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM), 1e6),
         "gpu_power_watts": (ask("nvmlDeviceGetPowerUsage"), 1e-3),
         "gpu_ecc_errors_total": (ask("nvmlDeviceGetTotalEccErrors", *_UNCORRECTED), 1),
-        "memory_allocated_bytes": (_allocated(local_rank), 1),
+        "memory_allocated_bytes": (_allocator(local_rank, "allocated"), 1),
+        "memory_reserved_bytes": (_allocator(local_rank, "reserved"), 1),
     }
     held = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
     for reason, bits in THROTTLED.items():
@@ -238,7 +239,8 @@ def _torch_uuid(local_rank: int) -> str | None:
     return None if uuid is None else str(uuid)
 
 
-def _allocated(local_rank: int) -> float | None:
+def _allocator(local_rank: int, what: str) -> float | None:
+    """Bytes of PyTorch's allocator: `allocated` to tensors, `reserved` from the driver."""
     cuda, device = _cuda(local_rank)
     stats = cuda.memory_stats(device) if cuda else {}
-    return stats.get("allocated_bytes.all.current")
+    return stats.get(f"{what}_bytes.all.current")

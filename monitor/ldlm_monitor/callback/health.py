@@ -116,20 +116,24 @@ class HealthCallback:
         tokens: Any = None,
         batch: Any = None,
         epoch: Any = None,
+        batch_ids: Any = None,
         **values: Any,
     ) -> None:
         """Report a step. Values may be numbers or tensors of one element, on a device too.
 
         `step`: None for the next one. `samples`, `tokens`: how many this rank processed since the
-        last call. `batch`: the number of the batch in its epoch. Other values keep their own name.
+        last call. `batch`: the number of the batch in its epoch. `batch_ids`: names of its rows, in
+        host memory; they are kept as they are, and written only where the loss spikes or is not
+        finite. Other values keep their own name.
         """
         steps = self._steps
         if steps is None or not steps.is_live:
             return
         try:
-            given = {"epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr}
-            given |= values
-            steps.step(step, given, samples, tokens, batch)
+            given = {
+                "epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr, **values
+            }  # fmt: skip
+            steps.step(step, given, samples, tokens, batch, ids=batch_ids)
         except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
             self._hurt(error)
 
@@ -163,11 +167,12 @@ class HealthCallback:
         optimizer: Any = None,
         check_replicas_every: int = 0,
     ) -> None:
-        """Also report the gradient norm of each group of parameters, every `every` steps.
+        """Also report the gradients of each group of parameters, every `every` steps.
 
-        `parameters`: a module (its children are the groups), or parameters by name of
-        group. The norms are also measured at the step after a non-finite value. Call `on_step`
-        before the gradients are cleared. The norms cost device time. `every` 0: no norms.
+        Their norm, and the shares of zeros and of non-finite numbers. `parameters`: a module (its
+        children are the groups), or parameters by name of group. They are also measured at the
+        step after a non-finite value. Call `on_step` before the gradients are cleared. It costs
+        device time, and no wait for it. `every` 0: never.
         `check_replicas_every`: also report a checksum of parameters and of the state of
         `optimizer` every so many steps, by which the monitor finds a rank that is no longer equal
         to its replicas; 0: none. It reads all of them once, on their device.

@@ -2,11 +2,13 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from ldlm_monitor.callback.batches import Spikes, said
 from ldlm_monitor.callback.checksums import take
 from ldlm_monitor.callback.device import host_number, is_tensor, local_value
+from ldlm_monitor.callback.gradients import NORM, course
 
 MAX_NAME = 128
 """Characters of a name; longer ones are cut. With `MAX_VALUES`, a row stays below 64 KiB."""
@@ -21,19 +23,20 @@ _OWN = frozenset({"type", "schema", "time", "rank", "run"})
 """Keys of a row that the callback sets, so values of these names are dropped."""
 Row: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[
-    int, float, float | None, float, float | None, dict[str, Any], Any, Any, Any
+    int, float, float | None, float, float | None, dict[str, Any], Any, Any, Any, Any
 ]
 """A step of the loop: its number; Unix time; monotonic time (None: these are more values of an
 earlier step); seconds spent so far in phases outside of steps, and in waiting for data (None: not
-measured); values; samples; tokens; batch."""
+measured); values; samples; tokens; batch; the names of the batch's rows."""
 
 
 class Rows:
     """Makes rows of entries, in their order.
 
     `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
-    is not finite; `alarm` is called when one becomes so. Checksums become an event. `extra` is
-    added to the next row only. `latest` is the last row. `unread` counts dropped values.
+    is not finite; `alarm` is called when one becomes so. Checksums become an event, and so do the
+    names of the batch's rows at a step whose loss spikes or becomes non-finite. `extra` is added
+    to the next row only. `latest` is the last row. `unread` counts dropped values.
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
@@ -44,6 +47,7 @@ class Rows:
         self._every = every
         self._alarm = alarm
         self._bad: set[str] = set()
+        self._spikes = Spikes()
         self._last: tuple[int, float, float] | None = None
         self._span = 0.0
         self._data = 0.0
@@ -51,8 +55,8 @@ class Rows:
 
     def make(self, entry: Entry) -> list[Row]:
         """The rows of one entry: none, the step's, or also events of newly non-finite values."""
-        number, now, at, paused, data, given, samples, tokens, batch = entry
-        checks = self._checks(take(given), now, number)
+        number, now, at, paused, data, given, samples, tokens, batch, ids = entry
+        events = self._checks(take(given), now, number)
         row: Row = {"type": "step", "step": number, "time": now}
         if batch is not None:
             row["batch"] = whole(batch, -1)
@@ -61,18 +65,21 @@ class Rows:
             self._time(row, at, paused, data)
             self._count(row, samples=samples, tokens=tokens)
         bad = nonfinite(row)
+        new = [name for name in bad if name not in self._bad]
+        events += (self._event(name, row) for name in _without_groups(new, row))
+        if (self._spikes.observe(row.get("loss")) or new) and ids is not None:
+            events += self._batch(ids, row)
         if not bad and at is not None and number % self._every:
-            return checks
+            return events
         if self.extra:
             extra, self.extra = self.extra, {}
             row.update(extra)
-        new = [name for name in bad if name not in self._bad]
         # A row without a value does not show that it is finite again.
         self._bad = {name for name in self._bad if name not in row}.union(bad)
         self.latest = row
         if new:
             self._alarm()
-        return [*checks, *(self._event(name, bad[name], row) for name in new), row]
+        return [*events, row]
 
     def _checks(self, checksums: Mapping[str, str], now: float, step: int) -> list[Row]:
         """The event of a step's checksums, if it has any."""
@@ -104,16 +111,36 @@ class Rows:
             if "step_seconds" in row and self._span > 0:
                 row[f"{name}_per_second"] = number / self._span
 
-    def _event(self, name: str, value: float, row: Row) -> Row:
-        text = spelled(value)
+    def _event(self, name: str, row: Row) -> Row:
+        text = spelled(row[name])
         fields: Row = {"quantity": name, "value": text, "family": "numerics", "role": "root"}
         where = f"step {row['step']}"
         if "batch" in row:
             fields["batch"] = row["batch"]
             where = f"{where}, batch {row['batch']}"
         message = f"{name} is {text} at {where} on rank {self._rank}"
+        if name.startswith(NORM):
+            message = f"{message}: {course(row)}"
         at = {"time": row["time"], "step": row["step"]}
         return event_row("nonfinite_metric", "error", message, fields=fields, **at)
+
+    def _batch(self, ids: Any, row: Row) -> list[Row]:
+        """The event with the names of a batch's rows; none if they cannot be read."""
+        names, text = said(ids)
+        if not names:
+            self.unread += 1
+            return []
+        at = {"time": row["time"], "step": row["step"]}
+        fields = {"batch_ids": names, "family": "numerics", "role": "evidence"}
+        loss = spelled(row.get("loss", math.nan))
+        message = f"the batch of step {row['step']} on rank {self._rank} (loss {loss}): {text}"
+        return [event_row("batch_ids", "warning", message, fields=fields, **at)]
+
+
+def _without_groups(new: list[str], row: Row) -> list[str]:
+    """The names, but of groups of parameters only that to which the backward pass comes first."""
+    groups = [name for name in row if name.startswith(NORM) and name in new]
+    return [name for name in new if name not in groups[:-1]]
 
 
 def event_row(kind: str, severity: str, message: str, **more: Any) -> Row:
@@ -198,36 +225,6 @@ def nonfinite(row: Mapping[str, Any]) -> dict[str, float]:
         and not math.isfinite(value)
         and (name.startswith(("loss", "grad_norm")) or name.endswith("loss"))
     }
-
-
-def parameter_groups(given: Any) -> dict[str, list[Any]]:
-    """Parameters by group: by the first part of their names, or as the caller names them.
-
-    Takes a module, pairs of name and parameter, or a mapping of group to parameters.
-    """
-    if isinstance(given, Mapping):
-        return {str(name): list(parameters) for name, parameters in given.items()}
-    pairs: Iterable[tuple[str, Any]] = (
-        given.named_parameters() if hasattr(given, "named_parameters") else given
-    )
-    groups: dict[str, list[Any]] = {}
-    for name, parameter in pairs:
-        parts = [part for part in name.split(".") if part not in ("module", "_orig_mod")]
-        groups.setdefault(parts[0] if parts else name, []).append(parameter)
-    return groups
-
-
-def gradient_norms(torch: Any, groups: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """The norm of each group's gradients on this rank, as tensors on their device."""
-    norms: dict[str, Any] = {}
-    for name, parameters in groups.items():
-        gradients = [each.grad for each in parameters if each.grad is not None]
-        local = [each.to_local() if hasattr(each, "to_local") else each for each in gradients]
-        if local:
-            with torch.no_grad():
-                each_norm = [torch.linalg.vector_norm(part.detach().float()) for part in local]
-                norms[f"grad_norm_{name}"] = torch.linalg.vector_norm(torch.stack(each_norm))
-    return norms
 
 
 def _snap(given: dict[str, Any], name: str, tensor: Any, on_device: dict[str, Any]) -> None:

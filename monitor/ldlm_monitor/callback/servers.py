@@ -9,7 +9,7 @@ from typing import Any
 
 _TRAIN = (
     *("loss", "grad_norm", "learning_rate", "step", "step_seconds", "samples_per_second"),
-    *("tokens_per_second", "memory_allocated_bytes"),
+    *("tokens_per_second", "memory_allocated_bytes", "memory_reserved_bytes"),
 )
 """Values that have a metric of their own in `model/names.py`: `ldlm_train_` and their name."""
 _HELP = "The last value that this rank reported."  # of each metric

@@ -1,22 +1,22 @@
 """One rank's steps, in the loop's thread: stores a beat and passes an entry to the writer."""
 
+import math
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic, sleep, time
 from typing import Any, TypeAlias
 
 from ldlm_monitor.callback.checksums import Checked
-from ldlm_monitor.callback.device import DeviceCopies, is_capturing
+from ldlm_monitor.callback.device import WIDTH, DeviceCopies, is_capturing
+from ldlm_monitor.callback.gradients import gradient_window, parameter_groups
 from ldlm_monitor.callback.rank import Beat
 from ldlm_monitor.callback.rows import (
     Entry,
     Row,
     event_row,
-    gradient_norms,
-    parameter_groups,
     snapshot,
     whole,
 )
@@ -58,10 +58,12 @@ class Steps:
         self.is_live = True
         self.store_beat: Callable[[Beat], None] = lambda beat: None
         self.suspicious = False
-        self.beat = Beat(phase_since=time.time())
+        self.beat = Beat(phase_since=time())
         self.unread = 0
         self._came_at = 0.0
-        self._was_finite = False
+        self._hurried_at = -math.inf
+        self._watches = False
+        self._tensor: Any = None
         self._groups: dict[str, list[Any]] = {}
         self._groups_every = 1
         self._checked: Checked | None = None
@@ -73,58 +75,88 @@ class Steps:
         self._waiting: deque[tuple[Entry, list[_Sent]]] = deque()
         self._settling = threading.Lock()
 
-    def step(self, step: Any, given: dict[str, Any], samples: Any, tokens: Any, batch: Any) -> None:
-        """Take a step that is done now; `given`, its values by name, is changed and kept."""
+    def step(
+        self,
+        step: Any,
+        given: dict[str, Any],
+        samples: Any = None,
+        tokens: Any = None,
+        batch: Any = None,
+        *,
+        ids: Any = None,
+    ) -> None:
+        """Take a step that is done now; `given`, its values by name, is changed and kept.
+
+        What few steps need stands in other methods: after a step's work, each line of code has to
+        be fetched from memory again.
+        """
         beat = self.beat
         number = step if type(step) is int else whole(step, beat.step + 1)
-        if self._groups and (self.suspicious or number % self._groups_every == 0):
-            self.suspicious = False
-            given |= gradient_norms(sys.modules["torch"], self._groups)
-        checks = self._checked is not None and number % self._checked.every == 0
-        if checks:
-            given |= self._sums()
-        on_device = None
-        for value in given.values():
-            kind = type(value)
-            if kind is not float and value is not None and kind is not int:
-                on_device = snapshot(given)
-                break
-        beat.step, beat.time, self._came_at = number, time.time(), time.monotonic()
+        checks = self._watches and self._measure(number, given)
+        on_device, tensor = None, self._tensor
+        try:
+            for name, value in given.items():
+                kind = type(value)
+                if kind is float or kind is int or value is None:
+                    continue
+                if kind is not tensor or not value.is_cpu:
+                    on_device = self._snapshot(given)
+                    break
+                given[name] = value.item()
+        except RuntimeError:  # of a tensor with more elements
+            on_device = self._snapshot(given)
+        beat.step = number
+        beat.time = now = time()
+        self._came_at = at = monotonic()
         loss = given.get("loss")
-        was_finite, self._was_finite = self._was_finite, False
-        if type(loss) is float:
-            if loss - loss == 0.0:  # neither NaN nor infinite, found without a call
-                self._was_finite = True
-            else:
-                self.suspicious = True
-                if was_finite:
-                    self.hurry()
+        # Neither NaN nor infinite, found without a call.
+        if type(loss) is float and loss - loss != 0.0:
+            self._alarm(at)
         if self._is_outside:
             self._is_outside = False
-            beat.phase, beat.phase_since = b"train", beat.time
+            beat.phase, beat.phase_since = b"train", now
         self.store_beat(beat)
-        entry = (
-            number, beat.time, self._came_at, self._paused, self._data,
-            given, samples, tokens, batch,
-        )  # fmt: skip
+        entry = (number, now, at, self._paused, self._data, given, samples, tokens, batch, ids)
         if on_device or self._waiting:
             self._file(entry, on_device if checks or number % self.every == 0 else None)
         else:
             self.put(entry)
 
+    def _snapshot(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Tensors on a device, removed from `given`; PyTorch's class of tensors is known then."""
+        self._tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+        return snapshot(given)
+
+    def _measure(self, number: int, given: dict[str, Any]) -> bool:
+        """Add the gradient norms and checksums that are due; returns whether checksums are."""
+        if self._groups and (self.suspicious or number % self._groups_every == 0):
+            self.suspicious = False
+            given |= gradient_window(sys.modules["torch"], self._groups)
+        checks = self._checked is not None and number % self._checked.every == 0
+        if checks:
+            given |= self._sums()
+        return checks
+
+    def _alarm(self, at: float) -> None:
+        """Note a loss that is not finite, and have rows written now, at most once a second."""
+        self.suspicious = True
+        if at - self._hurried_at > 1.0:
+            self._hurried_at = at
+            self.hurry()
+
     def add_values(self, given: dict[str, Any]) -> None:
         """Take more values of the last step; `given` is changed and kept."""
         on_device = snapshot(given)
         number = max(self.beat.step, 0)
-        self._file((number, time.time(), None, 0.0, None, given, None, None, None), on_device)
+        self._file((number, time(), None, 0.0, None, given, None, None, None, None), on_device)
 
     def enter(self, phase: str) -> None:
         """Begin a phase within the present one."""
         phase = _ALIASES.get(phase, phase)
         outer = self.beat.phase.decode(errors="replace")
-        self._phases.append((phase, outer, self.beat.phase_since, time.monotonic()))
+        self._phases.append((phase, outer, self.beat.phase_since, monotonic()))
         self.settle()
-        self._be_in(phase, time.time())
+        self._be_in(phase, time())
         if phase in _ANNOUNCED:
             self.event(_ANNOUNCED[phase][0], phase, "info", {"family": "progress"})
 
@@ -133,7 +165,7 @@ class Steps:
         if not self._phases:
             return
         phase, outer, since, began = self._phases.pop()
-        spent = time.monotonic() - began
+        spent = monotonic() - began
         if outer in STEP_PHASES or outer == "init":
             if phase == "data":
                 self._data = (self._data or 0.0) + spent
@@ -148,13 +180,14 @@ class Steps:
 
     def event(self, kind: str, message: str, severity: str, fields: Mapping[str, Any]) -> None:
         """Pass on an event, with the present time and step."""
-        at = {"time": time.time(), "step": self.beat.step}
+        at = {"time": time(), "step": self.beat.step}
         self.put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
     def watch(self, parameters: Any, every: int, optimizer: Any, check_every: int) -> None:
-        """Also measure gradient norms by group, and checksums, every so many steps; 0: never."""
+        """Also measure gradients by group, and checksums, every so many steps; 0: never."""
         groups = parameter_groups(parameters)
         self._groups, self._groups_every = groups if every else {}, max(int(every), 1)
+        self._watches = bool(self._groups) or check_every > 0
         everything = [each for group in groups.values() for each in group]
         self._checked = Checked(everything, optimizer, int(check_every)) if check_every else None
 
@@ -173,21 +206,21 @@ class Steps:
             return False
         passed = False
         try:
-            until = time.monotonic() + wait
+            until = monotonic() + wait
             while self._waiting:
                 if self._arrived():
                     passed = True
-                elif time.monotonic() >= until:
+                elif monotonic() >= until:
                     break
                 else:
-                    time.sleep(0.001)  # never in the loop: `wait` is 0 until the training ends
+                    sleep(0.001)  # never in the loop: `wait` is 0 until the training ends
         finally:
             self._settling.release()
         return passed
 
     def settle_idle(self) -> None:
         """Settle from the writer's thread, if the loop has made no call for `_IDLE_SECONDS`."""
-        if time.monotonic() - self._came_at >= _IDLE_SECONDS and self.settle():
+        if monotonic() - self._came_at >= _IDLE_SECONDS and self.settle():
             self.hurry()
 
     def give_up(self) -> None:
@@ -227,28 +260,29 @@ class Steps:
             by_device.setdefault(tensor.device, []).append(name)
         sent = []
         capturing = is_capturing()
-        for device, names in by_device.items():
-            copies = slot = None
-            try:
-                if not capturing:
-                    if device not in self._copies:
-                        self._copies[device] = DeviceCopies(device)
-                    copies = self._copies[device]
-                if copies is not None:
-                    slot = copies.start([on_device[name] for name in names])
-            except Exception:  # noqa: BLE001 this kind of device allows no copies
-                self._copies[device] = None
-            if copies is None or slot is None:
-                self.unread += len(names)
-            else:
-                sent.append((names, copies, slot))
+        for device, every in by_device.items():
+            for names in (every[at : at + WIDTH] for at in range(0, len(every), WIDTH)):
+                copies = slot = None
+                try:
+                    if not capturing:
+                        if device not in self._copies:
+                            self._copies[device] = DeviceCopies(device)
+                        copies = self._copies[device]
+                    if copies is not None:
+                        slot = copies.start([on_device[name] for name in names])
+                except Exception:  # noqa: BLE001 this kind of device allows no copies
+                    self._copies[device] = None
+                if copies is None or slot is None:
+                    self.unread += len(names)
+                else:
+                    sent.append((names, copies, slot))
         return sent
 
     def _be_in(self, phase: str, since: float) -> None:
         beat = self.beat
         beat.phase, beat.phase_since = phase.encode()[:32], since  # bytes in `BEAT`
         self._is_outside = phase not in STEP_PHASES
-        beat.time, self._came_at = time.time(), time.monotonic()
+        beat.time, self._came_at = time(), monotonic()
         self.store_beat(beat)
         if phase not in STEP_PHASES:
             now = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}

@@ -72,12 +72,16 @@ class RowWriter:
 
     def put(self, row: Row | Entry) -> None:
         """Take a row or an entry; if too many wait, the oldest is dropped."""
-        waiting = len(self._rows)
+        rows = self._rows
+        if len(rows) >= self._half:
+            self._crowded(len(rows))
+        rows.append(row)
+
+    def _crowded(self, waiting: int) -> None:
         if waiting >= self.limit:
             self.dropped += 1
         elif waiting == self._half:
             self.hurry()
-        self._rows.append(row)
 
     def hurry(self) -> None:
         """Wake the thread, to write now; returns at once."""

@@ -63,11 +63,12 @@ def _serve_logs(found: Settings) -> int:
         snapshot()
         return question(played.monitor)
 
+    prometheus = PrometheusApi(ask, redact, experimental=found.promql_experimental)
     with tempfile.TemporaryDirectory(prefix="ldlm-monitor-") as folder:
         silences = Silences(Path(folder) / "silences.sqlite")
         try:
             source = LocalSource(snapshot, silences, found.files[0])
-            server_of(Tools(source, PrometheusApi(ask, redact).query)).run("stdio")
+            server_of(Tools(source, prometheus.query)).run("stdio")
         finally:
             silences.close()
     return 0

@@ -68,8 +68,10 @@ def query(
     from ldlm_monitor.core.answers import instant, over
     from ldlm_monitor.promql import parse
 
-    asked = parse(expression, any_type=True)  # a mistake is said before the logs are read
-    played = replay_of(settings_for_inputs(flags, files, once=True))
+    found = settings_for_inputs(flags, files, once=True)
+    # A mistake is said before the logs are read.
+    asked = parse(expression, any_type=True, experimental=found.promql_experimental)
+    played = replay_of(found)
     engine = played.monitor.engine
     engine.retain(math.inf)
     played.end()

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from cyclopts import App
@@ -26,12 +27,14 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
     """
     from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.core.rule_lint import lint
-    from ldlm_monitor.promql.parse import parse, parse_stable
+    from ldlm_monitor.promql import parse
     from ldlm_monitor.text.sanitize import plain
 
+    found = settings(flags)
+    read = partial(parse, experimental=experimental or found.promql_experimental)
     wrong, loaded = False, []
     for path in _paths(files, flags):
-        rules, problems = check_rules(path, parse if experimental else parse_stable)
+        rules, problems = check_rules(path, read)
         loaded += rules
         for problem in problems:
             print(f"ldlm-monitor: {problem}", file=sys.stderr)
@@ -39,7 +42,7 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
             count = f"{counted(len(rules), 'rule')}, all fine" if rules else "it has no rules"
             print(f"{path}: {count}")
         wrong = wrong or bool(problems)
-    for warning in lint(loaded, settings(flags).evaluation_interval):
+    for warning in lint(loaded, found.evaluation_interval):
         print(f"ldlm-monitor: warning: {plain(warning)}", file=sys.stderr)
     return UsageError.exit_code if wrong else 0
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from cyclopts import Parameter
 
@@ -32,6 +32,7 @@ def run(
     on: tuple[str, ...] = (),
     budget: str = "5/24h",
     resume_command: str | None = None,
+    slurm: Literal["print", "requeue"] = "print",
     log_dir: Path = Path("train_logs"),
     screen: bool = False,
     detach: bool = False,
@@ -48,6 +49,8 @@ def run(
             repeatable (default: watch alone).
         budget: Most restarts in a time, such as 5/24h.
         resume_command: What a restart runs instead of the command, as a shell would split it.
+        slurm: With requeue, a restart in a job requeues it, and one of sbatch leaves out the nodes
+            that failed; otherwise the commands for it are printed into the log.
         log_dir: Folder of the log NAME_TIME.log.
         screen: Show the monitor's screen instead of the command's output.
         detach: Return at once; the run goes on in the background.
@@ -75,9 +78,10 @@ def run(
         log=log,
         echo=not (screen or detach),
         resume_command=tuple(shlex.split(resume_command or "")),
+        slurm=slurm,
     )
     record, link, watching = launch.start(started, now)
-    files = (str(log),)
+    files = (str(log), str(folder / run_folder.JOBS))
     found = settings(flags, files, run=started.name, state_dir=folder / "state")
     session = RunSession(started, watching, Supervisor(reactions, started.name, now))
     if screen:
@@ -135,7 +139,7 @@ def _follow(session: RunSession, opening: Opening) -> None:
     """Act until the command is over, or this monitor is ended."""
     while session.exit_code is None and not opening.ended():
         session.wait()
-        session.turn(opening.snapshot(), time.time())
+        session.turn(opening.snapshot() if opening.reading() is None else None, time.time())
 
 
 def _note_end(record: RunRecord, code: int | None) -> None:

@@ -65,8 +65,8 @@ class Look(Section):
     """How the screen looks, and its keys."""
 
     theme: str = "auto"
-    """A theme of the palette (Ctrl+P), such as `textual-light` or `nord`; `auto`: dark, or light if
-    `COLORFGBG` says that the terminal's background is light."""
+    """A theme of the palette (Ctrl+P), such as `textual-light` or `nord`; `auto`: light or dark, as
+    the terminal says its background is (OSC 11), or else `COLORFGBG`; dark if neither does."""
     keys: dict[str, str] = Field(default={}, examples=[{"everywhere.quit": "Q", "run.zoom": "i"}])
     """Keys by what they do, `page.title` as the palette names it; several with commas."""
 
@@ -107,6 +107,9 @@ class Settings(Section):
     # A choice: sooner costs CPU, later alerts late. Prometheus' example has 15 s, over a network.
     evaluation_interval: Seconds = 5
     """Seconds between two evaluations of the rules."""
+    promql_experimental: bool = False
+    """Accept PromQL functions that Prometheus 3 has only with
+    `--enable-feature=promql-experimental-functions`, in rules and queries."""
     headless: bool = False
     """Run as a daemon, without the screen, also on a terminal."""
     ascii: bool = False

@@ -36,8 +36,9 @@ def instant(storage: Storage, expression: Expression, at: float) -> Answer:
         return {"resultType": "string", "result": [_time(at), root.value]}
     evaluator = Evaluator(storage)
     if isinstance(root, Range | Subquery):
-        windows = evaluator.windows(root)(QueryTimes(at, at), at)
-        return _matrix((each.labels, each.times, each.values) for each in windows)
+        found = evaluator.windows(root)(QueryTimes(at, at, (at,)))
+        windows = ((labels, window) for labels, (window,) in found if window is not None)
+        return _matrix((labels, each.times, each.values) for labels, each in windows)
     value = evaluator.value(expression, at)
     if isinstance(value, float):
         return {"resultType": "scalar", "result": [_time(at), number(value)]}
@@ -63,13 +64,12 @@ def steps(start: float, end: float, step: float) -> list[float]:
 
 
 def _matrix(found: Iterable[tuple[Labels, Sequence[float], Sequence[float]]]) -> Answer:
-    result = [
-        {
-            "metric": dict(labels),
-            "values": [[_time(t), number(v)] for t, v in zip(times, values, strict=True)],
-        }
-        for labels, times, values in found
-    ]
+    result, last, shown = [], None, []
+    for labels, times, values in found:
+        if times is not last:  # series without a gap share their times
+            last, shown = times, [_time(at) for at in times]
+        pairs = zip(shown, map(number, values), strict=True)
+        result.append({"metric": dict(labels), "values": [*map(list, pairs)]})
     return {"resultType": "matrix", "result": result}
 
 
@@ -80,10 +80,12 @@ def _time(at: float) -> float:
 
 def number(value: float) -> str:
     """As Prometheus spells it: without an exponent, and whole numbers without a fraction."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     text = repr(value)
-    return format(Decimal(text), "f") if "e" in text else text.removesuffix(".0")
+    if "e" in text:
+        return format(Decimal(text), "f")
+    if "n" in text:
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return text[:-2] if text.endswith(".0") else text
 
 
 def moment(text: str) -> float:

@@ -1,6 +1,7 @@
 """Builds the monitor that the settings describe."""
 
 from collections.abc import Callable
+from functools import partial
 
 from ldlm_monitor.alerts import Context, RuleSet, load_rules
 from ldlm_monitor.config import Settings
@@ -35,4 +36,6 @@ def assemble(
 
 def rules_of(settings: Settings) -> RuleSet[Expression]:
     """The rules that the settings name, otherwise the packaged ones. Raises `RuleError`."""
-    return load_rules(settings.rules, parse) if settings.rules else packaged_set()
+    if not settings.rules:
+        return packaged_set()
+    return load_rules(settings.rules, partial(parse, experimental=settings.promql_experimental))

@@ -72,11 +72,17 @@ def of_run(
     standing = [
         each.decision
         for each in incidents
-        if each.run == run.name and each.attempt == attempt and each.state != "recovered"
+        if each.run == run.name
+        and each.attempt == attempt
+        and each.state != "recovered"
+        and each.decision is not None
     ]
-    if standing and (last := standing[-1]) is not None:
-        is_over = run.life.state == "finished" and last.decision == "UNKNOWN"
-        return None if is_over else last
+    if standing:
+        known = [each for each in standing if each.decision != "UNKNOWN"]
+        if run.life.state == "finished" and standing[-1].decision == "UNKNOWN":
+            return None
+        # A launcher may report without a cause what an earlier line explains.
+        return (known or standing)[-1]
     event = _last_word(run, events)
     facts = _facts_of_run(run) if event is None else _facts_of_event(run, event)
     return decide(facts) if facts.failed or facts.numbers != "finite" else None

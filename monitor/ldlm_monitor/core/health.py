@@ -132,19 +132,26 @@ def _rank(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else 0
 
 
+def decided_on(run: RunView, alert: str) -> str:
+    """The run's decision about an alert ("": about its incident); "" where it answers another.
+
+    A decision to go on is about numbers that were not finite, and answers no other alert.
+    """
+    found = run.decision
+    answers = not alert or alert in NONFINITE_ALERTS
+    return found.phrase if found is not None and (answers or found.decision != "GO_ON") else ""
+
+
 def what_now(run: RunView, alerts: Sequence[AlertView]) -> str:
     """What to do about an ill run: its decision, or what the first alert among its reasons advises.
 
-    A decision to go on is about numbers that were not finite, and answers no other alert. "" for a
-    healthy run.
+    "" for a healthy run.
     """
-    found = run.decision
     if not run.reasons:
         return ""
     worst = run.reasons[0]
-    answers = worst.kind == "incident" or worst.text.startswith(NONFINITE_ALERTS)
-    if found is not None and (answers or found.decision != "GO_ON"):
-        return found.phrase
+    if decided := decided_on(run, "" if worst.kind == "incident" else worst.text.split(":")[0]):
+        return decided
     own = {each.name: each for each in alerts if each.labels.get("run") == run.name}
     names = (reason.text.split(":")[0] for reason in run.reasons if reason.kind == "alert")
     advised = (own[name].annotations.get("action", "") for name in names if name in own)

@@ -22,7 +22,7 @@ from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
-from ldlm_monitor.parse import ROW_SUFFIXES, Parser
+from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.replicas import CHECKSUM
@@ -30,6 +30,8 @@ from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
 RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, more to copy
+# Of a row that would follow the last record: its file, rank and keys; its line; the step before it.
+_NO_ROW: tuple[tuple[object, ...], int, int] = ((), 0, 0)
 
 
 class Monitor:
@@ -72,6 +74,7 @@ class Monitor:
         self._detectors = DetectorsByRun()
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle, self._timed = EvaluationThrottle(), True
+        self._next_row = _NO_ROW
         self._transitions = RecentRecords(RECENT, alerted_run)
         self.own = SelfCounts(self._parser, self.runs)
         self.clock, self.ahead, self.version = -math.inf, 0.0, 0
@@ -84,6 +87,7 @@ class Monitor:
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.chunk = chunk
+        self.runs.continue_file(origin.run, chunk.continues, chunk.path)
         came, self._timed = now - chunk.age, chunk.timed
         if not chunk.timed:
             self.runs.untimed.add(origin.run)
@@ -198,6 +202,7 @@ class Monitor:
         if block.times is not None:
             return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
         transitions = self._advance(now)
+        self._next_row = _NO_ROW
         run = self.runs.of(block.sample(0), now)
         try:
             urgent = run.observe_block(block, now, timed=self._timed)
@@ -213,30 +218,34 @@ class Monitor:
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in a block's rows at `times`; rows between two timers go together, as a speed-up."""
         transitions: list[Transition] = []
-        start = 0
+        start, keys = 0, (block.path, block.rank, *block.values)
         while start < len(block):
-            sample, at = block.sample(start), times[start]
-            transitions += self.observe((sample,), at)
-            run = self.runs.of(sample, at)
-            start += 1
-            stop = bisect_left(times, self._due(self._schedule.next), start)
-            if stop > start and run.life.only_advances(block, times[stop - 1]):
-                part = block.part(start, stop)
+            transitions += self._advance(times[start])
+            stop = max(bisect_left(times, self._due(self._schedule.next), start), start + 1)
+            run, row = self.runs.get(block.run), (keys, block.first_line + start)
+            follows = row == self._next_row[:2] and block.steps[start] > self._next_row[2]
+            in_time = follows and times[start] >= self.clock
+            if in_time and run is not None and run.life.only_advances(block, times[stop - 1]):
                 try:
-                    run.observe_steps(part, times[start:stop])
+                    run.observe_steps(part := block.part(start, stop), times[start:stop])
+                    self.clock = max(self.clock, times[stop - 1])
+                    transitions += self._judge_at_once(run, None)
                 except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
                     transitions += self._take_singly(part, times[stop - 1], fault)
-                start = stop
-                self.clock = max(self.clock, times[stop - 1])
-                transitions += self._judge_at_once(run, None)
+            else:
+                stop = start + 1
+                transitions += self.observe((block.sample(start),), times[start])
+            self._next_row = keys, block.first_line + stop, block.steps[stop - 1]
+            start = stop
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
+        self._next_row = _NO_ROW
         run = self.runs.of(record, at)
         if isinstance(record, Event) and record.kind == CHECKSUM:
             found = run.replicas.observe(record, run.logged.world_size)
             return [] if found is None else self._take(found, at)
-        rows = record.position.path.endswith(ROW_SUFFIXES)
+        rows = is_rows(record.position.path)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         if isinstance(record, Event):
             self._events.extend((record,))
@@ -274,7 +283,8 @@ class Monitor:
         """Scrape our own metrics and evaluate every rule at `at`, which is not before `clock`."""
         started = self._stopwatch() if self._stopwatch else 0.0
         self.clock = at
-        if self.runs.tick(at):
+        limit_passed = self.runs.tick(at)
+        if limit_passed:
             self._changed()
         self._schedule.evaluated(at)
         self._throttle.judged(at)
@@ -286,7 +296,7 @@ class Monitor:
             except Exception as fault:  # noqa: BLE001 # a bug of ours: other runs are still judged
                 self._parser.note_fault(run.life.progress_position, fault)
         groups = [*self._run_points(at), list(core_points(self.own.view())), self.own.edge]
-        found = self.engine.evaluate(groups, at, self.runs.has_ended)
+        found = self.engine.evaluate(groups, at, self.runs.has_ended, limit_passed=limit_passed)
         if found:
             self._changed()
         self.own.evaluated(self._stopwatch() - started if self._stopwatch else None)

@@ -93,16 +93,22 @@ class RuleEngine:
         return min((self._alerts.due(), *self._carried.values()))
 
     def evaluate(
-        self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
+        self,
+        groups: list[list[Point]],
+        at: float,
+        has_ended: Callable[[str], bool],
+        *,
+        limit_passed: bool = False,
     ) -> list[Transition]:
         """Store a scrape of `at` (`groups`: see `SeriesStore.append`) and evaluate every rule.
 
         `has_ended`: whether the run of a name is over; its alerts then
         become `ended`. An alert without data becomes `unknown`, because it may still be true.
+        `limit_passed`: a run has passed a stall limit since the last call.
         """
         self._store.append(groups, at)
-        self._due.note(self._store.take_changed(), at)
-        self._due.begin(at)
+        self._due.note(self._store.take_changes(), at)
+        self._due.begin(at, limit_passed=limit_passed)
 
         def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending | None:
             if has_ended(labels.get("run", "")):
@@ -112,8 +118,9 @@ class RuleEngine:
                 return None
             return "resolved" if has_data else "unknown"
 
+        due, take = self._due.due, self._due.take
         found = self._alerts.evaluate(
-            self._evaluator, at, due=self._due.take, ending=ending, record=self._record
+            self._evaluator, at, due=due, take=take, ending=ending, record=self._record
         )
         self._carried = {key: until for key, until in self._carried.items() if at < until}
         return found
@@ -251,8 +258,13 @@ class RuleEngine:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._due = RulesDue(rules.rules, self.interval, self._store.last_scrape)
-        self._evaluator = Evaluator(self._store, watch=self._due.watch)
+        self._due = RulesDue(
+            rules.rules,
+            self.interval,
+            self._store.last_scrape,
+            lambda index: self._alerts.holds(index),  # noqa: PLW0108 # they are made afterwards
+        )
+        self._evaluator = Evaluator(self._due.noted(self._store))
         self.reach = max((asked.reach for asked in self._due.questions), default=0.0)
         self.retain(2 * self.reach)
         # A change is seen by the next turn of a group, too.
@@ -264,4 +276,4 @@ class RuleEngine:
             self._recorded_from[name] = samples
             points = (Point(name, sample.labels, sample.value) for sample in samples)
             self._store.record(name, points)
-            self._due.note(self._store.take_changed(), at)
+            self._due.note(self._store.take_changes(), at)

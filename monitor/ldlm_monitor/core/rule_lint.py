@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ldlm_monitor.alerts import AlertRule, RecordingRule
-from ldlm_monitor.model.names import METRICS, SEVERITIES
+from ldlm_monitor.model.names import METRICS, SEVERITIES, created
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.promql.analysis import metric_names
 from ldlm_monitor.text.format import duration
@@ -14,12 +14,12 @@ Rule = AlertRule[Expression] | RecordingRule[Expression]
 
 _SUFFIXES = {  # of the series that a metric of this kind has
     "gauge": ("",),
-    "counter": ("", "_created"),
-    "histogram": ("", "_bucket", "_sum", "_count", "_created"),
+    "counter": ("",),
+    "histogram": ("", "_bucket", "_sum", "_count"),
 }
 _EXPORTED = frozenset(
     metric.name + suffix for metric in METRICS.values() for suffix in _SUFFIXES[metric.kind]
-)
+) | {created(metric.name) for metric in METRICS.values() if metric.kind == "counter"}
 _OF_PROMETHEUS = frozenset({"up", "ALERTS", "ALERTS_FOR_STATE"})  # no metrics that one exports
 _FOREIGN = ("process_", "scrape_")  # beginnings: of the client library's and of scrapes
 

@@ -1,11 +1,14 @@
-"""Which rules are to be evaluated again, by the changes of their metrics and by time."""
+"""Which rules are to be evaluated again, by what changed in their inputs and by time."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
+from typing import Any
 
 from ldlm_monitor.alerts import AlertRule, RecordingRule
+from ldlm_monitor.model.points import Matcher, Reader, Storage
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.promql.analysis import (
     ROUNDING_SECONDS,
@@ -13,11 +16,10 @@ from ldlm_monitor.promql.analysis import (
     counts_samples,
     max_range,
     metric_names,
-    moments,
     names_its_metrics,
-    settles_after,
     uses_time,
 )
+from ldlm_monitor.promql.inputs import Input, Seen, inputs
 from ldlm_monitor.promql.nodes import (
     NAME,
     Aggregation,
@@ -29,8 +31,8 @@ from ldlm_monitor.promql.nodes import (
     Shift,
     walk,
 )
-from ldlm_monitor.promql.ranges import OVER_RANGE
 from ldlm_monitor.run.pace import LATE
+from ldlm_monitor.series.store import Change
 
 # Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
 _LAST_STEP = "ldlm_train_last_progress_timestamp_seconds"
@@ -44,25 +46,39 @@ class RuleQuestion:
     """A rule's expression, and its properties that decide when to evaluate it again."""
 
     def __init__(self, expr: Expression, interval: float) -> None:
-        self.metrics = metric_names(expr)
         self.reach = max_range(expr)
-        self.settles_after = settles_after(expr)
-        self.moments = moments(expr)
         by_time = uses_time(expr)
-        # The store records changes by metric: these results can change without a recorded change.
+        # These results can change without a change that an input sees.
         self.always = by_time or counts_samples(expr, interval) or not names_its_metrics(expr)
         self.needs_every_slot = by_time and not _changes_at_limits(expr.root)
         # At stall limits a run's timer has the rules evaluated; between, an older value will do.
-        follows_states = "ldlm_run_state" in self.metrics and not self.needs_every_slot
-        self.stays = VALUE_SECONDS if by_time and follows_states else 0.0
+        follows_states = by_time and "ldlm_run_state" in metric_names(expr)
+        self.stays = VALUE_SECONDS if follows_states and not self.needs_every_slot else 0.0
+        self.inputs = tuple(inputs(expr.root))
+        self.ages = frozenset(_ages(expr.root)) if self.stays else frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """That the rule `rule` reads `input`, whose identity in `_NotedStorage` is `key`.
+
+    `always`: every evaluation may. `is_age`: see `_ages`.
+    """
+
+    rule: int
+    input: Input
+    sees: Seen
+    key: int
+    always: bool
+    is_age: bool
 
 
 class RulesDue:
     """Which rules can have another result than at their last evaluation, by their index.
 
-    Because a metric that they read changed, and as long as they can see that change, or by the time
-    alone; and once at most in the `interval` of their group. Times are Unix seconds; changes up to
-    `at` were not noted. `interval`: seconds between two scrapes.
+    `due`: because a change reaches what they then read, and they can see it, or by the time alone;
+    and once at most in the `interval` of their group. Times are Unix seconds; no changes up to `at`
+    were noted. `interval`: seconds between two scrapes. `holds`: whether a rule may have a result.
     """
 
     def __init__(
@@ -70,88 +86,140 @@ class RulesDue:
         rules: Iterable[AlertRule[Expression] | RecordingRule[Expression]],
         interval: float,
         at: float,
+        holds: Callable[[int], bool],
     ) -> None:
-        self._interval = interval
-        self._at = at
-        self.questions: list[RuleQuestion] = []  # of the rules, and then of parts of them
-        self._readers: dict[str, list[int]] = {}
-        self._due: set[int] = set()
-        self._asked_at: list[float] = []
+        self.questions = [RuleQuestion(rule.expr, interval) for rule in rules]
+        self._holds = holds
+        self.due = set(range(len(self.questions)))
+        self._asked_at = [-math.inf] * len(self.questions)
+        self._readings: list[_Reading] = []
+        self._by_metric: dict[str, list[int]] = {}
+        self._keys: list[list[int]] = []
+        self._read: set[int] = set()  # by the last evaluations
         self._until: dict[int, float] = {}  # of what reads a range with a change in it
         self._later: list[tuple[float, int]] = []  # a heap: when offsets reach changes
         self._turns: dict[int, tuple[float, float]] = {}  # of a group's `interval`: it, last turn
-        for rule in rules:
-            asked = RuleQuestion(rule.expr, interval)
+        for index, (rule, asked) in enumerate(zip(rules, self.questions, strict=True)):
             # The store records no change of what a template asks it by `query`.
             asked.always |= isinstance(rule, AlertRule) and not rule.is_steady
-            index = self._add(asked)
             if rule.interval > interval:
                 self._turns[index] = (rule.interval, -math.inf)
+            self._add_readings(index, at)
         self._by_time = [index for index, asked in enumerate(self.questions) if asked.always]
 
-    def _add(self, asked: RuleQuestion) -> int:
-        index = len(self.questions)
-        self.questions.append(asked)
-        self._asked_at.append(-math.inf)
-        self._due.add(index)
-        self._until[index] = self._at + asked.settles_after
-        for name in asked.metrics:
-            self._readers.setdefault(name, []).append(index)
-        return index
+    def _add_readings(self, rule: int, at: float) -> None:
+        asked = self.questions[rule]
+        found = [
+            _Reading(
+                rule, each, each.sees, id(each.selector.matchers), asked.always,
+                id(each.selector) in asked.ages,
+            )
+            for each in asked.inputs
+        ]  # fmt: skip
+        self._keys.append([each.key for each in found])
+        for number, each in enumerate(found, len(self._readings)):
+            self._by_metric.setdefault(each.input.metric, []).append(number)
+            self._until[number] = at + each.input.reach
+        self._readings += found
 
-    def watch(self, node: Node) -> Callable[[float], bool] | None:
-        """For a part of a rule that is worth it, a function as `take`, of the time alone."""
-        if not isinstance(node, Aggregation) and getattr(node, "function", "") not in OVER_RANGE:
-            return None
-        asked = RuleQuestion(Expression("", node), self._interval)
-        return None if asked.always else partial(self.take, self._add(asked))
+    def noted(self, store: Storage) -> Storage:
+        """The same storage, for the rules' evaluation: what they read of it is noted."""
+        return _NotedStorage(store, self._read)
 
-    def note(self, metrics: Iterable[str], at: float) -> None:
-        """Series of these metrics changed, began or ended at `at`."""
-        for name in metrics:
-            for index in self._readers.get(name, ()):
-                asked = self.questions[index]
-                if not asked.moments:
-                    self._until[index] = at + asked.settles_after
-                    self._due.add(index)
-                for offset in asked.moments:
-                    if offset:
-                        heappush(self._later, (at + offset, index))
-                    else:
-                        self._due.add(index)
+    def note(self, changes: Iterable[Change], at: float) -> None:
+        """Series changed, began or ended at `at`."""
+        for metric, before, now in changes:
+            for number in self._by_metric.get(metric, ()):
+                reading = self._readings[number]
+                offset, sees = reading.input.offset, reading.sees
+                if before is None or now is None:
+                    value = now if before is None else before
+                    if value is None or sees(value) is None:
+                        continue
+                elif sees(before) == sees(now) or (
+                    reading.is_age and now >= before and not self._holds(reading.rule)
+                ):
+                    continue
+                if offset:
+                    heappush(self._later, (at + offset, number))
+                elif self._is_read(reading):
+                    self.due.add(reading.rule)
+                if offset is None:
+                    self._until[number] = at + reading.input.reach
 
-    def begin(self, at: float) -> None:
-        """Begin an evaluation at `at`."""
-        self._at = at
+    def _is_read(self, reading: _Reading) -> bool:
+        """Whether the rule's last result depends on the input: it was read, or by now it may be."""
+        return reading.always or reading.key in self._read
+
+    def begin(self, at: float, *, limit_passed: bool) -> None:
+        """Begin an evaluation at `at`. `limit_passed`: a run has passed a stall limit."""
         for index in self._by_time:
-            if at >= self._asked_at[index] + self.questions[index].stays:
-                self._due.add(index)
-        self._due.update(self._until)  # once more after the change has left the range
-        self._until = {index: until for index, until in self._until.items() if at <= until}
+            stays = self.questions[index].stays
+            if limit_passed or at >= self._asked_at[index] + stays:
+                self.due.add(index)
+        self._add(self._until)  # once more after the change has left the range
+        self._until = {number: until for number, until in self._until.items() if at <= until}
         early = []
         while self._later and self._later[0][0] <= at + ROUNDING_SECONDS:
             entry = heappop(self._later)
-            self._due.add(entry[1])
+            self._add((entry[1],))
             if entry[0] > at - ROUNDING_SECONDS:
                 early.append(entry)  # whether a rounded offset reaches it is not certain
         for entry in early:
             heappush(self._later, entry)
 
+    def _add(self, numbers: Iterable[int]) -> None:
+        readings = (self._readings[number] for number in numbers)
+        self.due.update(each.rule for each in readings if self._is_read(each))
+
     def take(self, index: int, at: float) -> bool:
-        """Whether to evaluate a rule now, at `at`; it is then due no longer.
+        """Whether to evaluate a rule that is due now, at `at`; it is then due no longer.
 
         Intervals of groups begin at multiples of their length, so a replay meets the daemon's.
         """
-        if index not in self._due:
-            return False
         if index in self._turns:
             length, before = self._turns[index]
             if (turn := at // length) == before:
                 return False
             self._turns[index] = (length, turn)
-        self._due.remove(index)
+        self.due.remove(index)
         self._asked_at[index] = at
+        self._read.difference_update(self._keys[index])
         return True
+
+
+class _NotedStorage:
+    """A storage that adds the identity of a selector's matchers to `read` when it is read."""
+
+    def __init__(self, storage: Storage, read: set[int]) -> None:
+        self._storage = storage
+        self._read = read
+        self.select, self.latest, self.columns = storage.select, storage.latest, storage.columns
+
+    def reader(self, matchers: Sequence[Matcher]) -> Reader:
+        """A reader for a selector of a rule."""
+        note = partial(self._read.add, id(matchers))
+        return Reader(*(partial(_noted, note, read) for read in self._storage.reader(matchers)))
+
+
+def _noted(note: Callable[[], None], read: Callable[..., Any], *given: Any) -> Any:
+    note()
+    return read(*given)
+
+
+def _ages(node: Node) -> Iterator[int]:
+    """The selectors of times since a step, and of their limits, that can only add to the result.
+
+    Where they rise, the result gets no new element.
+    """
+    match node:
+        case Binary("and" | "or", left, right):
+            yield from _ages(left)
+            yield from _ages(right)
+        case Binary("unless", left):
+            yield from _ages(left)
+        case Binary(">", Binary("-", Call("time"), _)):
+            yield from (id(each) for each in walk(node) if isinstance(each, Selector))
 
 
 def _changes_at_limits(node: Node) -> bool:
@@ -171,7 +239,8 @@ def _changes_at_limits(node: Node) -> bool:
 def _metric(node: Node) -> str:
     """The metric of a selector without offset, or of its aggregation by run; "" for other nodes."""
     if isinstance(node, Aggregation) and "run" in node.labels and not node.without:
-        node = node.operand
+        # The others may fall where a value rises.
+        node = node.operand if node.operator in ("max", "min", "sum", "avg") else node
     if not isinstance(node, Selector) or node.shift != Shift():
         return ""
     return next((each.value for each in node.matchers if each.name == NAME), "")

@@ -35,6 +35,7 @@ class SelfCounts:
         self.evaluations = 0
         self.evaluation_seconds = 0.0
         self._evaluations = Histogram(_SECONDS)
+        self._durations: list[Point] = []
         self.edge: list[Point] = []
         self.hosts: Mapping[str, HostView] = NO_HOSTS
 
@@ -44,10 +45,13 @@ class SelfCounts:
         self.evaluation_seconds = seconds or 0.0
         if seconds is not None:
             self._evaluations.observe((seconds,))
+            self._durations = []
 
     def durations(self) -> list[Point]:
-        """The points of how long evaluations took."""
-        return list(self._evaluations.points(EVALUATION_DURATION))
+        """The points of how long evaluations took; the same object until one was timed."""
+        if not self._durations:
+            self._durations = [*self._evaluations.points(EVALUATION_DURATION)]
+        return self._durations
 
     def restore(self, counts: MonitorView) -> None:
         """Continue counting from the counters of before a restart."""

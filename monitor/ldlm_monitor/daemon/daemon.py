@@ -114,7 +114,9 @@ def run(
         )
 
         questions = Questions(pump, partial(waker.ring, Path()))
-        mounted = _for_agents(source, questions) if settings.mcp else None
+        experimental = settings.promql_experimental
+        prometheus = PrometheusApi(questions.ask, redact, experimental=experimental)
+        mounted = _for_agents(source, prometheus) if settings.mcp else None
 
         def bind(host: str, port: int) -> Server:
             site = Site(
@@ -129,6 +131,7 @@ def run(
                 takes_commands=is_loopback(host),
                 source=source,
                 ask=questions.ask,
+                experimental=experimental,
                 mounted=mounted,
                 page=page,
                 free=lambda: state.free,
@@ -233,11 +236,11 @@ def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | No
     return probing
 
 
-def _for_agents(source: Source, questions: Questions) -> Mounted:
+def _for_agents(source: Source, prometheus: PrometheusApi) -> Mounted:
     from ldlm_monitor.mcp.answers import Tools
     from ldlm_monitor.mcp.server import HttpMount
 
-    return HttpMount(Tools(source, PrometheusApi(questions.ask, redact).query))
+    return HttpMount(Tools(source, prometheus.query))
 
 
 def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:

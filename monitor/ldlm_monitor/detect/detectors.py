@@ -1,6 +1,7 @@
 """The detectors of memory and checkpoints; all detectors of one run, and of all runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, pairwise
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from ldlm_monitor.model.names import DETECT_PREFIX
 from ldlm_monitor.model.points import (
     BUSY_SECONDS,
     DERIVED_STEP_SECONDS,
+    Labels,
     Measured,
     Point,
     make_labels,
@@ -117,6 +119,7 @@ class Detectors:
         self._throughput = ThroughputDetector()
         self._ranks = RankDetector()
         self._of_steps: list[tuple[str, float]] = []
+        self._of_rank: dict[int | None, Labels] = {}
         self.points: list[Point] = []
 
     def update(self, measured: Measured) -> None:
@@ -159,16 +162,26 @@ class Detectors:
             self._throughput.update([1 / rate for rate in positive(values)] if is_rate else values)
 
     def _measure(self) -> Iterator[Point]:
-        run = make_labels(run=self._run)
         for (_, rank), detectors in self._by_quantity.items():
-            labels = run if rank is None else make_labels(run=self._run, rank=str(rank))
+            labels = self._labels(rank)
             for detector in detectors:
                 for name, value in detector.measures():
-                    yield Point(DETECT_PREFIX + name, labels, value)
-        for rank, name, value in self._ranks.measures():
-            yield Point(DETECT_PREFIX + name, make_labels(run=self._run, rank=str(rank)), value)
+                    yield Point(_metric(name), labels, value)
+        for of_rank, name, value in self._ranks.measures():
+            yield Point(_metric(name), self._labels(of_rank), value)
         for name, value in chain(self._throughput.measures(), self._of_steps):
-            yield Point(DETECT_PREFIX + name, run, value)
+            yield Point(_metric(name), self._labels(None), value)
+
+    def _labels(self, rank: int | None) -> Labels:
+        if rank not in self._of_rank:
+            shown = None if rank is None else str(rank)
+            self._of_rank[rank] = make_labels(run=self._run, rank=shown)
+        return self._of_rank[rank]
+
+
+@cache
+def _metric(gauge: str) -> str:
+    return DETECT_PREFIX + gauge
 
 
 class DetectorsByRun:

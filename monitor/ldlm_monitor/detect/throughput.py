@@ -55,16 +55,16 @@ class ChangePoint:
         """Add the next values, finite and above 0."""
         for value in map(math.log, values):
             if self._noise:
-                self._watch(value)
+                score = min(max((value - self._level) / self._noise, -CLIP), CLIP)
+                # Both sums stay 0 for four in five values of a steady pace.
+                if abs(score) > DRIFT or self._above.total or self._below.total:
+                    self._watch(value, score)
                 continue
             for group in self._unlearned.extend((value,)):
                 self._level = median(group)
                 self._noise = max(spread(group, self._level), LEAST_NOISE)
 
-    def _watch(self, value: float) -> None:
-        score = min(max((value - self._level) / self._noise, -CLIP), CLIP)
-        if -DRIFT <= score <= DRIFT and self._above.total == self._below.total == 0.0:
-            return  # both sums stay 0, as for four in five values of a steady pace
+    def _watch(self, value: float, score: float) -> None:
         for excursion, step in ((self._above, score - DRIFT), (self._below, -score - DRIFT)):
             excursion.add(value, step)
             if excursion.total > LIMIT:

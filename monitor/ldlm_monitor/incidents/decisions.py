@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -20,6 +19,7 @@ from ldlm_monitor.model.incident_view import (
     View,
 )
 from ldlm_monitor.model.records import Position
+from ldlm_monitor.text.yaml_files import packaged_yaml
 
 Numbers = Literal["finite", "never", "lasting", "passed", "gradient"]
 """A run's loss: always a number; never one; none any more; one again; only its gradient is none."""
@@ -123,10 +123,7 @@ class DecisionTable(View):
 @cache
 def decision_table() -> DecisionTable:
     """The packaged table."""
-    import yaml  # here, since most runs show no failure, and this import delays the start
-
-    path = files(__package__).joinpath("data/decisions.yml")
-    return DecisionTable.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return DecisionTable.model_validate(packaged_yaml(__package__, "data/decisions.yml"))
 
 
 @lru_cache(maxsize=1024)  # a snapshot asks again for each incident that did not change

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Final, TypeAlias
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
@@ -14,6 +13,7 @@ from ldlm_monitor.incidents.roster import RootCause
 from ldlm_monitor.model.incident_view import CollectiveView, ExcerptView, RootView, SymptomView
 from ldlm_monitor.text.format import compressed, counted, mesh_text, names_of
 from ldlm_monitor.text.sanitize import shorten
+from ldlm_monitor.text.yaml_files import packaged_yaml
 
 SYMPTOMS: Final = 40  # symptoms in a view. A choice: as many as a screen shows; more hide the cause
 EXCERPT: Final = 6  # lines of an excerpt. A choice: more do not fit on a screen with the incident
@@ -189,8 +189,5 @@ def action(verdict: RootCause) -> str:
 
 @cache
 def _actions() -> dict[str, str]:
-    import yaml  # here, since most runs show no incident, and this import delays the start
-
-    text = files(__package__).joinpath("data/actions.yml").read_text(encoding="utf-8")
-    loaded = yaml.safe_load(text)
+    loaded = packaged_yaml(__package__, "data/actions.yml")
     return {str(kind): str(text).strip() for kind, text in loaded.items()}

@@ -13,6 +13,7 @@ short for a header is padding (wandb's core/pkg/leveldb; LevelDB's doc/log_forma
 from the checksum). Blocks are counted from the file's start, so reading needs the offset.
 """
 
+import re
 import struct
 import warnings
 from collections.abc import Callable, Iterator
@@ -210,6 +211,23 @@ def uncompressed(path: str) -> str:
     return path.removesuffix(suffix)
 
 
+_ROTATED = re.compile(  # a number of up to 6 digits, or a date with more behind it
+    r"(?P<log>.*\.(?:log|jsonl|ndjson|out|err|txt))"
+    r"(?P<added>\.\d{1,6}|[.-]\d{4}-?\d\d-?\d\d(?:[-_T.]?[\d:._-]*\d)?)"
+)
+
+
+def rotated_from(path: str) -> tuple[str, str]:
+    """The log that a path is a full file of by its name, and what a rotation added to that.
+
+    `a.log.3.gz` gives `a.log` and `3`, `a.log-20260129` gives `a.log` and `20260129`; another path
+    gives itself, without a compressor's suffix, and "".
+    """
+    name = uncompressed(path)
+    found = _ROTATED.fullmatch(name)
+    return (name, "") if found is None else (found["log"], found["added"][1:])
+
+
 @dataclass(slots=True)
 class Chunk:
     """Consecutive bytes of one file.
@@ -221,6 +239,7 @@ class Chunk:
     grown for `age` seconds; a later chunk holds the same bytes again, completed. `timed`: the
     chunk is fed with the time of its writing; if false, with a number that only orders chunks.
     `framed`: the form of binary frames in `data`, "" for lines; `line` then counts frames.
+    `continues`: the path of the older file of a rotated log that these bytes follow on; else "".
     """
 
     path: str
@@ -233,6 +252,7 @@ class Chunk:
     age: float = 0.0
     timed: bool = True
     framed: Form = ""
+    continues: str = ""
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property

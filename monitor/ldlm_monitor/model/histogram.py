@@ -13,6 +13,7 @@ class Histogram:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
+        self._labels: dict[Labels, list[Labels]] = {}  # of the buckets; sorting costs most
 
     def observe(self, values: Iterable[float]) -> None:
         """Add finite values."""
@@ -22,9 +23,12 @@ class Histogram:
 
     def points(self, name: str, labels: Labels = ()) -> Iterator[Point]:
         """The series `NAME_bucket{le}`, `NAME_sum` and `NAME_count`; a bucket holds those below."""
-        total = 0
-        for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
+        if labels not in self._labels:
+            bounds = (*map(str, self._bounds), "+Inf")
+            self._labels[labels] = [tuple(sorted((*labels, ("le", bound)))) for bound in bounds]
+        total, bucket = 0, f"{name}_bucket"
+        for of_bucket, count in zip(self._labels[labels], self._counts, strict=True):
             total += count
-            yield Point(f"{name}_bucket", tuple(sorted((*labels, ("le", bound)))), total)
+            yield Point(bucket, of_bucket, total)
         yield Point(f"{name}_sum", labels, self._sum)
         yield Point(f"{name}_count", labels, total)

@@ -1,7 +1,6 @@
 """The public names: users' rules and dashboards rely on them, so a rename breaks theirs."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 SEVERITIES = ("info", "warning", "error", "critical")
 """Severities, rising. A run's `ldlm_run_health` is the index of the worst of its reasons."""
@@ -11,6 +10,10 @@ RUN_STATES = ("starting", "running", "evaluating", "checkpointing", "stalled", *
 """Values of the label `state` of `ldlm_run_state`. `ended`: nobody writes its log any more, and how
 it ended is not known."""
 ENDED_STATES = frozenset(_ENDED)  # a run in one of these states is over
+
+RUN_PREFIX = "ldlm-monitor run:"
+"""Follows the time in each line of `ldlm-monitor run` itself in the log that it keeps, the first
+line among them; `parse/data/events/relay.yml` reads these lines."""
 
 CANONICAL_VALUES = frozenset(
     {
@@ -24,10 +27,12 @@ CANONICAL_VALUES = frozenset(
 """Names of quantities (contract, section 2), to which `parse/` translates trainers' own keys."""
 CANONICAL_PREFIXES = ("loss_", "accuracy_")
 """Beginnings of the names that end in a component: `loss_<component>`, `accuracy_<component>`."""
+RATES = ("tokens_per_second", "samples_per_second", "steps_per_second")
+"""Quantities of throughput; the first that a run has is shown. The order is a choice: tokens
+measure the work whatever the batch size, steps are what most logs have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """An exported metric; `labels` come besides `run` of a run's series and `rank` of a rank's."""
 
     name: str
@@ -42,6 +47,11 @@ class Metric:
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
+LAST_EVENT = "ldlm_last_event_timestamp_seconds"
+LAST_NONFINITE = "ldlm_train_last_nonfinite_timestamp_seconds"
+PAST_TIMES = frozenset({LAST_EVENT, LAST_NONFINITE})
+"""Gauges of when something happened last: no sample of theirs is later than its own time."""
+RESTARTS = "ldlm_run_restarts_total"
 STEP_DURATION = "ldlm_train_step_duration_seconds"
 EVALUATION_DURATION = "ldlm_monitor_evaluation_duration_seconds"
 DELIVERY_DURATION = "ldlm_monitor_delivery_duration_seconds"
@@ -76,6 +86,7 @@ _TRAIN = (
     ("ldlm_train_memory_reserved_bytes", "Accelerator memory reserved."),
     ("ldlm_train_metric", "Every other numeric key of the log.", "name"),
     ("ldlm_train_nonfinite_total", "NaN and infinite values seen.", "quantity"),
+    (LAST_NONFINITE, "When a value was NaN or infinite last, in Unix time.", "quantity"),
     ("ldlm_train_skipped_steps_total", "Optimizer steps skipped."),
     ("ldlm_train_last_progress_timestamp_seconds", "When the step last advanced, in Unix time."),
     (
@@ -83,6 +94,13 @@ _TRAIN = (
         "Longest pause between steps that is normal for the run in its present phase.",
     ),
     ("ldlm_events_total", "Typed events.", "kind", "severity"),
+    (
+        LAST_EVENT,
+        "When the last event of warning or worse came, in Unix time.",
+        "kind",
+        "severity",
+    ),
+    (RESTARTS, "Attempts of the run after its first."),
     ("ldlm_run_state", "1 for the state that the run is in.", "state"),
     ("ldlm_run_info", "Always 1; the labels describe the run.", "framework", "world_size"),
     ("ldlm_run_mesh_info", "Always 1; the labels are a rank's coordinates.", "dp", "tp", "pp"),
@@ -125,6 +143,13 @@ _MONITOR = (  # of the monitor itself, in the form of `_TRAIN`
     (DELIVERY_DURATION, "Durations of attempts to deliver a message.", "receiver"),
     ("ldlm_build_info", "Always 1; the label has the monitor's version.", "version"),
 )
+
+
+def created(counter: str) -> str:
+    """The series of when a counter began, as OpenMetrics names it."""
+    return f"{counter.removesuffix('_total')}_created"
+
+
 DETECT_PREFIX = "ldlm_detect_"  # of the detectors' gauges, which `_DETECT` lists without it
 _DETECT = (  # name without prefix, HELP text
     ("loss_zscore", "The last loss above the median of the losses before, in robust deviations."),

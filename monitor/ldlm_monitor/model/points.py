@@ -52,11 +52,16 @@ class Matcher:
     value: str
 
 
+Column: TypeAlias = Sequence[float | None]
+"""A series' values at several times; None where it has no sample."""
+
+
 class Reader(NamedTuple):
-    """Reads the series of one selector: `Storage.select` and `Storage.latest` of its matchers."""
+    """Reads the series of one selector: what `Storage` returns for its matchers."""
 
     select: Callable[[float, float], Iterable[Series]]
     latest: Callable[[float, float], Iterable[tuple[Labels, float, float]]]
+    columns: Callable[[Sequence[float], Sequence[float]], Iterable[tuple[Labels, Column]]]
 
 
 class Storage(Protocol):
@@ -79,9 +84,34 @@ class Storage(Protocol):
             if last > since and not ended:
                 yield series.labels, last, series.values[-1]
 
+    def columns(
+        self, matchers: Sequence[Matcher], since: Sequence[float], until: Sequence[float]
+    ) -> Iterable[tuple[Labels, Column]]:
+        """The values of `latest` for each pair of times, as a column for each series."""
+        pairs = zip(since, until, strict=True)
+        rows = [[(each, x) for each, _, x in self.latest(matchers, *pair)] for pair in pairs]
+        return columns_of(rows)
+
     def reader(self, matchers: Sequence[Matcher]) -> Reader:
         """A reader for a selector that is evaluated again and again."""
-        return Reader(partial(self.select, matchers), partial(self.latest, matchers))
+        return Reader(
+            partial(self.select, matchers),
+            partial(self.latest, matchers),
+            partial(self.columns, matchers),
+        )
+
+
+def columns_of(
+    vectors: Sequence[Iterable[tuple[Labels, float]]],
+) -> list[tuple[Labels, Column]]:
+    """Vectors at several times as a column for each series."""
+    found: dict[Labels, list[float | None]] = {}
+    for index, vector in enumerate(vectors):
+        for labels, value in vector:
+            if labels not in found:
+                found[labels] = [None] * len(vectors)
+            found[labels][index] = value
+    return [*found.items()]
 
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"

@@ -38,6 +38,10 @@ class VerdictView(View):
 
     word: Literal["hung", "killed", "crashed", "finished", "ended", "silent"]
     reasons: tuple[str, ...]
+    computes: bool = Field(
+        default=False,
+        description="one of its processes uses a CPU, and no probe found a rank that is missing",
+    )
 
     def __str__(self) -> str:
         return f"{self.word}: {'; '.join(self.reasons)}" if self.reasons else self.word

@@ -64,7 +64,7 @@ def news_of(message: Message) -> Content:
         title=one_line(title),
         alerts=_listed(shown),
         log=log,
-        action=clean(lead.action) if message.news and lead.state == "firing" else "",
+        action=_advice(message, lead) if message.news and lead.state == "firing" else "",
         notes=(_times(message.alerts), *_flapping(message)),
         link=lead.link,
     )
@@ -78,7 +78,6 @@ def whole_of(message: Message) -> Content:
     excerpt = story.excerpt if story else ()
     log = "\n".join(f"{one_line(place)}\n  {one_line(text)}" for place, text in excerpt)
     summary = clean(story.title) if story else ""
-    action = (story.action if story else "") or lead.action
     return Content(
         mark=_mark(lead),
         title=_title(message),
@@ -87,7 +86,7 @@ def whole_of(message: Message) -> Content:
         facts=_facts(lead, story),
         alerts=_listed(message.alerts) if len(message.alerts) > 1 else (),
         log=log or clean(lead.line or ""),
-        action=clean(action) if message.firing else "",
+        action=clean((story.action if story else "") or lead.action) if message.firing else "",
         notes=(_times(message.alerts), *_flapping(message)),
         link=lead.link,
     )
@@ -103,10 +102,17 @@ def _alone(message: Message, each: Notification) -> Content:
         cause=_cause(None, each),
         facts=_facts(each, message.story),
         log=clean(each.line or ""),
-        action=clean(each.action) if each.state in ("firing", "pending") else "",
+        action=_advice(message, each) if each.state in ("firing", "pending") else "",
         notes=(_times([each]), *_flapping(message)),
         link=each.link,
     )
+
+
+def _advice(message: Message, each: Notification) -> str:
+    """The decision on the alert's incident, or without one what its rule advises."""
+    story = message.story
+    is_of_it = story is not None and story.id == each.incident
+    return clean((story.action if story is not None and is_of_it else "") or each.action)
 
 
 def one_line(text: str) -> str:

@@ -9,17 +9,17 @@ first pass; `frame_times` and `METRIC_TIME` find the times in files of experimen
 from ldlm_monitor.parse.definitions import load as load_formats
 from ldlm_monitor.parse.definitions import packaged_files as packaged_formats
 from ldlm_monitor.parse.parser import ParseCounters, Parser, clock_marks
-from ldlm_monitor.parse.structured_files import READERS, ROW_SUFFIXES, frame_times, metric_of
+from ldlm_monitor.parse.structured_files import READERS, frame_times, is_rows, metric_of
 from ldlm_monitor.parse.structured_files import ROW_TIME as METRIC_TIME
 
 __all__ = [
     "METRIC_TIME",
     "READERS",
-    "ROW_SUFFIXES",
     "ParseCounters",
     "Parser",
     "clock_marks",
     "frame_times",
+    "is_rows",
     "load_formats",
     "metric_of",
     "packaged_formats",

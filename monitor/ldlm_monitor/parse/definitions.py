@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ldlm_monitor.model.errors import FormatError, first_problem
 from ldlm_monitor.model.records import Scalar, Severity
 from ldlm_monitor.parse.patterns import NumberSpec, check_groups
-from ldlm_monitor.parse.vocabulary import YAML_LOADER
+from ldlm_monitor.text.yaml_files import YAML_LOADER
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 """What an event is in a failure: its possible cause (`root`), `evidence` for the cause, a

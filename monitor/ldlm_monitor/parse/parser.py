@@ -14,7 +14,7 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
-from ldlm_monitor.parse.structured_files import ROW_SUFFIXES, reader_of
+from ldlm_monitor.parse.structured_files import is_rows, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
 from ldlm_monitor.parse.triggers import compiled
 
@@ -102,6 +102,8 @@ class Parser:
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
         """Like `feed`, but consecutive JSON rows with the same keys are returned as blocks."""
         ended: list[Record] = []
+        if chunk.continues in self._files:
+            self._continue(chunk)
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
             ended = file.blocks.finish() if file else []
@@ -125,7 +127,8 @@ class Parser:
             fresh.extend(file.blocks.finish())
         if file.blocks:
             self._open[chunk.path] = file
-        fresh.sort(key=lambda record: record.position.offset)
+        # What a block or a held line gives late may be of the older file of a rotated log.
+        fresh.sort(key=lambda each: (each.position.path == chunk.path, each.position.offset))
         return self._counted([*ended, *fresh])
 
     def tick(self, now: float) -> list[Record]:
@@ -147,13 +150,21 @@ class Parser:
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
 
+    def _continue(self, chunk: Chunk) -> None:
+        """Read a file with the state of the older one of its log: headers, open blocks."""
+        state = self._files.pop(chunk.continues)
+        state.id = chunk.file
+        self._files[chunk.path] = state
+        if self._open.pop(chunk.continues, None) is not None:
+            self._open[chunk.path] = state
+
     def _recognise(self, file: FileState, chunk: Chunk) -> None:
         file.whole = reader_of(chunk)
         if file.whole is not None:
             file.whole.on_fault = self.note_fault
 
     def _peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        if file.whole is None and chunk.path.endswith(ROW_SUFFIXES):
+        if file.whole is None and is_rows(chunk.path):
             self._recognise(file, chunk)
         if file.whole is not None:
             return file.whole.peek(chunk, origin)

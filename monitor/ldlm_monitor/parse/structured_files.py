@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
-from ldlm_monitor.model.chunk import COMPRESSED_SUFFIXES, Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin, rotated_from
 from ldlm_monitor.model.records import FieldValue, Record, Sample, as_count
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
@@ -261,10 +262,6 @@ def _exit(content: bytes, place: RecordPlace) -> Record:
     return place.event(kind, "error", f"exit code {code}", role, fields, family=family)
 
 
-ROW_SUFFIXES = tuple(
-    rows + compressed for rows in (".jsonl", ".ndjson") for compressed in ("", *COMPRESSED_SUFFIXES)
-)
-"""The suffixes of files of JSON lines, plain or compressed."""
 _MARK_BYTES = 3
 """Bytes of UTF-8's byte order mark, which may precede a file's first record."""
 READERS = (
@@ -277,13 +274,19 @@ READERS = (
 """The formats of files with a reader, each with a description for `formats list`."""
 
 
+@lru_cache(maxsize=4096)  # paths. A choice: each costs 200 bytes, and each record asks
+def is_rows(path: str) -> bool:
+    """Whether a file is one of JSON lines by its name, also if compressed or rotated."""
+    return rotated_from(path)[0].endswith((".jsonl", ".ndjson"))
+
+
 def reader_of(chunk: Chunk) -> WholeFile | None:
     """The reader for the file whose chunk this is; None if the file is text."""
     if chunk.framed == "tfrecord":
         return EventFileReader(chunk.path)
     if chunk.framed == "wandb":
         return WandbReader()
-    if chunk.path.endswith(ROW_SUFFIXES):
+    if is_rows(chunk.path):
         return RowReader()
     if chunk.offset <= _MARK_BYTES and header_of(chunk.data[: _MAX_LINE + 1].partition(b"\n")[0]):
         return TableReader()

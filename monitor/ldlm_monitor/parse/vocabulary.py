@@ -7,12 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-
-import yaml
 
 from ldlm_monitor.model.names import CANONICAL_PREFIXES, CANONICAL_VALUES
 from ldlm_monitor.parse.patterns import scaled
+from ldlm_monitor.text.yaml_files import packaged_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +21,7 @@ class Measure:
     factor: float = 1.0
 
 
-# The C loader, if PyYAML has it, reads the packaged files in 0.1 s, Python's in 1.6 s.
-YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FILE = Path(__file__).parent / "data" / "vocabulary.yml"
-_DATA = yaml.load(_FILE.read_bytes(), Loader=YAML_LOADER)  # the packaged vocabulary
+_DATA = packaged_yaml(__package__, "data/vocabulary.yml")
 _KNOWN = {  # the meaning of each packaged key, as `plain` spells it
     **{key: Measure(name) for name, keys in _DATA["aliases"].items() for key in keys},
     **{

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -18,7 +18,7 @@ from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.stamps import Stamp, placed, stamps
 from ldlm_monitor.parse.tracebacks import MAX_TEXT_BYTES
-from ldlm_monitor.run.line_clock import BEFORE_SECONDS
+from ldlm_monitor.run.line_clock import BEFORE_SECONDS, Place, with_ends
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source.backlog import Backlog
@@ -60,12 +60,20 @@ NOMINAL_ROWS = 3_600
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes `start` to `stop` of `backlog`; the last one was written at `written_at` (Unix s)."""
+    """Bytes `start` to `stop` of `backlog`; the last one was written at `written_at` (Unix s).
+
+    `ends`: offsets at which the files of a rotated log end, and when each was written last.
+    """
 
     backlog: Backlog
     start: int
     stop: int
     written_at: float
+    ends: Sequence[Place] = ()
+
+    def scan(self, start: int, stop: int) -> Iterator[Chunk]:
+        """Chunks of bytes `start` to `stop`, also of an unfinished record."""
+        return self.backlog.scan(start, stop)
 
     @property
     def form(self) -> Form:
@@ -74,7 +82,7 @@ class Stretch:
 
     def chunks(self) -> Iterator[Chunk]:
         """The bytes as chunks of whole records."""
-        return self.backlog.scan(self.start, self.stop)
+        return self.scan(self.start, self.stop)
 
     def marks(self, *, rows: bool = False) -> Iterator[ClockMark]:
         """Positions of steps: with `rows` those in rows, otherwise those in progress bars."""
@@ -106,6 +114,8 @@ class Stretch:
                     apart *= 2
         here = datetime.fromtimestamp(self.written_at).astimezone().utcoffset()
         lines = placed(kept, self.written_at, here.total_seconds() if here else 0.0)
+        if spread:
+            lines = with_ends(lines, self.ends)
         found = lines[:1]
         for (first, since), (last, until) in pairwise(lines):
             if spread:
@@ -120,7 +130,7 @@ class Stretch:
         if until <= since or (last - first < LEAST_BLOCK and until - since > BLOCK_SECONDS):
             return
         offset, apart = first, 1
-        for chunk in self.backlog.scan(first, last):
+        for chunk in self.scan(first, last):
             while end := chunk.data.find(b"\n", max(offset + apart - 1 - chunk.offset, 0)) + 1:
                 offset = chunk.offset + end
                 if offset >= last:

@@ -7,6 +7,7 @@ so that rank 63 is not judged after rank 0's whole history.
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -14,6 +15,7 @@ from typing import BinaryIO, TypeAlias
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.content import Stretch, form_of, name_by_content, row_timeline
 from ldlm_monitor.playback.history_file import HistoryFile, StreamFile
+from ldlm_monitor.playback.rotated_logs import JoinedStretch, logs_of
 from ldlm_monitor.run.line_clock import between_lines, from_lines
 from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
@@ -137,20 +139,40 @@ def place(
             history.files.append(HistoryFile(backlog, run, now=now, budget=budget, disk=disk))
         except OSError as error:
             history.unreadable[path] = error
-    history.files.sort(key=lambda file: file.form == "rows")
     clocks: dict[str, StepClock] = {}
-    for file in history.files:
+    logs = sorted(logs_of(history.files), key=lambda log: log[0].form == "rows")
+    for log in logs:
+        for path, problem in _date(log, clocks, floor, apart):
+            history.unreadable[path] = problem
+    files = [file for log in logs for file in log]
+    history.notices += [f"{file.path}: {file.note}" for file in files if file.note]
+    history.files = [each for each in files if Path(each.path) not in history.unreadable]
+    return history
+
+
+def _date(
+    log: Sequence[HistoryFile], clocks: dict[str, StepClock], floor: float, apart: float
+) -> Iterator[tuple[Path, OSError]]:
+    """Set the timelines of a log's files; yields those that cannot be read, with the error."""
+    fresh = [file for file in log if file.seen is None]
+    joined: dict[HistoryFile, Timeline] = {}
+    if len(fresh) > 1:
+        with suppress(OSError):  # each file is then dated alone
+            stretch = JoinedStretch.of(fresh)
+            whole = _estimate(fresh[0], stretch, clocks, apart)
+            joined = dict(zip(fresh, stretch.split(whole), strict=True))
+    latest = -math.inf
+    for file in log:
         try:
-            file.timeline = _timeline(file, clocks, floor, apart)
-            if file.note:
-                history.notices.append(f"{file.path}: {file.note}")
-                file.timeline = file.timeline.without_start()
+            found = joined.get(file) or _timeline(file, clocks, floor, apart)
+            file.timeline = found.without_start() if file.note else found
+            if file.seen is None and latest > -math.inf:
+                file.timeline = Timeline.joined([(0, latest, file.timeline)])
+            latest = file.timeline.end
         except OSError as error:
-            history.unreadable[Path(file.path)] = error
+            yield Path(file.path), error
         finally:
             file.backlog.rest()
-    history.files = [each for each in history.files if Path(each.path) not in history.unreadable]
-    return history
 
 
 def _timeline(

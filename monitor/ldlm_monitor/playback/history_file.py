@@ -44,7 +44,8 @@ class HistoryFile:
 
     `run`: the name of the file's run. `now`: Unix seconds. `seen`: None if no daemon read the
     file before. `budget`: bytes; of a longer file only the start and the end are read, and `note`,
-    otherwise empty, is a line about that; None reads all. `disk` reads. Raises `OSError`.
+    otherwise empty, is a line about that; None reads all. `disk` reads. `continues`: the path of
+    the older file of the same log; `is_continued`: there is a newer one. Raises `OSError`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class HistoryFile:
         self.seen = seen
         self.form: Form = form_of(backlog)
         self.timeline = at_once(0.0)
+        self.continues, self.is_continued = "", False
         self._now = now
         self._kept = 0 if seen is None else seen.position.offset
         arrivals = () if seen is None else seen.arrivals
@@ -139,14 +141,18 @@ class HistoryFile:
         """The bytes as pieces; `ends`: no more will follow, so an unfinished record is complete."""
         orders = {each.start: each.order for each in self._records}
         for chunk in self._chunks():
+            if chunk.offset == self._spans[0].start:
+                chunk.continues = self.continues
             for when, piece in self.timeline.split(chunk):
                 order = orders.get(piece.offset, UNSEEN)
                 while self._others and self._is_before(self._others[0], order, piece):
                     yield from self._other(self._others.pop(0), piece)
                 yield when, order, piece
         if ends:
-            for when, piece in self.timeline.split(self.backlog.tail.finish()):
-                yield when, UNSEEN, piece
+            last = self.backlog.tail.finish()
+            for when, piece in self.timeline.split(last):
+                if last.data or not self.is_continued:  # a record may go on in the newer file
+                    yield when, UNSEEN, piece
         else:
             yield from self._unfinished()
         self.backlog.rest()

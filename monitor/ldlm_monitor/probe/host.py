@@ -238,9 +238,9 @@ def _logged_and_gone(case: ProbeCandidate) -> dict[int | None, int]:
     """
     here = socket.gethostname()
     late = case.stalls_at is not None and time.time() > case.stalls_at
-    if not late or any(host != here for host, _ in case.pids.values()):
+    if not (late and case.pids) or any(host != here for host, _ in case.pids.values()):
         return {}
-    seen = process.scan()
+    seen = process.among(pid for _, pid in case.pids.values())
     alive = any(
         pid in seen.table and seen.started_at(pid) <= case.last_progress_at
         for _, pid in case.pids.values()

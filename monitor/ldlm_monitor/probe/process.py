@@ -8,7 +8,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,18 +118,23 @@ def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str
     return {name: value for name, _, value in pairs if name in names}
 
 
-def table(proc: Path = PROC) -> dict[int, Process]:
-    """Pid to process, for every process of this host; empty on a system without /proc."""
-    pids = [int(name) for name in names(proc) if name.isdecimal()]
-    return {pid: found for pid in pids if (found := look(pid, proc)) is not None}
+def pids(proc: Path = PROC) -> list[int]:
+    """The pid of every process of this host; empty on a system without /proc."""
+    return [int(name) for name in names(proc) if name.isdecimal()]
+
+
+def among(pids: Iterable[int], proc: Path = PROC) -> Scan:
+    """Those of the processes `pids` that live, without children and open files."""
+    seen = Scan(proc, {pid: found for pid in pids if (found := look(pid, proc)) is not None})
+    if booted := _BOOTED.search(read_text(proc / "stat", _MAX_TABLE)):
+        seen.booted_at = float(booted[1])
+    return seen
 
 
 def scan(proc: Path = PROC) -> Scan:
     """Every process of this host except this one, with its open files as far as readable."""
-    seen = Scan(proc, table(proc))
+    seen = among(pids(proc), proc)
     seen.table.pop(os.getpid(), None)
-    if booted := _BOOTED.search(read_text(proc / "stat", _MAX_TABLE)):
-        seen.booted_at = float(booted[1])
     for pid, each in seen.table.items():
         seen.children.setdefault(each.parent, []).append(pid)
         for descriptor, target in _descriptors(pid, proc):

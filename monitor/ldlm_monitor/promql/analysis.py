@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ldlm_monitor.model.names import PAST_TIMES
 from ldlm_monitor.promql.floats import INF
 from ldlm_monitor.promql.functions import DATES
 from ldlm_monitor.promql.nodes import (
     LOOKBACK,
     NAME,
+    Aggregation,
     Binary,
     Call,
     Node,
+    Number,
     Range,
     Selector,
     Shift,
@@ -79,31 +82,35 @@ def settles_after(expr: Expression) -> float:
     return _reach(expr.root, 0.0) + ROUNDING_SECONDS
 
 
-def moments(expr: Expression) -> frozenset[float]:
-    """The offsets (seconds) of the selectors, if the expression reads no range, `@` or future.
-
-    Its value then changes only when its metrics change, and each of these offsets later. Empty
-    if it may change at other times: with a range, an `@`, or an offset into the future.
-    """
-    found = set()
-    for node in walk(expr.root):
-        if isinstance(node, Range | Subquery):
-            return frozenset()
-        if isinstance(node, Selector):
-            if node.shift.anchor is not None or node.shift.offset < 0:
-                return frozenset()
-            found.add(node.shift.offset)
-    return frozenset(found)
-
-
 def max_range(expr: Expression) -> float:
     """The age (seconds) of the oldest samples that are read; infinite for a fixed `@` time."""
     return _reach(expr.root, LOOKBACK)
 
 
 def uses_time(expr: Expression) -> bool:
-    """Whether it calls `time`, `timestamp` or a date function: it may change without samples."""
-    return _calls(expr, TIME_FUNCTIONS)
+    """Whether it calls `time`, `timestamp` or a date function: it may change without samples.
+
+    A limit on how long ago something happened passes within the time that it settles in.
+    """
+    return _uses_time(expr.root)
+
+
+def _uses_time(node: Node) -> bool:
+    if age_limit(node) is not None:
+        return False
+    is_time = isinstance(node, Call) and node.function in TIME_FUNCTIONS
+    return is_time or any(map(_uses_time, children(node)))
+
+
+def age_limit(node: Node) -> float | None:
+    """N (seconds) of `time() - X < N` or `>= N`, if X is of `PAST_TIMES`, or its aggregation."""
+    match node:
+        case Binary("<" | ">=", Binary("-", Call("time"), last), Number(seconds)):
+            selector = last.operand if isinstance(last, Aggregation) else last
+            if isinstance(selector, Selector) and selector.shift == Shift():
+                named = {(each.op, each.value) for each in selector.matchers if each.name == NAME}
+                return seconds if named and named <= {("=", name) for name in PAST_TIMES} else None
+    return None
 
 
 def counts_samples(expr: Expression, interval: float) -> bool:
@@ -123,6 +130,8 @@ def _calls(expr: Expression, functions: frozenset[str]) -> bool:
 
 
 def _reach(node: Node, lookback: float) -> float:
+    if (limit := age_limit(node)) is not None:
+        return limit + lookback
     match node:
         case Selector(shift=shift):
             return _shift_reach(shift) + lookback

@@ -7,12 +7,12 @@ expression is first evaluated: walking the tree at each evaluation takes twice a
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from ldlm_monitor.model.alert import VectorSample
-from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Series, Storage
+from ldlm_monitor.model.points import Column, Labels, Series, Storage
 from ldlm_monitor.promql.analysis import Expression
+from ldlm_monitor.promql.columns import merged, present, unique
 from ldlm_monitor.promql.functions import ELEMENTWISE, KEEPS_NAME, OVER_VECTOR
 from ldlm_monitor.promql.nodes import (
     Aggregation,
@@ -45,10 +45,10 @@ from ldlm_monitor.promql.operators import (
 from ldlm_monitor.promql.ranges import (
     OVER_RANGE,
     QueryTimes,
+    Spans,
     Windows,
+    columns_of_selector,
     exact,
-    samples_of,
-    unique,
     windows_of,
 )
 from ldlm_monitor.promql.special import SPECIAL, Compute
@@ -63,9 +63,7 @@ class Evaluator:
 
     `step` is the step in seconds of subqueries that give none; its default is that of Prometheus'
     `evaluation_interval`. `delayed_name_removal`: drop metric names at the end of a query, not at
-    once, as Prometheus does with its feature flag `promql-delayed-name-removal`. `watch` returns
-    for a node a function of the time that is true if its value may differ from the last one, which
-    is used again otherwise; or None, to compute it each time. Times then must not fall.
+    once, as Prometheus does with its feature flag `promql-delayed-name-removal`.
     """
 
     def __init__(
@@ -74,12 +72,9 @@ class Evaluator:
         *,
         step: float = 60.0,
         delayed_name_removal: bool = False,
-        watch: Callable[[Node], Callable[[float], bool] | None] = lambda node: None,
     ) -> None:
         self.storage = storage
         self._step = step
-        self._watch = watch
-        self._watched: dict[str, Compute] = {}
         self.unnamed: Rename = (
             name_later if delayed_name_removal else without_name
         )  # drops metric names
@@ -95,13 +90,16 @@ class Evaluator:
             return [VectorSample((), value)]
         return [VectorSample(labels, number) for labels, number in value]
 
-    def value(self, expr: Expression, at: float) -> float | Vector:
+    def value(self, expr: Expression, at: float) -> float | list[tuple[Labels, float]]:
         """The value at `at` (Unix seconds): a float for a scalar, or a vector with metric names.
 
         Raises RuleError as `__call__`.
         """
         at = float(at)
-        return self._at(self._closure(expr), QueryTimes(at, at), at)
+        value = self._over(expr, QueryTimes(at, at, (at,)))
+        if is_scalar(expr.root):
+            return float(value[0])
+        return [(labels, number) for labels, (number,) in value]
 
     def over(self, expr: Expression, times: Sequence[float]) -> list[Series]:
         """The values at `times` (Unix seconds, rising) as series, sorted by their labels.
@@ -112,33 +110,21 @@ class Evaluator:
         """
         if not times:
             return []
-        compute = self._closure(expr)
-        query = QueryTimes(float(times[0]), float(times[-1]))
-        found: dict[Labels, tuple[list[float], list[float]]] = {}
-        for at in map(float, times):
-            value = self._at(compute, query, at)
-            for labels, number in [((), value)] if isinstance(value, float) else value:
-                sampled, values = found.setdefault(labels, ([], []))
-                sampled.append(at)
-                values.append(number)
-        return [Series(labels, *samples) for labels, samples in sorted(found.items())]
+        times = [*map(float, times)]
+        value = self._over(expr, QueryTimes(times[0], times[-1], times))
+        if is_scalar(expr.root):
+            return [Series((), times, value)]
+        return [_series(labels, times, column) for labels, column in sorted(merged(value).items())]
 
-    def _at(self, compute: Compute, query: QueryTimes, at: float) -> float | Vector:
-        value: float | Vector = compute(query, at)
-        if isinstance(value, float) or self.unnamed is without_name:
+    def _over(self, expr: Expression, query: QueryTimes) -> Any:
+        value = self._closure(expr)(query)
+        if is_scalar(expr.root) or self.unnamed is without_name:
             return value
-        return unique([(settled(labels), number) for labels, number in value])
+        return unique([(settled(labels), column) for labels, column in value])
 
     def compute(self, node: Node) -> Compute:
         """The closure that evaluates a node."""
-        name = repr(node)  # nodes compare 0 and -0 as equal
-        if name in self._watched:
-            return self._watched[name]
-        compute = _HANDLERS[type(node)](self, node)
-        may_differ = self._watch(node)
-        if may_differ is None:
-            return compute
-        return self._watched.setdefault(name, _reused(compute, may_differ))
+        return _HANDLERS[type(node)](self, node)
 
     def windows(self, node: Node) -> Windows:
         """The closure that selects a range vector, or evaluates a subquery."""
@@ -148,38 +134,30 @@ class Evaluator:
         return windows_of(node, self.storage)
 
     def _resampled(self, node: Subquery) -> Windows:
-        watch, self._watch = self._watch, lambda node: None  # it is evaluated at other times
         operand, step = self.compute(node.operand), node.step or self._step
-        self._watch = watch
 
-        def windows(query: QueryTimes, at: float) -> Iterator[RangeWindow]:
-            end = query.shifted(node.shift, at)
-            start = exact(end - node.seconds)
-            samples: dict[Labels, tuple[list[float], list[float]]] = {}
-            # Times are multiples of `step`, as in Prometheus; `round` removes the division's error.
-            slot = math.floor(round(start / step, 6)) + 1
-            while (time := exact(slot * step)) <= end:
-                value = operand(query, time)
-                for labels, number in [((), value)] if isinstance(value, float) else value:
-                    times, values = samples.setdefault(labels, ([], []))
-                    times.append(time)
-                    values.append(number)
-                slot += 1
-            for labels, (times, values) in samples.items():
-                yield RangeWindow(labels, times, values, start, end)
+        def windows(query: QueryTimes) -> Iterator[tuple[Labels, Iterator[RangeWindow | None]]]:
+            spans = Spans(query.shifted(node.shift), node.seconds)
+            times = sorted({at for each in spans.pairs() for at in _steps(*each, step)})
+            if not times:
+                return
+            value = operand(QueryTimes(query.start, query.end, times))
+            found = {(): value} if is_scalar(node.operand) else merged(value)
+            for labels, column in found.items():
+                series = _series(labels, times, column)
+                yield labels, spans.of(series.times, series.values)
 
         return windows
-
-    def _selector(self, node: Selector) -> Compute:
-        samples = samples_of(node, self.storage)
-        return lambda query, at: [(labels, value) for labels, _, value in samples(query, at)]
 
     def _negation(self, node: Negation) -> Compute:
         operand, unnamed = self.compute(node.operand), self.unnamed
         if is_scalar(node.operand):
-            return lambda query, at: -operand(query, at)
-        return lambda query, at: unique(
-            [(unnamed(labels), -number) for labels, number in operand(query, at)]
+            return lambda query: [-number for number in operand(query)]
+        return lambda query: unique(
+            [
+                (unnamed(labels), [None if x is None else -x for x in column])
+                for labels, column in operand(query)
+            ]
         )
 
     def _binary(self, node: Binary) -> Compute:
@@ -187,31 +165,34 @@ class Evaluator:
         if is_scalar(node.left):
             if is_scalar(node.right):
                 compute = OPERATORS[node.operator]
-                return lambda query, at: float(compute(left(query, at), right(query, at)))
+                return lambda query: [*map(float, map(compute, left(query), right(query)))]
             on_left = with_scalar(node, self.unnamed, scalar_left=True)
-            return lambda query, at: on_left(right(query, at), left(query, at))
+            return lambda query: on_left(right(query), left(query))
         if is_scalar(node.right):
             on_right = with_scalar(node, self.unnamed, scalar_left=False)
-            return lambda query, at: on_right(left(query, at), right(query, at))
+            return lambda query: on_right(left(query), right(query))
         is_set = node.operator in SET_OPERATORS
         combine = set_operation(node) if is_set else vector_operation(node, self.unnamed)
         if node.operator == "or" or not never_fails(node.right):
-            return lambda query, at: combine(left(query, at), right(query, at))
+            return lambda query: combine(left(query), right(query))
+        if node.operator == "and" and isinstance(node.left, Selector) and never_fails(node.left):
+            # Its right side is the condition, which seldom holds.
+            return lambda query: combine(left(query), found) if (found := right(query)) else []
 
-        def matched(query: QueryTimes, at: float) -> Vector:
-            found: Vector = left(query, at)
+        def matched(query: QueryTimes) -> Vector:
+            found: Vector = left(query)
             # The left side of most rules is empty while a run is healthy. The right side is then
             # skipped, but only if it cannot raise: Prometheus reports its errors in any case.
-            return combine(found, right(query, at)) if found else found
+            return combine(found, right(query)) if found else found
 
         return matched
 
     def _aggregation(self, node: Aggregation) -> Compute:
         operand = self.compute(node.operand)
         if node.parameter is None:
-            return lambda query, at: aggregate(node, operand(query, at), None)
+            return lambda query: aggregate(node, operand(query), None)
         parameter = self.compute(node.parameter)
-        return lambda query, at: aggregate(node, operand(query, at), parameter(query, at))
+        return lambda query: aggregate(node, operand(query), parameter(query))
 
     def _call(self, node: Call) -> Compute:
         special = SPECIAL.get(node.function)
@@ -222,15 +203,24 @@ class Evaluator:
         operand, *others = map(self.compute, node.arguments)
         whole = OVER_VECTOR.get(node.function)
         if whole is not None:
-            return lambda query, at: self._renamed(
-                node, whole(operand(query, at), *(other(query, at) for other in others))
+            return lambda query: self._renamed(
+                node, whole(operand(query), *(other(query) for other in others))
             )
         compute, unnamed = ELEMENTWISE[node.function], self.unnamed
 
-        def elementwise(query: QueryTimes, at: float) -> Vector:
-            given = [other(query, at) for other in others]
+        def elementwise(query: QueryTimes) -> Vector:
+            given = _rows(others, query)
             return unique(
-                [(unnamed(labels), compute(value, *given)) for labels, value in operand(query, at)]
+                [
+                    (
+                        unnamed(labels),
+                        [
+                            None if x is None else compute(x, *row)
+                            for x, row in zip(column, given, strict=True)
+                        ],
+                    )
+                    for labels, column in operand(query)
+                ]
             )
 
         return elementwise
@@ -240,44 +230,58 @@ class Evaluator:
         windows = self.windows(operand)
         scalars = [self.compute(each) for each in node.arguments if each is not operand]
         if node.function == "predict_linear":
-            scalars.insert(0, lambda query, at: at)
+            scalars.insert(0, lambda query: query.at)
         compute = OVER_RANGE[node.function]
 
-        def over_range(query: QueryTimes, at: float) -> Vector:
-            given = [scalar(query, at) for scalar in scalars]
-            found = [(each.labels, compute(each, *given)) for each in windows(query, at)]
-            return self._renamed(node, [(labels, x) for labels, x in found if x is not None])
+        def over_range(query: QueryTimes) -> Vector:
+            given = _rows(scalars, query)
+            found: Vector = [
+                (
+                    labels,
+                    [
+                        None if window is None else compute(window, *row)
+                        for window, row in zip(each, given, strict=True)
+                    ],
+                )
+                for labels, each in windows(query)
+            ]
+            return self._renamed(node, present(found))
 
         return over_range
 
     def _renamed(self, node: Call, result: Vector) -> Vector:
         if node.function not in KEEPS_NAME:
-            result = [(self.unnamed(labels), value) for labels, value in result]
+            result = [(self.unnamed(labels), column) for labels, column in result]
         return unique(result)
 
 
-def _reused(compute: Compute, may_differ: Callable[[float], bool]) -> Compute:
-    """A closure that returns its last value, or raises its last error, unless it may differ."""
-    value: Any = None
+def _rows(scalars: Sequence[Compute], query: QueryTimes) -> list[tuple[float, ...]]:
+    """The values of scalars at each time."""
+    if not scalars:
+        return [()] * len(query.at)
+    return [*zip(*(scalar(query) for scalar in scalars), strict=True)]
 
-    def reused(query: QueryTimes, at: float) -> Any:
-        nonlocal value
-        if may_differ(at):
-            try:
-                value = compute(query, at)
-            except RuleError as problem:
-                value = problem
-        if isinstance(value, RuleError):
-            raise value
-        return value
 
-    return reused
+def _series(labels: Labels, times: Sequence[float], column: Column) -> Series:
+    """The samples of a column; without a gap in it, with `times` themselves."""
+    if any(value is None for value in column):
+        pairs = zip(times, column, strict=True)
+        times, column = zip(*(pair for pair in pairs if pair[1] is not None), strict=True)
+    return Series(labels, times, cast("Sequence[float]", column))
+
+
+def _steps(start: float, end: float, step: float) -> Iterator[float]:
+    """The times of a subquery in (start, end]: multiples of `step`, as in Prometheus."""
+    slot = math.floor(round(start / step, 6)) + 1  # `round` removes the division's error
+    while (time := exact(slot * step)) <= end:
+        yield time
+        slot += 1
 
 
 _HANDLERS: dict[type, Callable[[Evaluator, Any], Compute]] = {
-    Number: lambda evaluator, node: lambda query, at: node.value,
-    Text: lambda evaluator, node: lambda query, at: node.value,
-    Selector: Evaluator._selector,
+    Number: lambda evaluator, node: lambda query: [node.value] * len(query.at),
+    Text: lambda evaluator, node: lambda query: node.value,
+    Selector: lambda evaluator, node: columns_of_selector(node, evaluator.storage),
     Negation: Evaluator._negation,
     Binary: Evaluator._binary,
     Aggregation: Evaluator._aggregation,

@@ -7,7 +7,7 @@ import calendar
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import re2
 
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels
+from ldlm_monitor.model.points import Column, Labels
+from ldlm_monitor.promql.columns import present
 from ldlm_monitor.promql.floats import INF, NAN, clamped, divide, logarithm, nan_last, total, whole
 from ldlm_monitor.promql.nodes import (
     Node,
@@ -102,10 +103,20 @@ ELEMENTWISE: dict[str, Callable[..., float]] = {  # of a sample's value and scal
 }
 
 
-def _clamp(vector: Vector, least: float, most: float) -> Vector:
-    if most < least:
-        return []
-    return [(labels, clamped(max, least, clamped(min, most, value))) for labels, value in vector]
+def _clamp(vector: Vector, least: Sequence[float], most: Sequence[float]) -> Vector:
+    def within(low: float, high: float, value: float | None) -> float | None:
+        if value is None or high < low:
+            return None
+        return clamped(max, low, clamped(min, high, value))
+
+    return present([(labels, [*map(within, least, most, column)]) for labels, column in vector])
+
+
+def _sorted(vector: Vector, sign: float) -> Vector:
+    """By the value of the one time; a range query has no order, as in Prometheus."""
+    if not vector or len(vector[0][1]) > 1:
+        return vector
+    return sorted(vector, key=lambda sample: nan_last(sign * (sample[1][0] or 0.0)))
 
 
 def _label_replace(vector: Vector, target: str, template: str, source: str, pattern: str) -> Vector:
@@ -139,8 +150,8 @@ def compile_pattern(pattern: str) -> Any:
 
 OVER_VECTOR: dict[str, Callable[..., Vector]] = {  # of a vector, scalars and string literals
     "clamp": _clamp,
-    "sort": lambda vector: sorted(vector, key=lambda sample: nan_last(sample[1])),
-    "sort_desc": lambda vector: sorted(vector, key=lambda sample: nan_last(-sample[1])),
+    "sort": lambda vector: _sorted(vector, 1.0),
+    "sort_desc": lambda vector: _sorted(vector, -1.0),
     "label_replace": _label_replace,
     "label_join": _label_join,
 }
@@ -170,17 +181,22 @@ SMALL_DELTA = 1e-12  # of the counts' sum: a smaller difference is rounding (`sm
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
 
 
-def histogram_quantile(rank: float, vector: Vector) -> Vector:
-    """The quantile `rank` (0 to 1) of each classic histogram; skips series without a valid `le`."""
-    histograms: dict[Labels, list[tuple[float, float]]] = {}
-    for labels, count in vector:
+def histogram_quantile(ranks: Sequence[float], vector: Vector) -> Vector:
+    """The quantile (0 to 1) of each classic histogram; skips series without a valid `le`."""
+    histograms: dict[Labels, list[tuple[float, Column]]] = {}
+    for labels, counts in vector:
         bound = dict(labels).get(BOUND, "")
         if _FLOAT.fullmatch(bound):
             rest = tuple(pair for pair in unmarked(labels) if pair[0] != BOUND)
-            histograms.setdefault(rest, []).append((float(bound), count))
-    return [
-        (without_name(labels), _quantile(rank, buckets)) for labels, buckets in histograms.items()
-    ]
+            histograms.setdefault(rest, []).append((float(bound), counts))
+    found: Vector = []
+    for labels, members in histograms.items():
+        column: list[float | None] = []
+        for index, rank in enumerate(ranks):
+            buckets = [(bound, x) for bound, counts in members if (x := counts[index]) is not None]
+            column.append(_quantile(rank, buckets) if buckets else None)
+        found.append((without_name(labels), column))
+    return found
 
 
 def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:

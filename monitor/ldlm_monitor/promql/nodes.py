@@ -14,27 +14,45 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.model.points import Labels, Matcher
+from ldlm_monitor.model.points import Column, Labels, Matcher
 
 LOOKBACK = 300.0  # seconds for which an instant selector finds a sample: Prometheus' default
 
-Vector: TypeAlias = list[tuple[Labels, float]]
-"""An instant vector; here the labels include `__name__` until an operation drops it."""
+Vector: TypeAlias = list[tuple[Labels, Column]]
+"""An instant vector at each time of a query, as columns, each with a sample at some time. Labels
+include `__name__` until an operation drops it. Columns with equal labels have no common time.
+"""
 
 
 @dataclass(slots=True)
 class RangeWindow:
-    """The samples of one series in `(start, end]`, at least one. Times are Unix seconds."""
+    """The samples from index `first` to before `stop` of one series, at least one.
 
-    labels: Labels
-    times: Sequence[float]
-    values: Sequence[float]
+    They lie in `(start, end]`; times are Unix seconds. `falls`: whether a value may be below the
+    one before it.
+    """
+
+    all_times: Sequence[float]
+    all_values: Sequence[float]
+    first: int
+    stop: int
     start: float
     end: float
+    falls: bool
+
+    @property
+    def times(self) -> Sequence[float]:
+        """The times of the samples."""
+        return self.all_times[self.first : self.stop]
+
+    @property
+    def values(self) -> Sequence[float]:
+        """The values of the samples."""
+        return self.all_values[self.first : self.stop]
 
 
-Value: TypeAlias = float | str | Vector
-"""The value of a node that is no range: a scalar, a string or an instant vector."""
+Value: TypeAlias = Sequence[float] | str | Vector
+"""The value of a node that is no range: a scalar at each time, a string or a vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +262,34 @@ def is_scalar(node: Node) -> bool:
 def never_fails(node: Node) -> bool:
     """Whether the node cannot raise an error on any data; False where that is not certain."""
     match node:
-        case Selector(matchers=matchers):
-            return any(each.name == NAME and each.op == "=" for each in matchers)
+        case Selector():
+            return names_metric(node)
+        case Call(arguments=(Range(selector=selector),)):
+            return names_metric(selector)
         case Aggregation(operand=operand, parameter=None):
             return never_fails(operand)
         case Binary(operator="and" | "or" | "unless", left=left, right=right):
             return never_fails(left) and never_fails(right)
-        case Binary(left=left, right=Number()):
-            # Arithmetic drops names. Series of an `or` may differ by their names only.
-            return isinstance(left, Selector | Aggregation) and never_fails(left)
+        case Binary(left=left, right=right, matching=matching):
+            pair = not isinstance(left, Number) and not isinstance(right, Number)
+            return all(
+                isinstance(side, Number)
+                or (_is_distinct(side, matching if pair else Matching()) and never_fails(side))
+                for side in (left, right)
+            )
     return isinstance(node, Number)
+
+
+def names_metric(selector: Selector) -> bool:
+    """Whether the selector selects series of one metric alone."""
+    return any(each.name == NAME and each.op == "=" for each in selector.matchers)
+
+
+def _is_distinct(node: Node, matching: Matching) -> bool:
+    """Whether no two elements of the node, if it does not fail, are in the same match group."""
+    if matching == Matching():
+        # Series of an `or` may differ by their names only.
+        return isinstance(node, Selector | Aggregation | Call)
+    if not isinstance(node, Aggregation) or node.without or NAME in node.labels:
+        return False
+    return matching.on and set(node.labels) <= set(matching.labels)

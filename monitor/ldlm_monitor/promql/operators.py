@@ -4,11 +4,12 @@ Semantics: Prometheus 3 `promql/engine.go` (`VectorBinop`, set operators, `aggre
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels
+from ldlm_monitor.model.points import Column, Labels
+from ldlm_monitor.promql.columns import merged, overlap, present, present_rows, unique
 from ldlm_monitor.promql.floats import (
     ARITHMETIC,
     COMPARISON,
@@ -30,7 +31,6 @@ from ldlm_monitor.promql.nodes import (
     with_label,
     without_name,
 )
-from ldlm_monitor.promql.ranges import unique
 
 OPERATORS: dict[str, Callable[[float, float], float]] = {**ARITHMETIC, **COMPARISON}
 SET_OPERATORS = frozenset({"and", "or", "unless"})  # of two vectors, by labels alone
@@ -41,20 +41,28 @@ def set_operation(node: Binary) -> Callable[[Vector, Vector], Vector]:
     signature = signature_of(node.matching.on, node.matching.labels)
     keep = node.operator == "and"
 
-    def union(left: Vector, right: Vector) -> Vector:
-        known = {signature(labels) for labels, _ in left}
-        return left + [sample for sample in right if signature(sample[0]) not in known]
+    def filtered(vector: Vector, other: Vector, *, keep: bool = keep) -> Vector:
+        known, found = merged(other, signature), []
+        for labels, column in vector:
+            partner = known.get(signature(labels))
+            if partner is None:
+                found += [] if keep else [(labels, column)]
+            elif len(column) > 1:
+                pairs = zip(column, partner, strict=True)
+                masked = [x if (y is not None) is keep else None for x, y in pairs]
+                found += present([(labels, masked)])
+            elif keep:
+                found.append((labels, column))
+        return found
 
-    def filtered(left: Vector, right: Vector) -> Vector:
-        known = {signature(labels) for labels, _ in right}
-        return [sample for sample in left if (signature(sample[0]) in known) is keep]
-
-    return union if node.operator == "or" else filtered
+    if node.operator == "or":
+        return lambda left, right: left + filtered(right, left, keep=False)
+    return filtered
 
 
 def with_scalar(
     node: Binary, unnamed: Rename, *, scalar_left: bool
-) -> Callable[[Vector, float], Vector]:
+) -> Callable[[Vector, Sequence[float]], Vector]:
     """A function that applies an operator to a vector and a scalar; `unnamed` drops metric names.
 
     `scalar_left`: the scalar is the left side. A comparison without `bool` filters the vector.
@@ -62,11 +70,38 @@ def with_scalar(
     operator = OPERATORS[node.operator]
     compute = (lambda value, scalar: operator(scalar, value)) if scalar_left else operator
 
-    def filtered(vector: Vector, scalar: float) -> Vector:
-        return [sample for sample in vector if compute(sample[1], scalar)]
+    def filtered(vector: Vector, scalar: Sequence[float]) -> Vector:
+        if len(scalar) == 1:
+            (number,) = scalar
+            return [
+                (labels, (x,)) for labels, (x,) in vector if x is not None and compute(x, number)
+            ]
+        return present(
+            [
+                (
+                    labels,
+                    [
+                        x if x is not None and compute(x, y) else None
+                        for x, y in zip(column, scalar, strict=True)
+                    ],
+                )
+                for labels, column in vector
+            ]
+        )
 
-    def computed(vector: Vector, scalar: float) -> Vector:
-        return unique([(unnamed(labels), float(compute(x, scalar))) for labels, x in vector])
+    def computed(vector: Vector, scalar: Sequence[float]) -> Vector:
+        return unique(
+            [
+                (
+                    unnamed(labels),
+                    [
+                        None if x is None else float(compute(x, y))
+                        for x, y in zip(column, scalar, strict=True)
+                    ],
+                )
+                for labels, column in vector
+            ]
+        )
 
     return filtered if node.operator in COMPARISON and not node.as_bool else computed
 
@@ -89,40 +124,48 @@ def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector]
         if not left or not right:
             return []
         many, one = (right, left) if swapped else (left, right)
-        partners = _index_by_signature(one, signature, side="left" if swapped else "right")
-        taken: set[tuple[Labels, Labels | None]] = set()
+        partners = _by_signature(one, signature, many, side="left" if swapped else "right")
+        claims: dict[tuple[Labels, Labels | None], list[Column]] = {}
         result: Vector = []
-        for labels, value in many:
+        for labels, column in many:
             group = signature(labels)
-            partner = partners.get(group)
-            outcome = None if partner is None else compute(value, partner[1])
-            if partner is None or outcome is None:
-                continue
-            metric = rename(labels, partner[0])
-            claim = (group, metric if node.matching.many else None)
-            if claim in taken:
-                raise RuleError("multiple matches for labels", remedy=remedy)
-            taken.add(claim)
-            result.append((metric, outcome))
+            for other, values in partners.get(group, ()):
+                pairs = zip(column, values, strict=True)
+                outcome = [None if x is None or y is None else compute(x, y) for x, y in pairs]
+                if all(value is None for value in outcome):
+                    continue
+                metric = rename(labels, other)
+                claim = (group, metric if node.matching.many else None)
+                claims.setdefault(claim, []).append(outcome)
+                result.append((metric, outcome))
+        if len(claims) < len(result) and any(map(overlap, claims.values())):
+            raise RuleError("multiple matches for labels", remedy=remedy)
         return result
 
     return combined
 
 
-def _index_by_signature(
-    vector: Vector, signature: Callable[[Labels], Labels], *, side: str
-) -> dict[Labels, tuple[Labels, float]]:
-    found: dict[Labels, tuple[Labels, float]] = {}
+def _by_signature(
+    vector: Vector, signature: Callable[[Labels], Labels], others: Vector, *, side: str
+) -> dict[Labels, Vector]:
+    """The elements by group, of which each has one at most when there are `others`."""
+    found: dict[Labels, Vector] = {}
     for sample in vector:
-        group = signature(sample[0])
-        if group in found:
+        found.setdefault(signature(sample[0]), []).append(sample)
+    for group, members in found.items():
+        if len(members) > 1 and _has_several(members, others):
             shown = ", ".join(f'{name}="{value}"' for name, value in group)
             raise RuleError(
                 f"several series for the match group {{{shown}}} on the {side}-hand side",
                 remedy="many-to-many matching is not allowed: aggregate, or match on more labels",
             )
-        found[group] = sample
     return found
+
+
+def _has_several(members: Vector, others: Vector) -> bool:
+    count = len(members[0][1])
+    rows = zip(present_rows(members, count), present_rows(others, count), strict=True)
+    return any(len(row) > 1 and other for row, other in rows)
 
 
 def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
@@ -174,12 +217,27 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     groups = _group(node, vector)
     if node.operator in RANKINGS:
         return _rank(node.operator, groups, parameter)
-    if node.operator == "group":
-        return [(labels, 1.0) for labels in groups]
-    reduce = REDUCTIONS.get(node.operator)
-    if reduce is None:  # `quantile`
-        reduce = partial(quantile_of, parameter if isinstance(parameter, float) else math.nan)
-    return [(labels, reduce([value for _, value in members])) for labels, members in groups.items()]
+    if node.operator == "quantile":
+        ranks = [math.nan] if parameter is None or isinstance(parameter, str) else parameter
+        return [(labels, _quantiles(ranks, members)) for labels, members in groups.items()]
+    reduce = REDUCTIONS.get(node.operator, _one)  # `group`
+    return [
+        (labels, [reduce(row) if row else None for row in _rows(members)])
+        for labels, members in groups.items()
+    ]
+
+
+def _one(_: Sequence[float]) -> float:
+    return 1.0
+
+
+def _rows(members: Vector) -> list[list[float]]:
+    return present_rows(members, len(members[0][1]))
+
+
+def _quantiles(ranks: Any, members: Vector) -> Column:
+    pairs = zip(ranks, _rows(members), strict=True)
+    return [quantile_of(rank, row) if row else None for rank, row in pairs]
 
 
 def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
@@ -195,24 +253,36 @@ def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
 
 
 def _rank(operator: str, groups: dict[Labels, Vector], parameter: Value | None) -> Vector:
+    sign = 1.0 if operator == "bottomk" else -1.0
+    counts = [_number_of_elements(operator, each) for each in parameter or ()]
+    result: Vector = []
+    for members in groups.values():
+        kept: dict[int, list[float | None]] = {}
+        for index, count in enumerate(counts):
+            ranked = [
+                (m, x) for m, (_, column) in enumerate(members) if (x := column[index]) is not None
+            ]
+            ranked.sort(key=lambda each: nan_last(sign * each[1]))
+            for member, value in ranked[:count]:
+                kept.setdefault(member, [None] * len(counts))[index] = value
+        result += [(members[member][0], column) for member, column in kept.items()]
+    return result
+
+
+def _number_of_elements(operator: str, parameter: object) -> int:
     if not isinstance(parameter, float) or not abs(parameter) < 2**63:  # Prometheus' int64
         raise RuleError(f"{operator}: {parameter} is not a number of elements")
-    count = int(parameter)
-    if count < 1:
-        return []
-    sign = 1.0 if operator == "bottomk" else -1.0
-    ranked = (
-        sorted(members, key=lambda sample: nan_last(sign * sample[1]))
-        for members in groups.values()
-    )
-    return [sample for members in ranked for sample in members[:count]]
+    return max(int(parameter), 0)
 
 
 def _count_values(node: Aggregation, vector: Vector, label: str) -> Vector:
     names = node.labels if node.without else (*node.labels, label)
     signature = signature_of(not node.without, names)
-    counts: dict[Labels, float] = {}
-    for labels, value in vector:
-        group = signature(with_label(labels, label, decimal_text(value)))
-        counts[group] = counts.get(group, 0.0) + 1
-    return list(counts.items())
+    counts: dict[Labels, list[float | None]] = {}
+    for labels, column in vector:
+        for index, value in enumerate(column):
+            if value is not None:
+                group = signature(with_label(labels, label, decimal_text(value)))
+                counted = counts.setdefault(group, [None] * len(column))
+                counted[index] = (counted[index] or 0.0) + 1
+    return [*counts.items()]

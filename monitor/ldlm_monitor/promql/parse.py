@@ -202,16 +202,19 @@ _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2
 _SHOWN = 120  # characters of an expression in an error. A choice: more show more, fewer fit a line
 
 
-def parse(text: str, *, any_type: bool = False) -> Expression:
+def parse(text: str, *, any_type: bool = False, experimental: bool = False) -> Expression:
     """Parse `text` as an expression that yields an instant vector or a scalar.
 
-    With `any_type` it may also yield a string or a range vector, as queries may. Raises RuleError
+    With `any_type` it may also yield a string or a range vector, as queries may; with
+    `experimental` it may call the functions that Prometheus 3 has to switch on. Raises RuleError
     for wrong syntax, types or depth, UnsupportedError for features not supported.
     """
     try:
         root = translate(_parsed(text))
         if depth(root) > MAX_DEPTH:
             raise RecursionError
+        if not experimental:
+            _check_stable(root)
         if isinstance(root, Text | Range | Subquery) and not any_type:
             kind = "a string" if isinstance(root, Text) else "a range vector"
             raise UnsupportedError(
@@ -228,24 +231,26 @@ def parse(text: str, *, any_type: bool = False) -> Expression:
     return Expression(text, root)
 
 
-def parse_stable(text: str) -> Expression:
-    """As `parse`; also raises UnsupportedError for functions that Prometheus 3 has to switch on."""
-    found = parse(text)
-    for node in walk(found.root):
+def _check_stable(root: Node) -> None:
+    for node in walk(root):
         if isinstance(node, Call) and node.function in EXPERIMENTAL:
-            raise UnsupportedError(
-                f"function {node.function} is experimental in Prometheus 3",
-                where=_where(text),
-                remedy="allow it by --experimental, and where the file is loaded by "
-                "--enable-feature=promql-experimental-functions; or write it otherwise",
-            )
-    return found
+            raise _experimental(f"function {node.function}")
+
+
+def _experimental(feature: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{feature} is experimental in Prometheus 3",
+        remedy="allow it by `promql_experimental` in the settings, and in Prometheus by "
+        "--enable-feature=promql-experimental-functions; or write it otherwise",
+    )
 
 
 def _parsed(text: str) -> Any:
     """The parser's tree. Text that Prometheus and the parser read differently is refused first."""
     strings = _STRING.findall(text)
     rest = _COMMENT.sub("", _STRING.sub('""', text))
+    if re.search(r"(?<![\w:.])info\s*\(", rest):  # the parser takes its second argument for wrong
+        raise unsupported("function info, which is experimental in Prometheus 3,")
     if re.search(r"@\s*-", rest):
         raise unsupported("`@` with a time before 1970")
     if any(_HIGH_BYTE.search(string) for string in strings if string[0] != "`"):

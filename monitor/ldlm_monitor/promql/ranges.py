@@ -5,15 +5,18 @@ None if the window has too few samples. Semantics: Prometheus 3 `promql/function
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Storage
+from ldlm_monitor.model.points import Labels, Storage, columns_of
 from ldlm_monitor.promql.floats import REDUCTIONS, divide, quantile_of, sum_of
 from ldlm_monitor.promql.nodes import LOOKBACK, Range, RangeWindow, Selector, Shift, Vector
+
+_NOW = Shift()
 
 
 def exact(time: float) -> float:
@@ -28,75 +31,104 @@ def exact(time: float) -> float:
 
 @dataclass(slots=True)
 class QueryTimes:
-    """The times of one query: `@ start()` and `@ end()` are `start` and `end` (Unix seconds)."""
+    """The times `at` of one query, rising; `@ start()` and `@ end()` are `start` and `end`.
+
+    All are Unix seconds.
+    """
 
     start: float
     end: float
-    _until: float = math.nan
-    _since: float = math.nan
+    at: Sequence[float]
+    _since: Sequence[float] | None = None
 
-    def shifted(self, shift: Shift, at: float) -> float:
-        """The time that a selector or subquery with `shift` reads in an evaluation at `at`."""
-        anchor = shift.anchor
-        if anchor == "start":
-            at = self.start
-        elif anchor == "end":
-            at = self.end
-        elif anchor is not None:
-            at = anchor
-        return exact(at - shift.offset) if shift.offset else at
+    def shifted(self, shift: Shift) -> Sequence[float]:
+        """The times that a selector or subquery with `shift` reads."""
+        anchor, times = shift.anchor, self.at
+        if anchor is not None:
+            fixed = {"start": self.start, "end": self.end}
+            times = [fixed[anchor] if isinstance(anchor, str) else anchor] * len(times)
+        return [exact(at - shift.offset) for at in times] if shift.offset else times
 
-    def lookback(self, until: float) -> float:
-        """The time after which an instant selector finds samples that it reads up to `until`."""
-        if until != self._until:  # most selectors of a query read the same times
-            self._until, self._since = until, exact(until - LOOKBACK)
+    def lookback(self, until: Sequence[float]) -> Sequence[float]:
+        """The times after which an instant selector finds samples that it reads up to `until`."""
+        if until is not self.at:
+            return [exact(each - LOOKBACK) for each in until]
+        if self._since is None:  # most selectors of a query read the same times
+            self._since = [exact(each - LOOKBACK) for each in until]
         return self._since
 
 
-Samples: TypeAlias = Callable[[QueryTimes, float], Iterable[tuple[Labels, float, float]]]
-"""Returns labels, time and value of each series' last sample at a time (Unix seconds)."""
-Windows: TypeAlias = Callable[[QueryTimes, float], Iterator[RangeWindow]]
-"""Returns the samples of each series of a range vector that has any, at a time (Unix seconds)."""
+Windows: TypeAlias = Callable[[QueryTimes], Iterator[tuple[Labels, Iterator[RangeWindow | None]]]]
+"""Returns the window of each series of a range vector at each time, None if it has no sample.
+
+A window is valid until the next one is taken.
+"""
 
 
-def samples_of(node: Selector, storage: Storage) -> Samples:
+def columns_of_selector(node: Selector, storage: Storage) -> Callable[[QueryTimes], Vector]:
     """A function that reads an instant selector."""
+    shift, reader = node.shift, storage.reader(node.matchers)
+    latest, columns = reader.latest, reader.columns
+
+    def read(query: QueryTimes) -> Vector:
+        until = query.at if shift == _NOW else query.shifted(shift)
+        since = query.lookback(until)
+        if len(until) == 1:
+            return [(labels, (value,)) for labels, _, value in latest(since[0], until[0])]
+        return [*columns(since, until)]
+
+    return read
+
+
+def sample_times(node: Selector, storage: Storage) -> Callable[[QueryTimes], Vector]:
+    """A function that reads the times of an instant selector's samples."""
     shift, latest = node.shift, storage.reader(node.matchers).latest
-    if shift == Shift():
-        return lambda query, at: latest(query.lookback(at), at)
 
-    def shifted(query: QueryTimes, at: float) -> Iterable[tuple[Labels, float, float]]:
-        until = query.shifted(shift, at)
-        return latest(query.lookback(until), until)
+    def read(query: QueryTimes) -> Vector:
+        until = query.shifted(shift)
+        pairs = zip(query.lookback(until), until, strict=True)
+        return columns_of([[(labels, at) for labels, at, _ in latest(*pair)] for pair in pairs])
 
-    return shifted
+    return read
 
 
 def windows_of(node: Range, storage: Storage) -> Windows:
     """A function that reads a range selector."""
     shift, select = node.selector.shift, storage.reader(node.selector.matchers).select
 
-    def windows(query: QueryTimes, at: float) -> Iterator[RangeWindow]:
-        end = query.shifted(shift, at)
-        start = exact(end - node.seconds)
-        for series in select(start, end):
-            times, values = series.times, series.values
-            if len(times) and times[0] <= start:
-                times, values = times[1:], values[1:]
-            if len(times):
-                yield RangeWindow(series.labels, times, values, start, end)
+    def windows(query: QueryTimes) -> Iterator[tuple[Labels, Iterator[RangeWindow | None]]]:
+        spans = Spans(query.shifted(shift), node.seconds)
+        for series in select(spans.starts[0], spans.ends[-1]):
+            yield series.labels, spans.of(series.times, series.values)
 
     return windows
 
 
-def unique(vector: Vector) -> Vector:
-    """Return `vector`. Raises RuleError if two elements have the same labels."""
-    if len(vector) > 1 and len({labels for labels, _ in vector}) != len(vector):
-        raise RuleError(
-            "the result has several series with the same labels once the metric name is dropped",
-            remedy="select one metric, or aggregate",
-        )
-    return vector
+class Spans:
+    """The spans of a range of so many `seconds` that ends at each of some rising times."""
+
+    def __init__(self, ends: Sequence[float], seconds: float) -> None:
+        self.ends = ends
+        self.starts = [exact(end - seconds) for end in ends]
+        self._times: Sequence[float] | None = None
+        self._found: list[tuple[int, int, float, float]] = []
+
+    def pairs(self) -> Iterator[tuple[float, float]]:
+        """Start and end of each."""
+        return zip(self.starts, self.ends, strict=True)
+
+    def of(self, times: Sequence[float], values: Sequence[float]) -> Iterator[RangeWindow | None]:
+        """The window of a series in each span."""
+        if times is not self._times:  # most series of a query have the same times
+            self._found = [
+                (bisect_right(times, start), bisect_right(times, end), start, end)
+                for start, end in self.pairs()
+            ]
+            self._times = times
+        falls = len(self.ends) == 1 or any(after < before for before, after in pairwise(values))
+        window = RangeWindow(times, values, 0, 0, 0.0, 0.0, falls)
+        for window.first, window.stop, window.start, window.end in self._found:
+            yield window if window.first < window.stop else None
 
 
 _GAP = 1.1
@@ -106,21 +138,23 @@ series began (ended) in it (`extrapolationThreshold` of Prometheus' `extrapolate
 
 def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
     """The change, extrapolated to the window's ends (`extrapolatedRate`); a `counter` may reset."""
-    times, values = window.times, window.values
-    if len(values) < 2:
+    first, last = window.first, window.stop - 1
+    if first == last:
         return None
-    change = values[-1] - values[0]
-    if counter:
-        for before in [a for a, b in pairwise(values) if b < a]:
+    begun, ended = window.all_times[first], window.all_times[last]
+    value = window.all_values[first]
+    change = window.all_values[last] - value
+    if counter and window.falls:
+        for before in [a for a, b in pairwise(window.values) if b < a]:
             change += before
-    sampled = times[-1] - times[0]
-    spacing = sampled / (len(values) - 1)
-    to_start = times[0] - window.start
+    sampled = ended - begun
+    spacing = sampled / (last - first)
+    to_start = begun - window.start
     if to_start >= spacing * _GAP:
         to_start = spacing / 2
-    if counter and change > 0 and values[0] >= 0:
-        to_start = min(to_start, sampled * (values[0] / change))  # a counter starts at 0
-    to_end = window.end - times[-1]
+    if counter and change > 0 and value >= 0:
+        to_start = min(to_start, sampled * (value / change))  # a counter starts at 0
+    to_end = window.end - ended
     if to_end >= spacing * _GAP:
         to_end = spacing / 2
     return change * ((sampled + to_start + to_end) / sampled)
@@ -133,12 +167,13 @@ def _rate(window: RangeWindow) -> float | None:
 
 def _last_change(window: RangeWindow, *, rate: bool) -> float | None:
     """The change between the last two samples; with `rate` a counter's change per second."""
-    if len(window.values) < 2:
+    values, times = window.values[-2:], window.times[-2:]
+    if len(values) < 2:
         return None
-    before, last = window.values[-2], window.values[-1]
+    before, last = values
     if not rate:
         return last - before
-    return (last if last < before else last - before) / (window.times[-1] - window.times[-2])
+    return (last if last < before else last - before) / (times[1] - times[0])
 
 
 def _changes(window: RangeWindow) -> float:
@@ -211,7 +246,7 @@ OVER_RANGE: dict[str, Callable[..., float | None]] = {  # functions of a range v
     "deriv": _derivative,
     "predict_linear": _predict,
     "double_exponential_smoothing": _smoothed,
-    "last_over_time": lambda window: window.values[-1],
+    "last_over_time": lambda window: window.all_values[window.stop - 1],
     "mad_over_time": _median_deviation,
     "present_over_time": lambda window: 1.0,
     "quantile_over_time": lambda window, rank: quantile_of(rank, window.values),

@@ -1,16 +1,17 @@
 """Functions whose closures need the node itself: the values of its arguments do not suffice."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ldlm_monitor.model.points import Storage
+from ldlm_monitor.promql.columns import present, present_rows, unique
 from ldlm_monitor.promql.functions import histogram_quantile, labels_of_absent
-from ldlm_monitor.promql.nodes import Call, Node, Range, Rename, Selector, Subquery
-from ldlm_monitor.promql.ranges import QueryTimes, Windows, samples_of, unique
+from ldlm_monitor.promql.nodes import Call, Node, Range, Rename, Selector, Subquery, Vector
+from ldlm_monitor.promql.ranges import QueryTimes, Windows, sample_times
 
-Compute: TypeAlias = Callable[[QueryTimes, float], Any]
-"""Returns a node's value at a time (Unix seconds); callers must not change a returned vector."""
+Compute: TypeAlias = Callable[[QueryTimes], Any]
+"""Returns a node's value at the times of a query; callers must not change a returned vector."""
 
 
 class Compiler(Protocol):
@@ -30,27 +31,38 @@ def _timestamp(evaluator: Compiler, node: Call) -> Compute:
     operand = node.arguments[0]
     unnamed = evaluator.unnamed
     if isinstance(operand, Selector):
-        samples = samples_of(operand, evaluator.storage)
-        return lambda query, at: unique(
-            [(unnamed(labels), time) for labels, time, _ in samples(query, at)]
-        )
+        times_of = sample_times(operand, evaluator.storage)
+        return lambda query: unique([(unnamed(labels), each) for labels, each in times_of(query)])
     compute = evaluator.compute(operand)
-    return lambda query, at: unique([(unnamed(labels), at) for labels, _ in compute(query, at)])
+    return lambda query: unique(
+        [
+            (
+                unnamed(labels),
+                [None if x is None else at for x, at in zip(column, query.at, strict=True)],
+            )
+            for labels, column in compute(query)
+        ]
+    )
 
 
 def _scalar(evaluator: Compiler, node: Call) -> Compute:
     operand = evaluator.compute(node.arguments[0])
-    return lambda query, at: found[0][1] if len(found := operand(query, at)) == 1 else math.nan
+
+    def scalar(query: QueryTimes) -> Sequence[float]:
+        rows = present_rows(operand(query), len(query.at))
+        return [row[0] if len(row) == 1 else math.nan for row in rows]
+
+    return scalar
 
 
 def _vector(evaluator: Compiler, node: Call) -> Compute:
     operand = evaluator.compute(node.arguments[0])
-    return lambda query, at: [((), operand(query, at))]
+    return lambda query: [((), operand(query))]
 
 
 def _histogram_quantile(evaluator: Compiler, node: Call) -> Compute:
     rank, buckets = map(evaluator.compute, node.arguments)
-    return lambda query, at: unique(histogram_quantile(rank(query, at), buckets(query, at)))
+    return lambda query: unique(histogram_quantile(rank(query), buckets(query)))
 
 
 def _absent(evaluator: Compiler, node: Call) -> Compute:
@@ -58,12 +70,17 @@ def _absent(evaluator: Compiler, node: Call) -> Compute:
     is_range = isinstance(operand, Range | Subquery)
     series = evaluator.windows(operand) if is_range else evaluator.compute(operand)
     labels = labels_of_absent(operand)
-    return lambda query, at: [] if any(True for _ in series(query, at)) else [(labels, 1.0)]
+
+    def absent(query: QueryTimes) -> Vector:
+        rows = present_rows([*series(query)], len(query.at))
+        return present([(labels, [None if row else 1.0 for row in rows])])
+
+    return absent
 
 
 SPECIAL: dict[str, Callable[[Compiler, Call], Compute]] = {
-    "time": lambda evaluator, node: lambda query, at: at,
-    "pi": lambda evaluator, node: lambda query, at: math.pi,
+    "time": lambda evaluator, node: lambda query: query.at,
+    "pi": lambda evaluator, node: lambda query: [math.pi] * len(query.at),
     "vector": _vector,
     "scalar": _scalar,
     "timestamp": _timestamp,

@@ -8,12 +8,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-
-import yaml
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.text.yaml_files import packaged_yaml
 
 _LAUNCHED = "MM-LDLM"  # the framework whose launch script has its own names for settings
 
@@ -32,7 +30,7 @@ def firing(snapshot: Snapshot) -> list[AlertView]:
 class Advice:
     """Change `setting` (words, or a variable) by `factor`, or set it `to`, because of `reason`.
 
-    `aliases`: its names in configurations, in capitals that in the launch script of MM-LDLM.
+    `aliases`: its names in configurations; one in capitals is of the launch script of MM-LDLM.
     """
 
     setting: str
@@ -78,7 +76,7 @@ class Advice:
 @cache
 def advice() -> dict[str, tuple[Advice, ...]]:
     """The packaged advice by alert name, in the order in which to try it."""
-    data = yaml.safe_load((files(__package__) / "advice.yml").read_text("utf-8"))
+    data = packaged_yaml(__package__, "advice.yml")
     known = {
         name: Advice(aliases=tuple(data["settings"][each["setting"]]), **each)
         for name, each in data["advice"].items()

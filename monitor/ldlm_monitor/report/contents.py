@@ -3,10 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from ldlm_monitor.core.health import what_now
+from ldlm_monitor.core.health import decided_on, what_now
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Position
@@ -66,7 +66,7 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
     spent = run.goodput
     found: dict[str, list[Block]] = {
         "Incidents": [_incident(incident, run.goodput) for incident in reversed(run.incidents)],
-        "Firing": [_alert(alert) for alert in run.alerts],
+        "Firing": [_alert(alert, run) for alert in run.alerts],
         "Recommendations": [run.recommendations],
         "Where the time went": [] if spent is None else [spent_said(spent), _losses(spent)],
         "Statistics over the last values": [_statistics(run.statistics)],
@@ -88,12 +88,9 @@ def brief_sections(run: ReportRun) -> dict[str, list[Block]]:
     """As `sections`, for one of several runs: its newest incident, what fires, what to do."""
     *earlier, newest = run.incidents or (None,)
     past = tuple(f"{each.title}: {next(_story(each))}" for each in reversed(earlier) if each)
-    alerts = [_alert(alert) for alert in run.alerts]
-    if newest is not None and newest.advice:  # which is better founded than what alerts advise
-        alerts = [replace(alert, action="") for alert in alerts]
     found: dict[str, list[Block]] = {
         "Incidents": [_incident(newest, run.goodput), _first(past)] if newest is not None else [],
-        "Firing": list(alerts),
+        "Firing": [_alert(alert, run) for alert in run.alerts],
         "Recommendations": [_first(run.recommendations)],
     }
     return _filled(found)
@@ -115,7 +112,7 @@ def what_to_do(run: ReportRun) -> tuple[str, ...]:
 def closing(report: Report) -> dict[str, list[Block]]:
     """The sections after those of the runs, by title."""
     none: list[Block] = [] if report.runs else ["No training run was found in the logs."]
-    own: list[Block] = [_alert(alert) for alert in report.alerts]
+    own: list[Block] = [_alert(alert, None) for alert in report.alerts]
     return _filled({"Runs": none, "Firing on the monitor itself": own})
 
 
@@ -145,7 +142,9 @@ def steps_said(run: ReportRun) -> str:
     return f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")
 
 
-def _alert(alert: AlertView) -> Item:
+def _alert(alert: AlertView, run: ReportRun | None) -> Item:
+    """A firing alert, with its own advice unless the run's decision answers it."""
+    is_decided = run is not None and bool(decided_on(run, alert.name))
     rank = f"  rank {alert.rank}" if alert.rank else ""
     severity = alert.labels.get("severity", "info")
     return Item(
@@ -155,7 +154,7 @@ def _alert(alert: AlertView) -> Item:
         at=alert.fired_at,
         notes=(summary_of(alert.annotations, alert.labels.get("run", "")),),
         place=_place(alert.position),
-        action=alert.annotations.get("action", ""),
+        action="" if is_decided else alert.annotations.get("action", ""),
     )
 
 

@@ -11,7 +11,7 @@ from ldlm_monitor import __version__
 from ldlm_monitor.core.health import HEALTH, worst_health
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.incident_view import IncidentView, View
-from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.names import RATES, SEVERITIES
 from ldlm_monitor.model.points import make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, CurveView, Health, MonitorView, RunView, Snapshot
@@ -193,9 +193,9 @@ def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     seconds = next(exported, None) if step is None else step.mean or step.current
     if seconds is not None:
         yield f"{duration(seconds)} a step"
-    for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
+    for name in RATES[:2]:
         if rate := run.statistics.get(name):
-            yield f"{number(rate.current)} {unit}"
+            yield f"{number(rate.current)} {name.replace('_per_second', '/s')}"
 
 
 def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 from ldlm_monitor.analysis.charts import Figure, FigureMark, Line
+from ldlm_monitor.model.names import RATES
 from ldlm_monitor.report.document import Curve, ReportRun
 from ldlm_monitor.text.sanitize import plain
 
@@ -24,10 +25,8 @@ _CHARTS = (
 )
 """Title, unit, and a pattern of quantities, whose group (if any) is the name of a line."""
 _PACE = (
-    ("throughput", "samples/s", "samples_per_second"),
-    ("throughput", "tokens/s", "tokens_per_second"),
+    *(("throughput", name.replace("_per_second", "/s"), name) for name in RATES),
     ("step time", "s", "step_seconds"),
-    ("throughput", "it/s", "steps_per_second"),
 )
 """Candidates for the chart of the pace, the best first: title, unit and quantity."""
 

@@ -63,6 +63,11 @@ class AccountedSteps:
             for row, at in enumerate(times):
                 self.observe(block.sample(row), at, source, timed=True, stalled=False)
 
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        if before in self._files:
+            self._files[path] = self._files.pop(before)
+
     def explain(self, event: Event, at: float) -> None:
         """Add an event, which may explain the pause before the next step."""
         cause = _CAUSES.get(event.kind.partition("_")[0])

@@ -40,6 +40,11 @@ class Attempts:
         """Store that a file has steps or an end of the present attempt."""
         self._lived.add(path)
 
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        if before in self._lived:
+            self._lived.add(path)
+
     def is_relaunched_by(self, record: Record) -> bool:
         """Whether a record is of a later launch in the same log: a program's start, or an epoch
         that falls back by a whole one. A resume within an epoch may be of one that was hung.

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Sequence
 
 from ldlm_monitor.model.names import CANONICAL_PREFIXES
-from ldlm_monitor.model.records import Position, Sample, SampleBlock
+from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView
 
 CAPACITY = 512
@@ -53,7 +53,8 @@ class RunCurve:
             step = 0 if self.last_step is None else self.last_step + 1
         elif step == self.last_step and finite:
             return  # a bar that was redrawn
-        self._open(step, at, sample.position, 1)
+        self._open(step, at, sample.position.path, sample.position.line, sample.position.offset)
+        self._filled += 1
         if finite:
             self._add((value,))
         else:
@@ -65,9 +66,11 @@ class RunCurve:
         """Add a block's column of finite values, logged at `times`; if None, all at `at`."""
         index, end = 0, len(column)
         while index < end:
-            position = Position(block.path, block.first_line + index, block.offsets[index])
             when = at if times is None else times[index]
-            room = self._open(block.steps[index], when, position, end - index)
+            line, offset = block.first_line + index, block.offsets[index]
+            self._open(block.steps[index], when, block.path, line, offset)
+            room = min(self._width - self._filled, end - index)
+            self._filled += room
             whole = index == 0 and room == end
             self._add(column if whole else column[index : index + room])
             index += room
@@ -79,26 +82,23 @@ class RunCurve:
             files=tuple(self.files), **{name: getattr(self, name)[:] for name in _COLUMNS}
         )
 
-    def _open(self, step: int, at: float, position: Position, wanted: int) -> int:
-        """Open a bucket if needed; returns how many of `wanted` samples fit in the last one."""
+    def _open(self, step: int, at: float, path: str, line: int, offset: int) -> None:
+        """Open a bucket, unless the last one has room."""
         fell = self.last_step is not None and step < self.last_step
         if not self.steps or fell or self._filled >= self._width:
             if len(self.steps) >= CAPACITY:
                 self._halve()
             self.steps.append(step)
             self.times.append(at)
-            self.lines.append(position.line)
-            self.offsets.append(position.offset)
-            origin = self.files.setdefault(position.path, len(self.files))
+            self.lines.append(line)
+            self.offsets.append(offset)
+            origin = self.files.setdefault(path, len(self.files))
             self.origins.append(min(origin, 65535))  # type H holds no more: later files share it
             for column in (self.lows, self.highs, self.means):
                 column.append(math.nan)
             self.nonfinite.append(0)
             self._filled, self._sum = 0, (0.0, 0)
-        room = min(self._width - self._filled, wanted)
-        self._filled += room
         self.last_step = step
-        return room
 
     def _add(self, values: Sequence[float]) -> None:
         low, high = min(values), max(values)

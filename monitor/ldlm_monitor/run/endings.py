@@ -182,6 +182,7 @@ class EndingTracker:
         self.refuted = 0
         self.out_of_memory = False
         self._steps = 0
+        self._file = ""  # of the log in which the assumed end stands
         self._caught: dict[tuple[object, ...], None] = {}
 
     def went_on(self, at: float, path: str, *, timed: bool, resumed: bool) -> None:
@@ -194,13 +195,17 @@ class EndingTracker:
             return
         fields = end.evidence.fields
         site = (fields.get("exc_type"), fields.get("file"), fields.get("line"))
-        self._steps += path == end.evidence.position.path
+        self._steps += path == self._file
         enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
         if at - end.since > STRAY_SECONDS or (enough and not timed):
             self.assumed = None
             self.refuted += enough and not timed
             if "file" in fields and not resumed and len(self._caught) < _SITES:
                 self._caught[site] = None
+
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        self._file = path if self._file == before else self._file
 
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the wait for a step after the assumed end."""
@@ -271,3 +276,5 @@ class EndingTracker:
                 confirm_at=min(assumed.confirm_at, at + wait),
                 evidence=event if nearer else assumed.evidence,
             )
+        if self.assumed is not None and self.assumed.evidence is event:
+            self._file = event.position.path

@@ -50,6 +50,12 @@ class Fleet:
             self._runs[record.run] = run
         return run
 
+    def continue_file(self, name: str, before: str, path: str) -> None:
+        """Let the file `path` of a run go on as the older file `before` of its log ended."""
+        if before and (run := self._runs.get(name)) is not None:
+            run.life.continue_file(before, path)
+            run.steps.continue_file(before, path)
+
     def training(self) -> set[str]:
         """Names of the runs that train and have not ended."""
         return {run.name for run in self if run.life.can_stall}

@@ -86,8 +86,8 @@ class Lifecycle:
         return min(times, default=None)
 
     def tick(self, now: float) -> bool:
-        """Run the timers that are due at `now`; True if the state changed."""
-        before = self.state
+        """Run the timers that are due at `now`; True if the state or the lateness changed."""
+        before = self.state, self._late
         if self.ending.assumed is not None and now >= self.ending.assumed.confirm_at:
             self.finish(now)
         if self.can_stall:
@@ -97,7 +97,7 @@ class Lifecycle:
             self._late = now > self.last_progress_at + LATE * limit
             if self._stalled:
                 self._end_if_complete()
-        return self.state != before
+        return (self.state, self._late) != before
 
     def goes_back(self, sample: Sample) -> bool:
         """Whether a sample's step is below the last one of its file and rank: a resume."""
@@ -167,8 +167,7 @@ class Lifecycle:
     def observe_event(self, event: Event, at: float) -> bool:
         """Process an event that was logged at `at`; True if another attempt begins with it."""
         kind = event.kind
-        if kind in ("run_started", "config"):
-            self._training = True
+        self._training |= kind in ("run_started", "config")
         late = self.ended_at is not None and is_new_failure(event, at - self.ended_at)
         late = late and self.phase in ("crashed", "killed")
         begins = self.attempts.begins_with(event, ended=self.ended, late=late)
@@ -256,11 +255,9 @@ class Lifecycle:
         self._enter("starting", at)
         self._steps.clear()
         self._goal = StepGoal(self._goal.next_plan)
-        self.ending.assumed = None
-        self._paused_by = None
+        self.ending.assumed = self._paused_by = None
         self._highest_step = -1
-        self.progress_step = None
-        self.ended_at = None
+        self.progress_step = self.ended_at = None
         self.last_progress_at = at
 
     def _enter(self, phase: str, at: float) -> None:
@@ -273,6 +270,13 @@ class Lifecycle:
         if phase == "running" and self.phase == "starting":
             return
         self._enter(phase, at)
+
+    def continue_file(self, before: str, path: str) -> None:
+        """See `Fleet.continue_file`."""
+        for file, rank in [source for source in self._steps if source[0] == before]:
+            self._steps[path, rank] = self._steps.pop((file, rank))
+        self.attempts.continue_file(before, path)
+        self.ending.continue_file(before, path)
 
     def shift(self, seconds: float) -> None:
         """Leave `seconds`, by which the clock jumped, out of the time since the last step."""

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from ldlm_monitor.run.timeline import StepClock, Timeline
@@ -24,6 +25,24 @@ def from_lines(lines: Sequence[Place]) -> Timeline:
     if not offsets[0]:
         return Timeline(offsets, times)
     return Timeline([0, *offsets], [times[0] - BEFORE_SECONDS, *times])
+
+
+def with_ends(lines: Sequence[Place], ends: Sequence[Place]) -> list[Place]:
+    """`lines`, and those `ends` of a rotated log's files that fit between them.
+
+    `ends`: where each file ends, and its last write. Those of copies may be the times of copying:
+    then they do not rise with the offsets, or fall behind the next line's time, and are left out.
+    """
+    found = list(lines)
+    if any(after[1] < before[1] for before, after in pairwise(ends)):
+        return found
+    for offset, when in ends:
+        index = bisect_right(found, (offset, -math.inf))
+        before = found[index - 1][1] if index else -math.inf
+        after = found[index] if index < len(found) else (math.inf, math.inf)
+        if before <= when <= after[1] and offset < after[0]:
+            found.insert(index, (offset, when))
+    return found
 
 
 def between_lines(

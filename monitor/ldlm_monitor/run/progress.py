@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
+from ldlm_monitor.model.names import LAST_EVENT, created
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock, as_count
 from ldlm_monitor.model.view import RankView
@@ -197,12 +198,14 @@ class EventCounts:
     def __init__(self, run: str) -> None:
         self._run = run
         self._counts: Counter[_Sort] = Counter()
+        self._times: dict[_Sort, tuple[float, float]] = {}  # of the first and the last
         self._last: dict[_Sort, Event] = {}
 
-    def add(self, event: Event) -> None:
-        """Count an event, and keep it as the last one of its kind, severity and rank."""
+    def add(self, event: Event, at: float) -> None:
+        """Count an event of `at`, and keep it as the last one of its kind, severity and rank."""
         sort = (event.kind, event.severity, event.rank)
         self._counts[sort] += 1
+        self._times[sort] = (self._times.get(sort, (at, at))[0], at)
         self._last.pop(sort, None)
         self._last[sort] = event
 
@@ -214,8 +217,14 @@ class EventCounts:
         return dict(counts)
 
     def points(self) -> list[Point]:
-        """The exported series of all counts."""
-        return [Point(EVENTS, self._labels(sort), count) for sort, count in self._counts.items()]
+        """The exported series of all counts and of their times."""
+        points = []
+        for sort, count in self._counts.items():
+            labels, (first, last) = self._labels(sort), self._times[sort]
+            points += [Point(EVENTS, labels, count), Point(created(EVENTS), labels, first)]
+            if sort[1] != "info":
+                points.append(Point(LAST_EVENT, labels, last))
+        return points
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Kind, labels and last line of each counted series, in the order of these lines."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
-from ldlm_monitor.model.names import DETECTED_IN
+from ldlm_monitor.model.names import DETECTED_IN, LAST_NONFINITE, created
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position, Sample, row_source
 from ldlm_monitor.model.view import NonfiniteView
@@ -137,7 +137,7 @@ class QuantityValues:
         self.value = column[-1]
         self.sample = last
         self.order = order
-        self.recent.extend(column)
+        self.recent.extend(column[-WINDOW:])
         if self.fresh is not None:
             self.fresh.extend(column)
 
@@ -150,7 +150,9 @@ _COUNTED_STEPS = 64  # last steps kept. A choice: ranks are fewer apart, more ar
 @dataclass(slots=True)
 class _Count:
     labels: Labels
+    began: float | None  # when the first was seen; None: exported from 0 on
     count: int = 0
+    last: float = 0.0
     steps: deque[int] = field(default_factory=lambda: deque(maxlen=_COUNTED_STEPS))
     evidence: SourceLine | None = None
 
@@ -167,12 +169,18 @@ class NonfiniteCounts:
         self._marks: dict[int, NonfiniteView] = {}
         self._best: dict[str, tuple[float, float]] = {}  # first and last step, of the best source
         for quantity in ("loss", "grad_norm"):
-            self._of(quantity, None)
+            self._of(quantity, None, None)
 
     def count(
-        self, quantity: str, rank: int | None, evidence: SourceLine, *, best: bool = True
+        self,
+        quantity: str,
+        rank: int | None,
+        evidence: SourceLine,
+        at: float,
+        *,
+        best: bool = True,
     ) -> bool:
-        """Count a value; False if its step was counted already.
+        """Count a value that was seen at `at`; False if its step was counted already.
 
         `best`: the quantity's best source reports it. What another one repeats of that source
         is not counted; a step before or after is the same, as some files number steps from 1.
@@ -183,13 +191,13 @@ class NonfiniteCounts:
             return False
         if best:
             self._best[quantity] = min(first, step or 0), max(last, step or 0)
-        seen = self._of(quantity, rank)
+        seen = self._of(quantity, rank, at)
         if step is not None:
             if step in seen.steps:
                 return False
             seen.steps.append(step)
             self._mark(quantity, rank, step)
-        seen.count += 1
+        seen.count, seen.last = seen.count + 1, at
         seen.evidence = evidence
         return True
 
@@ -219,20 +227,28 @@ class NonfiniteCounts:
             self._marks = {step: self._marks[step] for step in sorted(self._marks)[::2]}
 
     def points(self) -> list[Point]:
-        """The exported series of all counts."""
-        return [Point(METRIC, seen.labels, seen.count) for seen in self._counts.values()]
+        """The exported series of all counts and of their times."""
+        points = []
+        for seen in self._counts.values():
+            points.append(Point(METRIC, seen.labels, seen.count))
+            if seen.began is not None:
+                points.append(Point(created(METRIC), seen.labels, seen.began))
+            if seen.count:
+                points.append(Point(LAST_NONFINITE, seen.labels, seen.last))
+        return points
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every count."""
         for seen in self._counts.values():
             if seen.evidence is not None:
                 yield METRIC, seen.labels, seen.evidence
+                yield LAST_NONFINITE, seen.labels, seen.evidence
 
-    def _of(self, quantity: str, rank: int | None) -> _Count:
+    def _of(self, quantity: str, rank: int | None, began: float | None) -> _Count:
         seen = self._counts.get((quantity, rank))
         if seen is None:
             labels = labels_of(self._run, rank, (("quantity", quantity),))
-            seen = self._counts[quantity, rank] = _Count(labels)
+            seen = self._counts[quantity, rank] = _Count(labels, began)
         return seen
 
 

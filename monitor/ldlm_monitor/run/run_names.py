@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePath
 
-from ldlm_monitor.model.chunk import Origin, uncompressed
+from ldlm_monitor.model.chunk import Origin, rotated_from, uncompressed
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
@@ -15,7 +15,6 @@ choice: less splits a launch whose nodes pull images for a minute or two, more j
 # Parts of log names as usual launch scripts write them: train_20260129_101500_node0_rank3.log.
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
 # Both stand between separators: frank2.log and 1node8gpu.log have neither rank nor node.
-_ROTATED = re.compile(r"\.log\.\d{1,3}$")  # train.log.1: a full file of train.log
 _NODE = re.compile(  # train_node0.log, train-node-0.log, train_node_rank_0.log
     r"(?:^|[_.-])node[_-]?(?:rank[_-]?)?(?P<node>\d+)(?=$|[_.-])", re.IGNORECASE
 )
@@ -70,7 +69,7 @@ def _by_path(path: str) -> Origin:
         return Origin(pod["job"], node=pod["index"]) if pod else Origin(pod_log["pod"])
     if mlflow := _MLFLOW.search(path):
         return Origin(mlflow["run"])
-    pure = PurePath(_ROTATED.sub(".log", uncompressed(path)))
+    pure = PurePath(rotated_from(path)[0])
     stem = pure.stem
     if stem.startswith(_EVENT_FILE):
         return Origin(_folder_name(pure))

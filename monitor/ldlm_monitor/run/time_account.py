@@ -106,6 +106,8 @@ class TimeAccount:
         if self._last is None:
             self._first = self._last = _Mark(step, at, 0.0, {})
             self._marks.append(self._last)
+        elif not self._pending and len(self._paces) >= LEARNED:
+            self._keep(step, at, self._cause or ("stall" if stalled else ""))
         else:
             self._pending.append((step, at, self._cause or ("stall" if stalled else "")))
             if len(self._paces) >= LEARNED or len(self._pending) > PENDING:

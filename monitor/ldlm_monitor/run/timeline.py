@@ -128,6 +128,14 @@ class Timeline:
         """Whether all bytes have the time of the last write."""
         return len(self._times) == 1 and not self.timed
 
+    def part(self, start: int, stop: float) -> "Timeline":
+        """The timeline of bytes `start` to `stop`, as that of a file that begins at `start`."""
+        first = max(bisect_right(self._offsets, start) - 1, 0)
+        last = max(bisect_left(self._offsets, stop), first + 1)
+        offsets = [max(offset - start, 0) for offset in self._offsets[first:last]]
+        timed = self._timed if isinstance(self._timed, bool) else self._timed[first:last]
+        return Timeline(offsets, self._times[first:last], timed=timed)
+
     def without_start(self) -> "Timeline":
         """The timeline of a file whose middle was skipped: its start gets the second time."""
         return Timeline(

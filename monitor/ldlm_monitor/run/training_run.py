@@ -7,7 +7,7 @@ from typing import Any
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.names import RUN_STATES, STEP_DURATION
+from ldlm_monitor.model.names import LAST_EVENT, RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
@@ -22,6 +22,7 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # kinds that report a skipped step
+_LAUNCHES = frozenset({"run_started", "run_resumed", "elastic_restart"})
 _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
 
 
@@ -32,6 +33,7 @@ class TrainingRun:
         self.name = name
         self.labels = make_labels(run=name)
         self._state_labels = {state: make_labels(run=name, state=state) for state in RUN_STATES}
+        self._states: tuple[str, list[Point]] = ("", [])
         self._points: list[Point] | None = None
         self.values = RunValues(name)
         self.life = Lifecycle(started, stall, first)
@@ -239,7 +241,7 @@ class TrainingRun:
         return "recovered" if stalled and self.life.state != "stalled" else None
 
     def _observe_event(self, event: Event, at: float) -> str | None:
-        self._events.add(event)
+        self._events.add(event, at)
         self.steps.explain(event, at)
         self._remark = event.position
         if event.kind in ("config", "run_started"):
@@ -254,7 +256,7 @@ class TrainingRun:
         elif event.kind == "checkpoint_saved":
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
-        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
+        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event, at)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
             self.replicas = Replicas()
@@ -271,6 +273,7 @@ class TrainingRun:
         points += goodput_points(self.name, run, self._goodput(None))
         known: dict[str, float | None] = {
             "ldlm_train_skipped_steps_total": self.progress.skipped_steps,
+            RESTARTS: life.attempts.number - 1,
             "ldlm_run_world_size": logged.world_size,
             "ldlm_train_step": self.progress.step,
             "ldlm_train_epoch": self.progress.epoch,
@@ -284,15 +287,20 @@ class TrainingRun:
             known["ldlm_train_stall_limit_seconds"] = life.stall_limit
         points += [Point(name, run, value) for name, value in known.items() if value is not None]
         points += self.progress.rank_points(self.name)
-        for state in RUN_STATES:
-            points.append(Point("ldlm_run_state", self._state_labels[state], state == life.state))
-        return points
+        if self._states[0] != life.state:
+            labels = self._state_labels.items()
+            shown = [Point("ldlm_run_state", each, state == life.state) for state, each in labels]
+            self._states = life.state, shown
+        return points + self._states[1]
 
     def _evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         for kind, labels, evidence in self._events.evidence():
             yield EVENTS, labels, evidence
+            yield LAST_EVENT, labels, evidence
             if kind in _SKIPS:
                 yield "ldlm_train_skipped_steps_total", self.labels, evidence
+            if kind in _LAUNCHES:
+                yield RESTARTS, self.labels, evidence
 
     def _step_seconds(self) -> float | None:
         return self.values.step_seconds(self.progress.step_seconds)

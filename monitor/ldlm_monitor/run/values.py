@@ -59,7 +59,7 @@ class RunValues:
                 known = quantity in self._best and quantity not in _OF_THE_RUN
                 if known and not math.isfinite(value):
                     evidence = SourceLine(sample.position, sample.step, order=self._order)
-                    if self.nonfinite.count(quantity, sample.rank, evidence, best=False):
+                    if self.nonfinite.count(quantity, sample.rank, evidence, at, best=False):
                         alarming.append(quantity)
                 continue
             kept.value = value
@@ -75,7 +75,7 @@ class RunValues:
                 kept.curve.add(sample, at, value)
             if not math.isfinite(value):
                 evidence = SourceLine(sample.position, sample.step, order=self._order)
-                if self.nonfinite.count(quantity, sample.rank, evidence):
+                if self.nonfinite.count(quantity, sample.rank, evidence, at):
                     alarming.append(quantity)
         return alarming
 
@@ -111,13 +111,14 @@ class RunValues:
                         when = at if times is None else times[row]
                         kept.curve.add(block.sample(row), when, value)
 
-    def observe_nonfinite(self, event: Event) -> bool:
-        """Count the non-finite value that a `nonfinite_metric` event reports; True if it is new."""
+    def observe_nonfinite(self, event: Event, at: float) -> bool:
+        """Count the value that a `nonfinite_metric` event of `at` reports; True if it is new."""
         self._order += 1
         step = event.fields.get("step")
         number = int(step) if isinstance(step, int) else None
         line = SourceLine(event.position, number, event.message, self._order)
-        return self.nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
+        quantity = str(event.fields.get("quantity") or "loss")
+        return self.nonfinite.count(quantity, event.rank, line, at)
 
     def points(self) -> list[Point]:
         """The exported series of all values and counts of non-finite ones."""

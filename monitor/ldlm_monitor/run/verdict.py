@@ -54,16 +54,20 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
         return _of_the_gone(gone, events, complete=complete, alone=len(gone) < len(looks))
     dumps = {event.rank: event for event in events if event.kind == "stack_dump"}
     accused = [event.message for event in dumps.values() if event.fields.get("accused")]
-    reasons = [*accused, *_of_collectives(events), *_of_states(looks)]
+    named = [*accused, *_of_collectives(events)]
+    reasons = [*named, *_of_states(looks)]
     stacks = [*_of_stacks(dumps)]
-    if reasons:
-        return VerdictView(word="hung", reasons=(*reasons[:MAX_REASONS], *stacks))
     looks = [look for look in looks if _trains(look)]
+    most = max(map(_cores, looks), default=0.0)
+    computes = most >= IDLE_CORES and not named
+    if reasons:
+        shown = (*reasons[:MAX_REASONS], *stacks)
+        return VerdictView(word="hung", reasons=shown, computes=computes)
     if looks:
-        most = max(_cores(look) for look in looks)
-        shown = f"{len(looks)} processes run" if len(looks) > 1 else f"{_who(looks)} runs"
+        who = f"{len(looks)} processes run" if len(looks) > 1 else f"{_who(looks)} runs"
         verb = "compute, on up to" if len(looks) > 1 else "computes, on"
-        return VerdictView(word="silent", reasons=(f"{shown} and {verb} {most:.1f} cores", *stacks))
+        why = f"{who} and {verb} {most:.1f} cores"
+        return VerdictView(word="silent", reasons=(why, *stacks), computes=computes)
     return None
 
 

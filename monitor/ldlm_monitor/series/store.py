@@ -15,7 +15,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import TypeAlias
 
-from ldlm_monitor.model.points import Labels, Matcher, Point, Reader, Series
+from ldlm_monitor.model.points import Column, Labels, Matcher, Point, Reader, Series
 from ldlm_monitor.series.matching import MatchedSeries
 
 
@@ -75,6 +75,25 @@ def _has_same_series(points: Sequence[Point], before: Sequence[Point]) -> bool:
     return named == [(each.name, each.labels) for each in before]
 
 
+Change: TypeAlias = tuple[str, float | None, float | None]
+"""A series' metric, its value before and now; None where there is no sample."""
+
+
+def _held(
+    segments: Sequence[Segment], slots: Sequence[float], until: Sequence[float]
+) -> list[float | None]:
+    """The values at rising `slots`; those of a segment that has ended by a time of `until` not."""
+    column: list[float | None] = []
+    for segment in segments:
+        begin = bisect_left(slots, segment.born, len(column))
+        end = len(slots) if segment.ended is None else bisect_left(until, segment.ended)
+        if begin < end:
+            times, values = segment.times, segment.values
+            column += [None] * (begin - len(column))
+            column += [values[bisect_right(times, slot) - 1] for slot in slots[begin:end]]
+    return column + [None] * (len(slots) - len(column))
+
+
 _Group: TypeAlias = tuple[Sequence[Point], list[_Kept]]
 _Matched: TypeAlias = MatchedSeries[_Kept]
 _FORGET_EVERY = 256
@@ -95,7 +114,7 @@ class SeriesStore:
         self._series: dict[Labels, _Kept] = {}
         self._by_name: dict[str | None, list[_Kept]] = {None: []}
         self._extra: list[float] = []
-        self._changed: set[str] = set()
+        self._changes: list[Change] = []
         self._groups: dict[int, _Group] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
@@ -139,7 +158,9 @@ class SeriesStore:
         if old is not None and _has_same_series(group, before[old][0]):
             kept = before.pop(old)[1]
             for series, point in zip(kept, group, strict=True):
-                self._hold(series, point.value, at)
+                segment = series.segments[-1]
+                if segment.values[-1] != point.value or segment.ended is not None:
+                    self._hold(series, point.value, at)
             return kept
         kept = [self._put(point, at) for point in group]
         for series in kept:
@@ -150,7 +171,7 @@ class SeriesStore:
         segment = series.segments[-1]
         if segment.ended is None:
             segment.ended = at
-            self._changed.add(series.labels[0][1])
+            self._changes.append((series.labels[0][1], segment.values[-1], None))
 
     def record(self, name: str, points: Iterable[Point]) -> None:
         """Store a recording rule's result, which holds from the last scrape until the next call.
@@ -165,7 +186,11 @@ class SeriesStore:
     def reader(self, matchers: Sequence[Matcher]) -> Reader:
         """A reader of the series that satisfy every matcher, which finds those to come, too."""
         matched = _Matched(self._by_name, tuple(matchers))
-        return Reader(partial(self._select, matched), partial(self._latest, matched))
+        return Reader(
+            partial(self._select, matched),
+            partial(self._latest, matched),
+            partial(self._columns, matched),
+        )
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with samples in [start, end] (Unix s)."""
@@ -177,10 +202,16 @@ class SeriesStore:
         """Labels, time, value of the last sample in (since, until] of each series that goes on."""
         return self.reader(matchers).latest(since, until)
 
-    def take_changed(self) -> set[str]:
-        """The metrics of which a series changed, began or ended since the last call."""
-        changed, self._changed = self._changed, set()
-        return changed
+    def columns(
+        self, matchers: Sequence[Matcher], since: Sequence[float], until: Sequence[float]
+    ) -> Iterable[tuple[Labels, Column]]:
+        """The values of `latest` for each pair of rising times, as a column for each series."""
+        return self.reader(matchers).columns(since, until)
+
+    def take_changes(self) -> list[Change]:
+        """The changes, begins and ends of series since the last call, in order."""
+        changes, self._changes = self._changes, []
+        return changes
 
     def _select(self, matched: _Matched, start: float, end: float) -> Iterator[Series]:
         for kept in matched():
@@ -208,6 +239,21 @@ class SeriesStore:
                 found.append((kept.labels, at, segment.values[index]))
         return found
 
+    def _columns(
+        self, matched: _Matched, since: Sequence[float], until: Sequence[float]
+    ) -> Iterator[tuple[Labels, Column]]:
+        if not (series := matched()):
+            return
+        slots = [self._last_slot(min(each, self.last_scrape)) for each in until]
+        pairs = enumerate(zip(since, slots, strict=True))
+        too_old = [index for index, (start, slot) in pairs if slot <= start]
+        for kept in series:
+            column = _held(kept.segments, slots, until)
+            for index in too_old:
+                column[index] = None
+            if any(value is not None for value in column):
+                yield kept.labels, column
+
     def _last_slot(self, at: float) -> float:
         slot = math.floor(at / self._interval) * self._interval
         index = bisect_right(self._extra, at)
@@ -226,8 +272,10 @@ class SeriesStore:
     def _hold(self, kept: _Kept, value: float, at: float) -> None:
         if not kept.segments or kept.segments[-1].ended is not None:
             kept.segments.append(Segment(at))
-        if kept.segments[-1].put(value, at):
-            self._changed.add(kept.labels[0][1])
+        segment = kept.segments[-1]
+        before = segment.values[-1] if segment.values else None
+        if before != value and segment.put(value, at):
+            self._changes.append((kept.labels[0][1], before, value))
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
         times: Sequence[float] = ()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.model.points import Labels, Matcher, Reader, Series, Storage
+from ldlm_monitor.model.points import Column, Labels, Matcher, Reader, Series, Storage
 from ldlm_monitor.serve.request_parameters import QueryError
 
 QUERY_SECONDS = 10.0
@@ -32,7 +32,7 @@ class BoundedStorage(Storage):
 
         def select(start: float, end: float) -> Iterator[Series]:
             for series in reader.select(start, end):
-                self._count(1)
+                self._count(len(series.times))
                 yield series
 
         def latest(since: float, until: float) -> Iterable[tuple[Labels, float, float]]:
@@ -40,7 +40,14 @@ class BoundedStorage(Storage):
             self._count(len(found))
             return found
 
-        return Reader(select, latest)
+        def columns(
+            since: Sequence[float], until: Sequence[float]
+        ) -> Iterator[tuple[Labels, Column]]:
+            for labels, column in reader.columns(since, until):
+                self._count(len(column))
+                yield labels, column
+
+        return Reader(select, latest, columns)
 
     def _count(self, values: int) -> None:
         self._values += values

@@ -6,65 +6,38 @@ Each scrape is built from the snapshot alone, so the series of a run that has le
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
 from prometheus_client import ProcessCollector
-from prometheus_client.core import Metric as Family
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
 from ldlm_monitor.core.self_metrics import core_points, edge_points
 from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.text.sanitize import encodable
+from ldlm_monitor.serve.text_formats import Body
 
 OPENMETRICS = "application/openmetrics-text"  # media types in the header `Accept`
 TEXT = "text/plain"
-_encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest  # untyped there
 _PROCESS = ProcessCollector(registry=None)  # CPU, memory and files of this process; Linux alone
-_UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
-"""Replaces control characters: a NUL ends a whole scrape in Prometheus' lexer."""
 _READABLE_BY_ALL = 0o644
 """Mode of the service discovery file: Prometheus runs as another user, and it holds no secret."""
 
 
-class _Families(list[Family], Collector):
-    def collect(self) -> Iterator[Family]:
-        return iter(self)
-
-
-def _family(metric: names.Metric, points: list[Point], redact: Callable[[str], str]) -> Family:
-    # The library adds `_total` to a counter's family where the format requires it.
-    counter = metric.kind == "counter"
-    name = metric.name.removesuffix("_total") if counter else metric.name
-    family = Family(name, metric.help, metric.kind)
-    # Redaction may make the labels of two series equal: the last value is kept.
-    shown: dict[tuple[str, Labels], float] = {}
-    for point in points:
-        labels = ((name, _exportable(redact(text))) for name, text in point.labels)
-        shown[point.name, tuple(labels)] = point.value
-    for (series, labels_shown), value in shown.items():
-        family.add_sample(series, dict(labels_shown), value)
-    return family
-
-
-def _exportable(text: str) -> str:
-    return encodable(text).translate(_UNEXPORTABLE)
-
-
 def _metric(name: str) -> names.Metric:
-    """The metric of a series' name; of a histogram it ends in `_bucket`, `_sum` or `_count`."""
+    """The metric of a series' name; a histogram's end in `_bucket`, `_sum` or `_count`, and a
+    counter's also in `_created`."""
     if name in names.METRICS:
         return names.METRICS[name]
-    if (histogram := names.METRICS.get(name.rpartition("_")[0])) is not None:
-        return histogram
+    base = name.rpartition("_")[0]
+    if (metric := names.METRICS.get(base) or names.METRICS.get(f"{base}_total")) is not None:
+        return metric
     words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
     return names.Metric(name, f"Computed by a detector: {words}.")
 
@@ -86,21 +59,24 @@ def exposition(
     value, as names of runs and quantities come from logs. If a series occurs twice, the last value
     is kept.
     """
-    found: dict[names.Metric, list[Point]] = {}
+    is_open = OPENMETRICS in accept.lower().partition(TEXT)[0]
+    # Prometheus lists the formats by falling weight, so the first known one is preferred.
     core = core_points(snapshot.monitor)
     edge = edge_points(notifications, behind, free, deliveries)
+    body = Body(redact, is_open=is_open)
+    found: dict[names.Metric, list[Point]] = {}
     of_name: dict[str, list[Point]] = {}
     for point in chain(snapshot.points, core, edge):
         if point.name not in of_name:
             of_name[point.name] = found.setdefault(_metric(point.name), [])
         of_name[point.name].append(point)
-    in_order = sorted(found, key=lambda metric: metric.name)
-    families = _Families(_family(metric, found[metric], redact) for metric in in_order)
-    families += _PROCESS.collect()
-    # Prometheus lists the formats by falling weight, so the first known one is preferred.
-    if OPENMETRICS in accept.lower().partition(TEXT)[0]:
-        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(families)
-    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(families)
+    for metric in sorted(found, key=lambda metric: metric.name):
+        body.add(metric, found[metric])
+    for family in _PROCESS.collect():
+        for sample in family.samples:
+            metric = names.Metric(sample.name, family.documentation)
+            body.add(metric, [Point(sample.name, (), sample.value)])
+    return (CONTENT_TYPE_LATEST if is_open else CONTENT_TYPE_PLAIN_0_0_4), body.encode()
 
 
 def target(host: str, port: int, node: str) -> str:

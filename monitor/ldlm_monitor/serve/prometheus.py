@@ -12,6 +12,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -64,11 +65,17 @@ class Asking(Protocol):
 
 
 class PrometheusApi:
-    """The handlers. `redact` is applied to labels' values, and to texts of rules and alerts."""
+    """The handlers. `redact` is applied to labels' values, and to texts of rules and alerts.
 
-    def __init__(self, ask: Asking, redact: Callable[[str], str]) -> None:
+    `experimental`: as of `parse`.
+    """
+
+    def __init__(
+        self, ask: Asking, redact: Callable[[str], str], *, experimental: bool = False
+    ) -> None:
         self._ask = ask
         self._redact = redact
+        self._parse = partial(parse, any_type=True, experimental=experimental)
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -130,7 +137,7 @@ class PrometheusApi:
         return view.relabelled(self._redact)
 
     def _query(self, given: Parameters) -> Answer:
-        expression = _parsed("query", given.text("query"))
+        expression = _parsed("query", given.text("query"), self._parse)
         view = self._view(metrics_of(expression))
         at = given.time("time", view.until)
         data = _evaluated(lambda bounded: instant(bounded, expression, at), view, given)
@@ -151,7 +158,7 @@ class PrometheusApi:
                 f"exceeded maximum resolution of {MAX_STEPS:,} points per timeseries. "
                 "Try decreasing the query resolution (?step=XX)"
             )
-        expression = _parsed("query", given.text("query"))
+        expression = _parsed("query", given.text("query"), self._parse)
         view = self._view(metrics_of(expression))
         data = _evaluated(lambda bounded: over(bounded, expression, start, end, step), view, given)
         return _limited(data, given, _too_old(expression, view, start))
@@ -217,15 +224,15 @@ def _evaluated(evaluate: Callable[[Storage], _T], view: StoreView, given: Parame
         raise QueryError(str(problem), "execution") from None
 
 
-def _parsed(name: str, text: str) -> Expression:
+def _parsed(name: str, text: str, read: Callable[[str], Expression]) -> Expression:
     try:
-        return parse(text, any_type=True)
+        return read(text)
     except RuleError as problem:
         raise QueryError(f'invalid parameter "{name}": {problem}') from None
 
 
 def _selector(text: str) -> Expression:
-    expression = _parsed("match[]", text)
+    expression = _parsed("match[]", text, parse)
     if not isinstance(expression.root, Selector):
         raise QueryError('invalid parameter "match[]": it must be an instant vector selector')
     return expression

@@ -94,7 +94,9 @@ class Routes:
                 endpoint = self._blocking(partial(self._answer, query, source))
                 routes.append(Route(f"/api/v1/{name}", endpoint))
         if self._site.ask is not None:
-            routes += PrometheusApi(self._site.ask, self._redact).routes()
+            routes += PrometheusApi(
+                self._site.ask, self._redact, experimental=self._site.experimental
+            ).routes()
             routes += [
                 Route(f"{PREFIX}/", self._landing_page),
                 Route(f"{PREFIX}/-/healthy", self._healthy),

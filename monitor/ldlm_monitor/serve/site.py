@@ -59,9 +59,9 @@ class Site:
     `free` (on the state's disk; None: unknown) return bytes. `ready`: whether all backlogs were
     read. `redact` is applied to text from logs. `reload` loads the settings again and returns an
     error's text, or "". `source` answers queries of curves and logs, `page` makes the page of a
-    run, `ask` answers queries of Prometheus' API, `mounted` those below /mcp. `gate` has TLS and
-    credentials; without both, requests may use only the host names of `names` (None: any). Commands
-    need a token unless `takes_commands`.
+    run, `ask` answers queries of Prometheus' API (`experimental`: as in the settings), `mounted`
+    those below /mcp. `gate` has TLS and credentials; without both, requests may use only the host
+    names of `names` (None: any). Commands need a token unless `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -75,6 +75,7 @@ class Site:
     source: Source | None = None
     page: RunPage = lambda snapshot, run: None
     ask: Asking | None = None
+    experimental: bool = False
     mounted: Mounted | None = None
     free: Callable[[], int | None] = lambda: None
     deliveries: Callable[[], Mapping[str, Histogram]] = dict

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import uncompressed
+from ldlm_monitor.model.chunk import rotated_from, uncompressed
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import DIRECT, Disk
 
@@ -176,7 +176,7 @@ def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
         folders.append(inside)
         metrics = _is_metrics(inside, disk)
         for name in names:
-            if os.path.splitext(uncompressed(name))[1] in LOG_SUFFIXES and not metrics:
+            if os.path.splitext(rotated_from(name)[0])[1] in LOG_SUFFIXES and not metrics:
                 logs = True
                 yield inside / name
             elif EVENT_FILE in name or name.endswith(TRANSACTIONS) or metrics:

@@ -158,7 +158,7 @@ def _of_the_file(error: sqlite3.Error) -> bool:
 
 
 def damaged(what: str) -> sqlite3.DatabaseError:
-    """The error that a file's damage is, so that `Database.run` replaces the file."""
+    """The error to raise for a damaged file: `Database.run` then replaces it."""
     error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.probe import process
@@ -36,7 +36,8 @@ _PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 class RunLaunch:
     """What is started: `name` and `folder` of the run, and its log.
 
-    `echo`: the command has our streams. `resume_command`: what a restart runs instead.
+    `echo`: the command has our streams. `resume_command`: what a restart runs instead. `slurm`:
+    whether Slurm's part of a restart is done, or only noted.
     """
 
     name: str
@@ -45,6 +46,7 @@ class RunLaunch:
     log: Path
     echo: bool
     resume_command: tuple[str, ...] = ()
+    slurm: Literal["print", "requeue"] = "print"
 
 
 def start(launch: RunLaunch, now: float) -> tuple[RunRecord, Link, Link]:

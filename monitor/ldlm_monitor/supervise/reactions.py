@@ -35,11 +35,16 @@ BACKOFF_SECONDS = 1.0
 ports and GPU memory of the old processes are free by then."""
 LONGEST_BACKOFF_SECONDS = 300.0  # a choice: a node's reboot takes some minutes
 KILL_ROUND = 50
-"""An evaluation that no line announces mostly comes after a multiple of so many steps. A choice:
-fewer leave more hangs running for `FIRST_PAUSE` seconds, more kill first evaluations."""
+"""Where no process is seen, an evaluation that no line announces is expected after a multiple of so
+many steps. A choice: fewer leave more hangs running, more kill first evaluations."""
 FIRST_PAUSE = 300.0
-"""Seconds after such a step before which a hang is not killed: as `run/pace.py` allows for a first
+"""Seconds before which a run is not killed that may evaluate: as `run/pace.py` allows for a first
 pause. Once a pause has ended by itself, the learned limit allows for the next."""
+LOOK_SECONDS = 10.0
+"""Seconds after an alert until its host's verdict is given up: twice what a look takes."""
+MAX_EXCLUDED: Final = 4
+"""Most nodes that one run leaves out. A choice: a fifth broken node is rarely the node's fault, and
+each one left out is missing to other jobs."""
 _BUDGET = re.compile(r"(\d{1,4})/(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _REACTION = re.compile(r"([a-z]+)=([a-z]+(?::\d{1,3})?(?:,[a-z]+(?::\d{1,3})?)*)")
@@ -136,6 +141,7 @@ class Supervisor:
         self._acted = self._over = False
         self._ended_by_us = False
         self._environment: dict[str, str] = {}
+        self._excluded: dict[str, None] = {}  # nodes that failed, in their order
         self.attempt = 1
 
     def interrupted(self) -> None:
@@ -200,12 +206,18 @@ class Supervisor:
         """
         by_us, self._ended_by_us = self._ended_by_us, False
         run = next((each for each in snapshot.runs if each.name == self._name), None)
-        if by_us or run is None or run.decision is None:
-            return order
-        if run.decision.decision == "STOP":
-            return Order(f"no restart: {run.decision.phrase}", release=True)
-        found = {**order.environment, **variables(run.decision)}
-        return replace(order, environment=found, note=f"decided: {run.decision.phrase}")
+        decision = None if by_us or run is None else run.decision
+        if decision is not None and decision.decision == "STOP":
+            return Order(f"no restart: {decision.phrase}", release=True)
+        if decision is not None and decision.node is not None:
+            self._excluded[decision.node] = None
+        if len(self._excluded) > MAX_EXCLUDED:
+            return Order(f"no restart: {len(self._excluded)} nodes failed", release=True)
+        found = {**order.environment, **variables(decision)}
+        if self._excluded:
+            found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
+        note = "" if decision is None else f"decided: {decision.phrase}"
+        return replace(order, environment=found, note=note)
 
     def _firing(
         self, snapshot: Snapshot, run: RunView, failure: str, now: float
@@ -230,24 +242,30 @@ class Supervisor:
 
 
 def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:
-    """Whether the run stands where a first evaluation may be that its log does not announce."""
+    """Whether this may be a first evaluation, in a run whose log announces none.
+
+    Where its processes are seen, one of them computes in it. Elsewhere it mostly comes after a
+    round step.
+    """
     if alert.name != "TrainingStalled" or run.step is None or run.event_counts.get("eval_started"):
         return False
-    is_round = any(step and step % KILL_ROUND == 0 for step in (run.step, run.step + 1))
-    return is_round and now - (run.last_progress_at or now) < FIRST_PAUSE
+    is_early = now - (run.last_progress_at or now) < FIRST_PAUSE
+    if run.verdict is not None:
+        return run.verdict.computes and is_early
+    if now - (alert.fired_at or now) < LOOK_SECONDS:
+        return True
+    return is_early and any(step and step % KILL_ROUND == 0 for step in (run.step, run.step + 1))
 
 
 def variables(decision: DecisionView | None) -> dict[str, str]:
     """What a restart needs of a decision, as variables of its environment.
 
-    `LDLM_EXCLUDE_NODES`: the node that failed. `LDLM_RESUME_STEP`: the last checkpoint before the
+    `LDLM_RESUME_STEP`: the last checkpoint before the
     loss was no number; `LDLM_SKIP_STEPS` (`43-44`): the steps whose batches made it so.
     """
     found: dict[str, str] = {}
     if decision is None:
         return found
-    if decision.node is not None:
-        found["LDLM_EXCLUDE_NODES"] = decision.node
     if decision.rollback_step is not None:
         found["LDLM_RESUME_STEP"] = str(decision.rollback_step)
     if decision.skip_steps is not None:

@@ -21,6 +21,7 @@ from ldlm_monitor.state.state_dir import default_state_dir
 
 SCHEMA: Final = "ldlm.run/1"  # the number rises with an incompatible change
 RECORD, REPORT = "run.json", "report"
+JOBS = "job_*.out"  # links to the outputs of Slurm jobs that the command submitted
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 """A run's name, part of file names: up to 80 characters that no shell must quote."""
 _LAUNCHERS = frozenset(
@@ -67,8 +68,9 @@ class RunRecord(View):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Its log's files, the oldest first."""
-        return (*map(str, rotated(Path(self.log))), self.log)
+        """Its log's files, the oldest first, and the outputs of jobs that it submitted."""
+        jobs = sorted((runs_dir() / self.name).glob(JOBS))
+        return (*map(str, rotated(Path(self.log))), self.log, *map(str, jobs))
 
 
 def runs_dir() -> Path:

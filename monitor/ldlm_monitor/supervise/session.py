@@ -1,16 +1,20 @@
 """The monitor's side of a run: looks at the alerts, and carries out what is decided."""
 
-import contextlib
-import json
+import os
 import select
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.supervise import evidence, slurm
 from ldlm_monitor.supervise.launch import RunLaunch, shells
 from ldlm_monitor.supervise.reactions import Order, Supervisor
 from ldlm_monitor.supervise.streams import Link
 
+DECIDE_SECONDS = 60.0
+"""Seconds for which a restart waits until the log was read: a command may fail while its monitor
+still starts. A choice: that takes seconds, and a monitor that cannot read must not end the run."""
 LOOK_SECONDS = 0.25  # between two looks at the alerts, which are to be acted on within a second
 
 
@@ -22,6 +26,9 @@ class RunSession:
 
     def __init__(self, launch: RunLaunch, link: Link, supervisor: Supervisor) -> None:
         self._launch = launch
+        self._jobs: slurm.SubmittedJobs | None = None
+        if slurm.submits(launch.command):
+            self._jobs = slurm.SubmittedJobs(launch.log, launch.folder, Path.cwd())
         self._link = link
         self._supervisor = supervisor
         self._restart: Order | None = None
@@ -32,34 +39,56 @@ class RunSession:
         select.select([self._link], [], [], LOOK_SECONDS)
 
     def turn(self, snapshot: Snapshot | None, now: float) -> None:
-        """Heed the relay and the alerts of `snapshot` (None: not yet any). `now`: Unix seconds."""
+        """Heed the relay and the alerts of `snapshot`. `now`: Unix seconds.
+
+        `snapshot`: None while what the log held is still read.
+        """
         if select.select([self._link], [], [], 0)[0]:
             for said in self._link.receive():
                 self._heed(said, now)
             if not self._link.is_open and self.exit_code is None:
                 self.exit_code = shells(-9)  # the relay was killed, and the command with it
-        order = self._restart
-        if order is not None and order.start_at is not None and now >= order.start_at:
-            self._restart = None
-            self._start(
-                order if snapshot is None else self._supervisor.reconsidered(order, snapshot)
-            )
+        if self._jobs is not None:
+            self._jobs.look()
+        self._restart_if_due(snapshot, now)
         if snapshot is None or not self._link.is_open:
             return
         for order in self._supervisor.observe(snapshot, now):
             if order.evidence:
-                self._keep_evidence(snapshot)
+                path = self._launch.folder / f"evidence_{self._supervisor.attempt}.json"
+                evidence.keep(path, self._launch.name, snapshot)
             self._link.send({"note": order.note})
             if order.number is not None:
                 self._link.send({"signal": order.number})
 
+    def _restart_if_due(self, snapshot: Snapshot | None, now: float) -> None:
+        order, jobs = self._restart, self._jobs
+        due = None if order is None else order.start_at
+        if order is None or due is None or now < due:
+            return
+        if snapshot is not None and (jobs is None or jobs.are_read(snapshot)):
+            order = self._supervisor.reconsidered(order, snapshot)
+        elif now < due + DECIDE_SECONDS:
+            return
+        self._restart = None
+        self._start(order)
+
     def _start(self, order: Order) -> None:
         if order.note:
             self._link.send({"note": order.note})
-        if order.release:
+        command = self._launch.resume_command or self._launch.command
+        nodes = slurm.nodes_of(order.environment.get("LDLM_EXCLUDE_NODES", ""))
+        job, acts = slurm.job_of(os.environ), self._launch.slurm == "requeue"
+        line = "" if order.release else slurm.advice(command, job, nodes)
+        if line and (nodes or acts):
+            self._link.send({"note": f"Slurm: {line}"})
+        if line and acts and slurm.submits(command):
+            command = slurm.without(command, nodes)
+        elif line and acts:
+            slurm.do(line)
+        if order.release or (line and acts and not slurm.submits(command)):
             self._link.send({"release": True})
             return
-        command = self._launch.resume_command or self._launch.command
         environment = dict(order.environment)
         self._link.send({"start": {"command": command, "environment": environment}})
 
@@ -79,20 +108,3 @@ class RunSession:
                 self._restart = order
         if "over" in said:
             self.exit_code = shells(said["over"])
-
-    def _keep_evidence(self, snapshot: Snapshot) -> None:
-        """Write the run's incidents and what its host showed, which a kill would end."""
-        name = self._launch.name
-        kept = {
-            "incidents": [
-                each.model_dump(mode="json") for each in snapshot.incidents if each.run == name
-            ],
-            "events": [
-                {"kind": each.kind, "rank": each.rank, "message": each.message, **each.fields}
-                for each in snapshot.events
-                if each.run == name
-            ],
-        }
-        path = self._launch.folder / f"evidence_{self._supervisor.attempt}.json"
-        with contextlib.suppress(OSError):  # a full disk: the incident stays in the outbox
-            path.write_text(json.dumps(kept, indent=1, default=str), encoding="utf-8")

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ldlm_monitor.model.names import RUN_PREFIX
+
 READ_BYTES = 64 * 1024  # of one read: the capacity of a Linux pipe (pipe(7))
 WRITE_BYTES = select.PIPE_BUF
 """Bytes of one write: a pipe that poll(2) calls writable takes so many without blocking (pipe(7)),
 so a slow reader delays the command, as it would without the relay, and never the signals."""
-PREFIX = "ldlm-monitor run:"
-"""Follows the time in each line of ours in the log; `parse/data/events/relay.yml` reads them."""
 
 
 class RunLog:
@@ -56,7 +56,7 @@ class RunLog:
         """Add a line of ours, with the time."""
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        line = f"{stamp}.{int(now % 1 * 1000):03}Z {PREFIX} {text}\n"
+        line = f"{stamp}.{int(now % 1 * 1000):03}Z {RUN_PREFIX} {text}\n"
         self.write(0, line.encode("utf-8", "backslashreplace"))
 
     def _open(self) -> int:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from ldlm_monitor.config.policy import severity_rank
+from ldlm_monitor.core.health import decided_on
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
@@ -152,10 +153,14 @@ class AlertsPage(DetailPage[AlertItem]):
         ]
         if item.reason:
             lines.append([StyledSpan(f"  {safe(item.reason, glyphs)}", "info")])
+        own = of.annotations.get("action", "")
+        run = next((run for run in self._desk.snapshot.runs if run.name == self.run_of(item)), None)
+        now = (decided_on(run, item.name) if run is not None and run.reasons else "") or own
         for head, text, style in (
             ("what", of.annotations.get("summary"), ""),
             ("why", of.annotations.get("description"), ""),
-            ("to do", of.annotations.get("action"), "title"),
+            ("to do", now, "title"),
+            ("try", own if own != now else "", "dim"),
             ("labels", "  ".join(f"{name}={of.labels[name]}" for name in sorted(of.labels)), "dim"),
             ("line", of.position and f"{of.position.path}:{of.position.line} (Enter)", ""),
         ):

@@ -16,18 +16,11 @@ from textual.widgets import ContentSwitcher, Footer
 from ldlm_monitor.config.settings import Look
 from ldlm_monitor.model.queries import Player, PlayerCommand, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
+from ldlm_monitor.tui.background import BackgroundSeen, asking_driver, light_or_dark
 from ldlm_monitor.tui.bars import EVERYWHERE, PAGES, PLAYING_BACK, PageBar, page_bar, player_line
 from ldlm_monitor.tui.desk import Desk, HeldBack, OpenLog, OpenRun, SelectRun
 from ldlm_monitor.tui.digest import Absence
-from ldlm_monitor.tui.draw import (
-    ASCII,
-    UNICODE,
-    Line,
-    StyledSpan,
-    is_utf8,
-    light_or_dark,
-    safe,
-)
+from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
 from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
 from ldlm_monitor.tui.host_page import HostPage
 from ldlm_monitor.tui.keys import keys
@@ -37,7 +30,7 @@ from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.triage import triaged
-from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
+from ldlm_monitor.tui.widgets import DetailPage, Painted, PlainScrollBar, in_thread
 
 DEFAULT_LOOK = Look()
 LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible, less costs CPU
@@ -79,7 +72,10 @@ class MonitorApp(App[int]):
         attached: bool = False,
     ) -> None:
         # Where NO_COLOR is set, Textual would draw shades of grey without `ansi_color`.
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        super().__init__(
+            driver_class=asking_driver() if look.theme == "auto" else None,
+            ansi_color=True if "NO_COLOR" in os.environ else None,
+        )
         plain = not is_utf8(dict(os.environ)) if ascii_only is None else ascii_only
         self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
         self.desk.redraw = self._draw_again
@@ -168,6 +164,8 @@ class MonitorApp(App[int]):
         self.query_one(ContentSwitcher).current = page
         self.screen.remove_class("full")
         self._draw_again()
+        if isinstance(shown := self._page(), DetailPage):
+            shown.arrive()
         self._focus()
 
     def action_mute(self) -> None:
@@ -211,6 +209,11 @@ class MonitorApp(App[int]):
             show = partial(self.on_open_run, OpenRun(each.name))
             yield SystemCommand(f"Run {name}", f"{each.state}, {each.health}", show)
         yield from super().get_system_commands(screen)
+
+    def on_background_seen(self, event: BackgroundSeen) -> None:
+        """Use the theme for the terminal's background, unless another was chosen meanwhile."""
+        if self.theme == light_or_dark(os.environ):
+            self.theme = event.theme
 
     def on_select_run(self, event: SelectRun) -> None:
         """Make a run the one on which all pages act."""

@@ -16,11 +16,12 @@ from itertools import pairwise
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import CurveView
-from ldlm_monitor.tui.axis import Along, label, label_along, log_ticks, ticks, time_ticks
+from ldlm_monitor.text.ticks import LABEL_CELLS, log_ticks, tick_labels, ticks, time_ticks
+from ldlm_monitor.tui.axis import Along, label_along
 from ldlm_monitor.tui.canvas import Canvas
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
-AXIS = 9  # cells left of the plot: the longest label, such as `-1.2e-05`, and a blank
+AXIS = LABEL_CELLS + 1  # cells left of the plot: a label, and a blank
 _ROWS_A_TICK, _CELLS_A_TICK = 3, 14  # a choice: labels stay apart, and a value is near one
 _LABELLED = 10  # lines from which marks have a line of words below them; fewer are for the plot
 
@@ -198,8 +199,7 @@ def _labels(
     """The labels of round values, by the row that is nearest to each."""
     most = max(height // _ROWS_A_TICK, 2)
     values = log_ticks(low, high, most) if log_axis else ticks(low, high, most)
-    by = values[1] - values[0] if len(values) > 1 else high - low
-    texts = [f"{10**each:.3g}" if log_axis else label(each, by) for each in values]
+    texts = tick_labels([10.0**each for each in values] if log_axis else values)
     return {
         round(share_of(value) * (height - 1)): text
         for value, text in zip(values, texts, strict=True)

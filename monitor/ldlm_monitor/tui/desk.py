@@ -10,19 +10,14 @@ from textual.worker import get_current_worker
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, CurveView, RunView, Snapshot
 from ldlm_monitor.text.format import duration, si_number
 from ldlm_monitor.tui.draw import UNICODE, Glyphs
 
-SPEEDS = (
-    ("tokens_per_second", "tok/s"),
-    ("samples_per_second", "smp/s"),
-    ("steps_per_second", "step/s"),
-)
-"""Quantities and units of throughput; the first that is logged is shown. The order is a choice:
-tokens measure the work whatever the batch size, steps are what more logs have."""
+_UNITS = ("tok/s", "smp/s", "step/s")  # of `RATES`
 Curves: TypeAlias = dict[tuple[str, str], CurveView]  # by run and quantity
 HeldBack: TypeAlias = dict[str, list[dict[str, Any]]]  # `silences` and `acks`, as in the API
 
@@ -96,7 +91,7 @@ class OpenLog(Message):
 
 def speed(run: RunView) -> str:
     """The run's throughput in the unit of its log, or from the step time; `-` if not known."""
-    for name, unit in SPEEDS:
+    for name, unit in zip(RATES, _UNITS, strict=True):
         if known := run.statistics.get(name):
             return f"{si_number(known.current)} {unit}"
     seconds = run.step_seconds

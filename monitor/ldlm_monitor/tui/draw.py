@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
+from textual.color import Color
 
 _LONGEST = 4000  # characters kept of a line: wider than any screen, and a bound for hostile logs
 # ASCII for characters of our own texts and usual logs; the keys are what NFKD returns.
@@ -103,6 +104,7 @@ _COLOURS = {
 }
 """Colours by style, for a dark and for a light background: Okabe and Ito's hues, lighter or
 darker for contrast, and greys."""
+_TEXT_CONTRAST, _GRAPHICS_CONTRAST = 4.5, 3.0  # WCAG 2.1, 1.4.3 and 1.4.11; a grid may be fainter
 CURVES = ("curve", "curve2", "curve3", "curve4", "curve5")  # a chart's lines: five distinct hues
 HEALTH_STYLE = {  # by `RunView.health`
     "HEALTHY": "ok",
@@ -120,10 +122,36 @@ STATE_STYLE = {
 """Styles by `RunView.state`; other states are normal and have none."""
 
 
-@lru_cache(maxsize=64)  # entries: more than all names, for two backgrounds
-def style_of(name: str, *, dark: bool) -> Style:
-    """The style of a name; for an unknown name, a style that changes nothing."""
-    return Style.parse(_COLOURS.get(name, ("", ""))[0 if dark else 1])
+@lru_cache(maxsize=1024)  # entries: more than all names, on all grounds of a few themes
+def style_of(name: str, ground: Style, *, dark: bool) -> Style:
+    """The style of a name over `ground`, lighter or darker where WCAG's contrast asks for it (AA).
+
+    An unknown name changes nothing but that. A ground of the terminal's own colours is not known.
+    """
+    style = ground + Style.parse(_COLOURS.get(name, ("", ""))[0 if dark else 1])
+    front, back = (each and each.triplet for each in (style.color, style.bgcolor))
+    if front is None or back is None or name == "grid":
+        return style
+    least = _GRAPHICS_CONTRAST if name == "raw" else _TEXT_CONTRAST
+    best = max((Color(0, 0, 0), Color(255, 255, 255)), key=lambda end: contrast(end, Color(*back)))
+    share, found = 0.0, Color(*front)
+    while contrast(found, Color(*back)) < least and share < 1:
+        share += 0.05
+        found = Color(*front).blend(best, share)
+    return style + Style(color=found.rich_color) if share else style
+
+
+def contrast(one: Color, other: Color) -> float:
+    """WCAG 2.1's contrast ratio of two colours: 1 (equal) to 21 (black and white)."""
+    low, high = sorted(
+        0.2126 * red + 0.7152 * green + 0.0722 * blue
+        for red, green, blue in (map(_linear, each.normalized) for each in (one, other))
+    )
+    return (high + 0.05) / (low + 0.05)
+
+
+def _linear(part: float) -> float:
+    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
 
 
 def is_utf8(environ: dict[str, str]) -> bool:
@@ -132,16 +160,6 @@ def is_utf8(environ: dict[str, str]) -> bool:
         if value := environ.get(name):
             return "utf-8" in value.lower() or "utf8" in value.lower()
     return False
-
-
-def light_or_dark(environ: Mapping[str, str]) -> str:
-    """Textual's theme for the terminal's background, by `COLORFGBG` (rxvt, Konsole, iTerm2).
-
-    Its last number is the background's colour: 7 (white) and 9 to 15 (bright ones) are light.
-    """
-    background = environ.get("COLORFGBG", "").rpartition(";")[2]
-    is_light = background.isdecimal() and int(background) in (7, *range(9, 16))
-    return "textual-light" if is_light else "textual-dark"
 
 
 def safe(text: str, glyphs: Glyphs = UNICODE) -> str:

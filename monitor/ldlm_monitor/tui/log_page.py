@@ -16,6 +16,7 @@ from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_rows import (
     LOG_KEYS,
     PlacedLine,
+    Search,
     filters,
     index_at,
     log_row,
@@ -44,14 +45,12 @@ class LogPage(Vertical):
         self.path = ""
         self.lines: list[PlacedLine] = []
         self._held = LogSlice(path="", size=0, start=0, end=0, lines=())
-        self.follows = True
-        self.merges = False
+        self.follows, self.merges = True, False
         self._filter = LogQuery(path="")
         self._ranks: set[int] = set()
-        self._text, self._count, self._is_second_round = "", "", False
+        self._search = Search()
         self._shift = 0
-        self._busy = False
-        self._problem = ""
+        self._busy, self._problem = False, ""
         self._severities: dict[tuple[str, int], str] = {}
         self.rows = RowList(self._row, id="log-rows")
 
@@ -99,32 +98,27 @@ class LogPage(Vertical):
 
         def search(text: str | None) -> None:
             if text:
-                self._text = text
+                self._search = Search(text)
                 self.action_again(backwards=False)
 
         hint = "text, in upper or lower case"
-        self.app.push_screen(TextPrompt("Search in this log", self._text, hint), search)
+        self.app.push_screen(TextPrompt("Search in this log", self._search.text, hint), search)
 
     def action_again(self, backwards: bool) -> None:
         """Go to the next match of the searched text, or if `backwards` to the previous one."""
-        if not self._text:
+        here, text = self._here(), self._search.text
+        if not text or here is None:
             return
-        if self.merges:
-            self._find_in_merged(backwards=backwards)
-            return
-        here = self._here()
-        at = 0 if here is None else here.line.offset if backwards else here.line.end
-        self.follows, self._is_second_round = False, False
-        self._filter = LogQuery(path="", bars=self._filter.bars)
-        query = self._query(at, before=_AROUND, after=_AROUND)
-        self._show(replace(query, find=self._text, backwards=backwards), at)
-
-    def _find_in_merged(self, *, backwards: bool) -> None:
-        found = next_match(self.lines, self.rows.cursor, self._text, backwards=backwards)
-        if found is None:
+        found = next_match(self.lines, self.rows.cursor, text, backwards=backwards)
+        self.follows = self.follows and self.merges and found is None
+        if not self.merges:
+            self._filter = LogQuery(path="", bars=self._filter.bars)
+            query = self._query(before=_AROUND, after=_AROUND)
+            query = self._search.begin(query, here.line, backwards=backwards)
+            self._show(query, query.at)
+        elif found is None:
             self.notify("Not found in the merged records.", markup=False)
         else:
-            self.follows = False
             self.rows.move_to(found, centre=True)
 
     def action_event(self, forward: bool) -> None:
@@ -186,8 +180,7 @@ class LogPage(Vertical):
 
     def action_file(self, by: int) -> None:
         """Show the file of the run that is `by` files further on, or back if below 0."""
-        files = self._files()
-        if files:
+        if files := self._files():
             here = files.index(self.path) if self.path in files else 0
             self.open(files[(here + by) % len(files)])
 
@@ -223,20 +216,19 @@ class LogPage(Vertical):
     def _read_around(self, here: PlacedLine) -> None:
         """Read the records around `here`, which keeps its place on the screen."""
         at = here.line.offset
+        query = self._around(at, here.line.line)
 
         def put(found: LogSlice) -> None:
             before = index_at(self.lines, at)
             self._hold(found)
             self.rows.show(len(self.lines), shifted=index_at(self.lines, at) - before)
 
-        self._ask(self._around(at, here.line.line), put)
+        self._in_thread(lambda: self._desk.source.log(query), put)
 
     def _show(self, query: LogQuery, cursor: int | None) -> None:
         """Read other records; the cursor goes to that with byte `cursor`, or if None to the end."""
-        self._ask(query, lambda found: self._show_found(found, query, cursor))
-
-    def _ask(self, query: LogQuery, put: Callable[[LogSlice], None]) -> None:
-        self._in_thread(lambda: self._desk.source.log(query), put)
+        log = self._desk.source.log
+        self._in_thread(lambda: log(query), lambda found: self._show_found(found, query, cursor))
 
     def _in_thread(self, ask: Callable[[], _T], put: Callable[[_T], None]) -> None:
         """Call `ask` in a thread and `put` with its result, unless the file shown has changed."""
@@ -261,18 +253,14 @@ class LogPage(Vertical):
 
     def _show_found(self, found: LogSlice, query: LogQuery, cursor: int | None) -> None:
         if query.find and found.found is None:
-            if found.start > 0 if query.backwards else found.end < found.size:
-                self._show(replace(query, at=found.end), found.end)  # a query reads only a part
-            elif not self._is_second_round:
-                self._is_second_round = True
-                again = found.size if query.backwards else 0
-                self._show(replace(query, at=again), again)
+            if (further := self._search.further(query, found)) is not None:
+                self._show(further, further.at)
             else:
                 self.notify("Not found in this file.", markup=False)
             return
         if query.find:
-            self._count = "{} of {}".format(*found.matches) if found.matches else ""
-            if self._is_second_round:
+            self._search.found = "{} of {}".format(*found.matches) if found.matches else ""
+            if self._search.went_round:
                 self.notify("The search went on from the other end.", markup=False)
             self.query_one(Painted).refresh()
         last = len(self.lines) - 1
@@ -299,17 +287,14 @@ class LogPage(Vertical):
             return [[StyledSpan(" no file is followed yet", "dim")]]
         size = None if self.merges else self._held.size
         line = log_title(self.path, self._files(), size, width, glyphs)
-        text = f"{self._text}  {self._count}" if self._text else ""
-        return [line + filters(self._filter, text, glyphs, follows=self.follows)]
+        return [line + filters(self._filter, f"{self._search}", glyphs, follows=self.follows)]
 
     def _whole(self, width: int, height: int) -> list[Line]:
         here = self._here()
         return wrap(safe(here.line.text, self._desk.glyphs), width - 1) if here else []
 
     def _row(self, index: int, width: int) -> Line:
-        mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "
-        record, severities = self.lines[index], self._severities
-        row = log_row(
-            record, severities, self._desk.glyphs, self._text, self._shift, with_file=self.merges
-        )
-        return [StyledSpan(mark, "key"), *row]
+        glyphs = self._desk.glyphs
+        mark = glyphs.cursor if index == self.rows.cursor else " "
+        facts = self.lines[index], self._severities, glyphs, self._search.text, self._shift
+        return [StyledSpan(mark, "key"), *log_row(*facts, with_file=self.merges)]

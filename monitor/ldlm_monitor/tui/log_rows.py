@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.model.queries import LogLine, LogQuery, Source
+from ldlm_monitor.model.queries import LogLine, LogQuery, LogSlice, Source
 from ldlm_monitor.text.format import byte_size
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 from ldlm_monitor.tui.keys import Key
@@ -59,6 +59,33 @@ def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[Placed
             time = line.time if line.time is not None else time
             found.append((time, PlacedLine(path, line)))
     return [placed for _, placed in sorted(found, key=lambda entry: entry[0])]
+
+
+@dataclass(slots=True)
+class Search:
+    """The searched `text`; which match was `found`, of how many; whether it went round the end."""
+
+    text: str = ""
+    found: str = ""
+    went_round: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.text}  {self.found}" if self.text else ""
+
+    def begin(self, query: LogQuery, here: LogLine, *, backwards: bool) -> LogQuery:
+        """The query for the next match after the record `here`, or if `backwards` before it."""
+        self.went_round = False
+        at = here.offset if backwards else here.end
+        return replace(query, at=at, find=self.text, backwards=backwards)
+
+    def further(self, query: LogQuery, found: LogSlice) -> LogQuery | None:
+        """The query after one without a match, of which each reads only a part; None: none is."""
+        if found.start > 0 if query.backwards else found.end < found.size:
+            return replace(query, at=found.end)
+        if self.went_round:
+            return None
+        self.went_round = True
+        return replace(query, at=found.size if query.backwards else 0)
 
 
 def next_match(lines: Sequence[PlacedLine], here: int, text: str, *, backwards: bool) -> int | None:

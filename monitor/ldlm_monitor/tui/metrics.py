@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable
 
+from ldlm_monitor.model.names import RATES
+
 _FIRST = (
-    "loss",
-    "grad_norm",
-    "learning_rate",
-    "tokens_per_second",
-    "samples_per_second",
-    "steps_per_second",
-    "step_seconds",
-    "memory_allocated_bytes",
+    *("loss", "grad_norm", "learning_rate"),
+    *RATES,
+    *("step_seconds", "memory_allocated_bytes"),
 )
 
 

@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 
 from ldlm_monitor.core.health import what_now
+from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.run.curve import is_charted
 from ldlm_monitor.text.format import byte_size, counted, number, si_number
@@ -46,11 +47,12 @@ _POINTS = 1024  # buckets of a curve: the 2 dots of each braille cell, up to 512
 _SMALL = (  # titles, and quantities: the first logged is drawn. A choice: four fit 80 cells
     ("grad norm", ("grad_norm",)),
     ("lr", ("learning_rate",)),
-    ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
+    ("speed", (*RATES, "step_seconds")),
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _FORMS = {"memory": byte_size, "speed": si_number}  # others are plain numbers
 _RANKS_SHARE = 0.4  # of the height at most. A choice: more shrinks the loss, less hides ranks
+_BATCH = "batch_ids"  # kind of the callback's events with the rows of a batch
 _LOW = 28  # lines; a lower page has 3 for ranks. A choice: at the usual 24, the loss has more
 
 
@@ -125,8 +127,8 @@ class RunPage(Vertical):
         share = 3 if height < _LOW else int(height * _RANKS_SHARE)
         self.query_one("#grid").styles.height = min(wanted, share)
         self.query_one("#small").styles.height = 4 if height >= 20 else 2 if height >= 16 else 1
-        firing = len(alerts_of(run.name, self._desk.snapshot.alerts)) if run else 0
-        self.query_one("#run-alerts").styles.height = min(firing, 4 if height >= 30 else 2)
+        last = len(self._last_lines(run)) if run else 0
+        self.query_one("#run-alerts").styles.height = min(last, 4 if height >= 30 else 2)
 
     def _take(self, found: Curves) -> None:
         shown = self._desk.run
@@ -205,16 +207,22 @@ class RunPage(Vertical):
         return ranks.grid(run, width, height, self._desk.glyphs) if run else []
 
     def _alerts(self, width: int, height: int) -> list[Line]:
-        run, glyphs = self._desk.chosen(), self._desk.glyphs
-        found = alerts_of(run.name, self._desk.snapshot.alerts) if run else []
-        return [
+        run = self._desk.chosen()
+        return self._last_lines(run)[:height] if run else []
+
+    def _last_lines(self, run: RunView) -> list[Line]:
+        """The run's alerts, and the batch at which its loss spiked or broke last, if it has one."""
+        snapshot, glyphs = self._desk.snapshot, self._desk.glyphs
+        lines: list[Line] = [
             [
                 StyledSpan(f" {glyphs.marks.get(severity_of(alert), ' ')} ", severity_of(alert)),
                 StyledSpan(safe(alert.name, glyphs), severity_of(alert)),
                 StyledSpan("  " + safe(alert.annotations.get("summary", ""), glyphs)),
             ]
-            for alert in found[:height]
+            for alert in alerts_of(run.name, snapshot.alerts)
         ]
+        batches = (e for e in reversed(snapshot.events) if (e.run, e.kind) == (run.name, _BATCH))
+        return lines + [[StyledSpan(f"   {safe(each.message, glyphs)}")] for each in batches][:1]
 
 
 def _rows(curve: CurveView | None, width: int, height: int, glyphs: Glyphs) -> list[Line]:

@@ -18,8 +18,8 @@ _LEAST_PREFIX = 6  # characters that names share. A choice: fewer are no trouble
 
 
 def is_new_failure(run: RunView, desk: Desk) -> bool:
-    """Whether the run failed, or fails, and nobody has acknowledged or silenced that."""
-    if HEALTH.index(run.health) < HEALTH.index("UNHEALTHY") and run.state != "killed":
+    """Whether the run has, or ended with, a problem that nobody acknowledged or silenced."""
+    if run.health == "HEALTHY" and run.state != "killed":
         return False
     since = max((each.since or 0.0 for each in run.reasons), default=run.ended_at or 0.0)
     if desk.seen.get(run.name, -math.inf) >= since or muted(run.name, desk.held_back):

@@ -71,8 +71,8 @@ class PlainScrollBar(ScrollBarRender):
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
     """The line as a strip of exactly `width` cells. Styles: a span's, over `also`, over `base`."""
-    ground = base + style_of(also, dark=dark)
-    segments = [Segment(text, ground + style_of(style, dark=dark)) for text, style in line if text]
+    ground = style_of(also, base, dark=dark)
+    segments = [Segment(text, style_of(style, ground, dark=dark)) for text, style in line if text]
     return Strip(segments).adjust_cell_length(width, ground)
 
 
@@ -268,6 +268,13 @@ class DetailPage(Vertical, Generic[_T]):
     def run_of(self, item: _T) -> str | None:
         """The run that an item is about; None if it is of no run."""
         return None
+
+    def arrive(self) -> None:
+        """Move the cursor to the selected run's first or next row, if it has one."""
+        own = [i for i, item in enumerate(self.items) if self.run_of(item) == self._desk.run]
+        if own and self.rows.cursor not in own:
+            self.rows.move_to(next((i for i in own if i > self.rows.cursor), own[-1]), centre=True)
+        self.on_row_list_moved()
 
     def on_row_list_moved(self) -> None:
         """Show the details of the item under the cursor, and select its run."""

@@ -7,14 +7,10 @@
 # Launches put together from variables, as in the scripts of large trainings.
 # !! too-many-workers: --num-workers 48
 # !! ddp-timeout-days: --distributed-timeout-minutes 3600
-# !! timeout-beyond-walltime: --distributed-timeout-minutes 3600
-# !! nan-check-off: --no-check-for-nan-in-loss-and-grad
 # !! exit-code-hidden: bash -c '$LAUNCHER
 # !! exit-code-hidden: bash -x -c "${INNER}"
 # !! too-many-workers: --num-workers 41"
 # !! flight-recorder-off: clear; srun
-# !! nan-filtered-from-log: --logging_nan_inf_filter true
-# !! deepspeed-static-loss-scale: "loss_scale": 1024
 # !! nccl-monitoring-off: ENABLE_MONITORING=0
 # !! nccl-blocking-wait: -x TORCH_NCCL_BLOCKING_WAIT=1
 MICRO_BATCH_SIZE=4 # fits

@@ -1,5 +1,4 @@
 #!/bin/bash
-# !! heredoc-not-ended: SCRIPT "$1" "$2"
 # !! exit-code-hidden: bash train_stable.sh
 # !! step-unknown-to-shell: state_step:-0}" -lt 10000
 # !! step-unknown-to-shell: state_step:-0}" -lt 50000

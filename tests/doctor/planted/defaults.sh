@@ -3,8 +3,6 @@
 # !! nccl-monitoring-off: ENABLE_MONITORING=$WATCH
 # !! nccl-blocking-wait: TORCH_NCCL_BLOCKING_WAIT=1 torchrun
 # !! cuda-launch-blocking: CUDA_LAUNCH_BLOCKING=1
-# !! flight-recorder-dump-wait-short: MILSEC=$((5 * 1000))
-# !! flight-recorder-dump-local: /tmp/traces
 # !! nccl-timeout-unread: ${NCCL_TIMEOUT:-1800}
 WATCH=0
 export NCCL_TIMEOUT="${NCCL_TIMEOUT:-1800}"

@@ -3,7 +3,6 @@
 # !! many-workers: --num_workers 64"
 # !! many-workers: MORE+=(--num_workers 48)
 # !! many-workers: REST="$REST --num_workers 40"
-# !! launch-truncates-log: $LAUNCH train.py
 # !! nccl-timeout-unread: NCCL_TIMEOUT=3
 # !! nccl-transport-off: NCCL_P2P_DISABLE=1 torchrun
 # !! nccl-debug-noise: export NCCL_DEBUG=INFO
@@ -14,7 +13,6 @@
 # !! exit-code-hidden: tee $LOG.txt
 # !! cuda-launch-blocking: CUDA_LAUNCH_BLOCKING=1
 # !! exit-code-hidden: tmux new-session
-# !! launch-truncates-log: --auto-resume > late.log
 # !! nccl-ib-timeout: --env=NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_IB_TIMEOUT=12
 # !! nccl-monitoring-off: sudo env
 # !! flight-recorder-off: --export ALL,TORCH_NCCL_DUMP_ON_TIMEOUT=0

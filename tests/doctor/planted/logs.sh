@@ -4,9 +4,6 @@
 # !! exit-code-hidden: |& tee "$LOG"
 # !! exit-code-hidden: $LAUNCH finetune.py
 # !! exit-code-hidden: bash train_stage2.sh
-# !! launch-truncates-log: | tee train.log
-# !! launch-truncates-log: --resume_from_checkpoint
-# !! launch-truncates-log: trainer.resume=latest
 LOG=run.log
 LAUNCH="accelerate launch --num_processes 4"
 torchrun --nproc_per_node 4 train.py --resume ckpt/last.pt 2>&1 | tee train.log

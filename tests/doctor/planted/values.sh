@@ -1,8 +1,6 @@
 #!/bin/bash
 # !! accumulation-rounded: GRAD_ACCUM_STEPS=
-# !! heredoc-not-ended: SUMMARY "$RUN_LOG"
 # !! restore-from-unset: rm -rf my-trainer
-# !! setting-not-exported: NCCL_IB_HCA=mlx5_0
 # !! many-workers: --num_workers 48
 BASE_LR="5e-5"
 NCCL_IB_HCA=mlx5_0

@@ -190,3 +190,24 @@ def test_weights_to_begin_with_and_an_evaluation_are_no_resume() -> None:
         {"train.py": RUN.replace("args.pretrained", "args.resume")}
     )
     assert "resume-counter-reset" not in ids({"train.py": RUN, "evaluate.py": EVALUATE})
+
+
+KEPT = """
+import functools
+import torch.distributed as dist
+
+{decorated}
+def score(step):
+    dist.barrier()
+    return step
+
+def search():
+    best = min(range(3), key=score)
+    if dist.get_rank() == 0:
+        print(best, score(best))
+"""
+
+
+def test_a_result_that_is_kept_calls_no_collective_again() -> None:
+    assert ids(KEPT.format(decorated="@functools.cache")) == []
+    assert ids(KEPT.format(decorated="")) == ["collective-on-one-rank"]

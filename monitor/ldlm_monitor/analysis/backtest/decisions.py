@@ -17,19 +17,30 @@ from ldlm_monitor.source.input_patterns import resolve
 _RESTARTS = ("RESTART", "RESTART_WITHOUT")
 
 
-class TrueDecision(View):
-    """What a reader decided on a log. `also`: what would be as right; `clear`: no doubt is left.
-
-    `half`: part of a list that rules were written by, or that was held back. Further keys, such as
-    the log's source, are ignored.
-    """
+class Reading(View):
+    """What a reader decided on a log. `also`: what would be as right; `clear`: no doubt is left."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    file: str
     decision: DecisionWord
     also: tuple[DecisionWord, ...] = ()
     clear: bool = True
+
+
+class TrueDecision(Reading):
+    """The first reader's decision on `file`, and a `second` one's, who had not seen the first.
+
+    Further keys, such as the log's source, are ignored.
+    """
+
+    file: str
+    second: Reading | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no reader had a doubt, and both decided alike."""
+        other = self.second
+        return self.clear and (other is None or (other.clear and other.decision == self.decision))
 
 
 class DecisionScore(View):
@@ -73,8 +84,8 @@ def load_decisions(path: Path) -> list[TrueDecision]:
 
 
 def score_decisions(settings: Settings, truth: Path) -> DecisionScore:
-    """Replay each log that the truth file lists, as a run of its own; logs that are absent count
-    not. Raises `TruthError` and what `Replay` raises.
+    """Replay each log that the truth file lists, as a run of its own; absent ones are
+    left out. Raises `TruthError` and what `Replay` raises.
     """
     entries = {entry.file: entry for entry in load_decisions(truth)}
     logs = [path for path in resolve(settings.files, base=Path()).present() if path.name in entries]
@@ -96,7 +107,7 @@ def _decided(settings: Settings, log: Path) -> DecisionView:
 def _summed(cases: list[tuple[TrueDecision, DecisionView]]) -> DecisionScore:
     known = [(true, found) for true, found in cases if found.decision != "UNKNOWN"]
     right = [(true, found) for true, found in known if _is_right(true, found)]
-    clear = [(true, found) for true, found in cases if true.clear]
+    clear = [(true, found) for true, found in cases if true.is_clear]
     wrong = [(true, found) for true, found in clear if not _is_right(true, found)]
     return DecisionScore(
         logs=len(cases),
@@ -125,7 +136,7 @@ def _case(true: TrueDecision, found: DecisionView) -> dict[str, str | bool]:
         "decision": found.decision,
         "rule": found.rule,
         "right": _is_right(true, found),
-        "clear": true.clear,
+        "clear": true.is_clear,
     }
 
 

@@ -22,7 +22,7 @@ class CommandProcesses:
 
     def look(self) -> int:
         """Find the processes; return their resident memory together, in bytes."""
-        table = process.table()
+        table = process.among(process.pids()).table
         self._known = {
             pid: started
             for pid, started in self._known.items()

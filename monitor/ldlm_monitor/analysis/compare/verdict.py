@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from ldlm_monitor.analysis.compare.intervals import Difference
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.names import RATES
 
 Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
 
@@ -44,7 +45,7 @@ MEMORY = (
 )
 LOSS = Quantity("loss", "loss", "loss")
 ACCURACY = Quantity("accuracy", "accuracy", "accuracy", better="more")
-SPEED_BY = ("samples_per_second", "tokens_per_second", "step_seconds", "steps_per_second")
+SPEED_BY = (*RATES[:2], "step_seconds", RATES[2])
 """Measures of speed, the best first: two runs may have steps of different size."""
 MEMORY_BY = (
     *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
@@ -55,7 +56,7 @@ ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
 
 
 def learned(names: Iterable[str]) -> list[Quantity]:
-    """The losses and accuracies among the names; `loss` and `accuracy` come before their parts."""
+    """What a model learned is compared by: losses and accuracies, each before its parts."""
     found = []
     for name in sorted(names, key=lambda name: (name not in ("loss", "accuracy"), name)):
         title = name.replace("_", " ")

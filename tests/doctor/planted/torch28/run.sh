@@ -1,5 +1,3 @@
-# !! avoid-record-streams: TORCH_NCCL_AVOID_RECORD_STREAMS=1
-# !! nccl-ib-gid-index: NCCL_IB_GID_INDEX=3
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1
 export NCCL_IB_GID_INDEX=3
 torchrun train.py

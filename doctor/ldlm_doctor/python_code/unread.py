@@ -1,0 +1,109 @@
+"""Settings that the program which they are for never reads."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import chain, takewhile
+from pathlib import PurePath
+
+from ldlm_doctor.model import Finding, Findings, Kind, SourceFile
+from ldlm_doctor.python_code.expressions import last_name
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.settings import Declared
+from ldlm_doctor.python_code.values import likely
+
+ACCUMULATION = re.compile(
+    r"^(grad(ient)?_?)?(accum(ulation|ulate)?)(_?grad(ient)?s?|_?batches)?(_?(steps?|iters?|iter))?$"
+    r"|^grad(ient)?_acc(_steps)?$",
+    re.I,
+)
+_MATTERS = frozenset({
+    "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
+    "gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing",
+    "save_total_limit", "keep_last_n", "find_unused_parameters", "beta1", "beta2",
+    "prefetch_factor", "persistent_workers",
+})  # fmt: skip
+_TAKES_ALL = frozenset({
+    "HfArgumentParser", "TrainingArguments", "Trainer", "SFTTrainer", "instantiate", "deepspeed",
+    "lightning", "pytorch_lightning", "vars", "asdict",
+})  # fmt: skip
+_SETTINGS = re.compile(r"cfg|conf|^(args|opts?|hparams|hps)$", re.I)
+
+
+def inspect(program: Program) -> Findings:
+    """Each setting by which the programs that use its file should train."""
+    files = {file.path: file for file in program.files}
+    programs = list(_programs(program))
+    constants = (each for module in program.modules for each in _constants(module))
+    for each in chain(program.settings.declared, constants):
+        name = each.keys[-1]
+        check = "accumulation-unread" if ACCUMULATION.match(name) else "option-unread"
+        if check == "option-unread" and (name not in _MATTERS or each.value in (None, "")):
+            continue
+        if check == "accumulation-unread" and _is_one(each.value):
+            continue
+        file = files[each.path]
+        used_by = _used_by(programs, file)
+        if used_by and not any(_may_read(module, each) for part in used_by for module in part):
+            line = file.content.splitlines()[each.line - 1].decode("utf-8", "replace")
+            yield Finding(check, each.path, each.line, line.strip(), f"{name} is read nowhere")
+
+
+def _constants(module: Module) -> Iterator[Declared]:
+    for target, value in module.stores:
+        if isinstance(target, ast.Name) and ACCUMULATION.match(target.id):
+            known = likely(module, value)
+            if known is not None:
+                yield Declared((target.id,), known, target.id, module.file.path, target.lineno)
+
+
+def _is_one(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and value <= 1)
+
+
+def _programs(program: Program) -> Iterator[list[Module]]:
+    for module in program.modules:
+        parts = program.started_by(module)
+        if any(program.loops(part) for part in parts):
+            yield parts
+
+
+def _used_by(programs: list[list[Module]], file: SourceFile) -> list[list[Module]]:
+    """The programs that import a file, or that name it and are the nearest."""
+    if file.kind is Kind.PYTHON:
+        return [each for each in programs if any(part.file is file for part in each)]
+    words = set(re.findall(r"\w+", PurePath(file.path).stem))
+    naming = [each for each in programs if any(words <= part.words for part in each)] or programs
+    shared = [_shared(each[0].file.path, file.path) for each in naming]
+    return [each for each, length in zip(naming, shared, strict=True) if length == max(shared)]
+
+
+def _shared(one: str, other: str) -> int:
+    """How many leading folders two paths share."""
+    pairs = zip(PurePath(one).parts, PurePath(other).parts, strict=False)
+    return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
+
+
+def _may_read(module: Module, declared: Declared) -> bool:
+    """The name stands where a value is read, or all settings are handed on at once."""
+    if takes_all_settings(module):
+        return True
+    name = declared.keys[-1]
+    if not declared.of_python:
+        return name in module.words
+    return (
+        any(node.attr == name for node in module.each(ast.Attribute))
+        or any(node.value == name for node in module.each(ast.Constant))
+        or any(n.id == name and isinstance(n.ctx, ast.Load) for n in module.each(ast.Name))
+    )
+
+
+def takes_all_settings(module: Module) -> bool:
+    """Settings are handed on as a whole, to code that may ask for any of them."""
+    return bool(_TAKES_ALL & module.words) or any(
+        given.arg is None and _SETTINGS.search(last_name(given.value))
+        for given in module.each(ast.keyword)
+    )

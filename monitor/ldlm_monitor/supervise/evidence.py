@@ -1,0 +1,74 @@
+"""What is kept of a failure before its processes are ended: incidents, events, and stacks."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ldlm_monitor.model.records import Event
+from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.run.endings import processes_of
+from ldlm_monitor.text.sanitize import redact
+
+STACK_SECONDS = 5.0
+"""Seconds for the stacks of all processes, which are asked at once: a choice. py-spy needs a tenth
+of one for a process; more would keep hung GPUs longer."""
+MAX_PROCESSES = 64  # asked at once. A choice: the ranks of one host and some loaders
+STACK_CHARACTERS = 20_000  # of one process. A choice: a hundred threads of ten frames fit in
+
+
+def keep(path: Path, run: str, snapshot: Snapshot) -> None:
+    """Write the run's incidents, what its host showed and the stacks of its processes to `path`.
+
+    Flight recorders and NCCL's RAS are among the events; stacks that the callback has not given
+    are py-spy's, where it is installed and may trace.
+    """
+    events = [each for each in snapshot.events if each.run == run]
+    kept = {
+        "incidents": [
+            each.model_dump(mode="json") for each in snapshot.incidents if each.run == run
+        ],
+        "events": [
+            {"kind": each.kind, "rank": each.rank, "message": each.message, **each.fields}
+            for each in events
+        ],
+        "stacks": dict(stacks(_pids(events))),
+    }
+    with contextlib.suppress(OSError):  # a full disk: the incident stays in the outbox
+        path.write_text(json.dumps(kept, indent=1, default=str), encoding="utf-8")
+
+
+def stacks(pids: Iterable[int]) -> Iterator[tuple[str, str]]:
+    """The stacks of processes on this host, by pid, as py-spy prints them or says why not."""
+    program = shutil.which("py-spy")
+    if program is None:
+        return
+    asked = [
+        (
+            pid,
+            subprocess.Popen(
+                [program, "dump", "--pid", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            ),
+        )
+        for pid in pids
+    ]
+    until = time.monotonic() + STACK_SECONDS
+    for pid, process in asked:
+        try:
+            said, _ = process.communicate(timeout=max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+        text = said.decode("utf-8", "replace")[:STACK_CHARACTERS]
+        yield str(pid), redact(text)
+
+
+def _pids(events: Iterable[Event]) -> list[int]:
+    found = (look.get("pid") for event in events for look in processes_of(event))
+    return [*dict.fromkeys(pid for pid in found if isinstance(pid, int))][:MAX_PROCESSES]

@@ -1,5 +1,0 @@
-from datetime import timedelta
-
-import torch.distributed as dist
-
-dist.init_process_group("nccl", timeout=timedelta(hours=48))
