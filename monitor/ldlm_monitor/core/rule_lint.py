@@ -8,6 +8,7 @@ from ldlm_monitor.alerts import AlertRule, RecordingRule
 from ldlm_monitor.model.names import METRICS, SEVERITIES, created
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.promql.analysis import metric_names
+from ldlm_monitor.promql.annotations import notes_on
 from ldlm_monitor.text.format import duration
 
 Rule = AlertRule[Expression] | RecordingRule[Expression]
@@ -31,7 +32,7 @@ def lint(rules: Sequence[Rule], every: float) -> Iterator[str]:
     """
     known = _EXPORTED | {rule.record for rule in rules if isinstance(rule, RecordingRule)}
     for rule in rules:
-        for what in (*_missing(rule, known), *_severity(rule)):
+        for what in (*_missing(rule, known), *_severity(rule), *notes_on(rule.expr)):
             yield f"{rule.file}: group {rule.group} ({_name(rule)}): {what}"
     for file, group, interval in dict.fromkeys((r.file, r.group, r.interval) for r in rules):
         if 0 < interval < every:
