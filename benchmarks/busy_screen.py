@@ -36,7 +36,7 @@ RUNS, RANKS, RATE = 200, 1024, 1000
 """Runs, ranks of the last one, records a second in all."""
 TARGET_KEY, TARGET_CPU = 0.05, 15.0
 """Seconds of the 95th percentile; percent of a core."""
-PATIENCE = 120.0
+PATIENCE = 300.0
 WINDOW = (50, 165)
 PAGES = (b"3", b"pending"), (b"5", b" of all runs"), (b"6", b"Host"), (b"1", b"WHY, WHAT NOW")
 """Keys, and what only the page that they open has."""

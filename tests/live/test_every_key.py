@@ -28,7 +28,7 @@ EVERYWHERE: Steps = (
     ("click Alerts", "firing .* pending"), ("Esc", "WHY, WHAT NOW"),
     ("m", "for how long"), ("Esc", "!for how long"), ("?", "closes a dialog"),
     ("Esc", "!closes a dialog"), ("Ctrl+P", "Search for commands"), ("'Mute'", "Mute"),
-    ("Esc", "!Search for commands"), ("a", "is acknowledged"),
+    ("Esc", "!Mute"), ("a", "is acknowledged"),
 )  # fmt: skip
 OVERVIEW: Steps = (
     ("g", f"▶.*{FINE}"), ("j", f"▶.*{NAN}"), ("k", f"▶.*{FINE}"), ("↓", f"▶.*{NAN}"),
@@ -41,8 +41,9 @@ OVERVIEW: Steps = (
     ("Enter", "last step ended"),
 )  # fmt: skip
 RUN: Steps = (
-    ("g", f"▶.*{FINE}"), ("j", f"▶.*{NAN}"), ("2", "loss +step 299"), ("←", "loss +step 29[0-8]"),
-    ("→", "loss +step 299"), ("+", "zoomed"), ("Shift+←", "loss"), ("Shift+→", "zoomed"),
+    ("g", f"▶.*{FINE}"), ("j", f"▶.*{NAN}"), ("2", "loss +step 299"), ("←", "step 29"),
+    ("←", "loss +step 29[0-8]"),
+    ("→", "step 29"), ("+", "zoomed"), ("Shift+←", "loss"), ("Shift+→", "zoomed"),
     ("-", "loss"), ("+", "zoomed"), ("0", "!zoomed"), ("wheel loss", "zoomed"), ("0", "!zoomed"),
     ("v", "step 299 +0|accuracy|learning_rate +step"), ("V", " loss +step"),
     ("z", "!grad norm"), ("z", "grad norm"), ("l", " log"), ("l", "! log"), ("s", "smoothed 0.9"),
@@ -50,11 +51,12 @@ RUN: Steps = (
     ("x", "by tokens|by time"), ("]", f"!_{NAN}  "), ("[", f"_{NAN}  "),
 )  # fmt: skip
 ALERTS: Steps = (
-    ("3", "firing .* pending"), ("s", "for how long"), ("Esc", "!for how long"),
+    ("3", "1 firing"), ("s", "for how long"), ("Esc", "!for how long"),
     ("a", "acknowledged"), ("Enter", r"f follows"),
 )  # fmt: skip
 LOG: Steps = (
-    ("g", f"▶.*{FINE}"), ("j", f"▶.*{NAN}"), ("4", "following"), ("g", "f follows"), ("/", "Search in this log"),
+    ("g", f"▶.*{FINE}"), ("j", f"▶.*{NAN}"), ("4", "following"),
+    ("g", "f follows"), ("/", "Search in this log"),
     ("'Invalid'", "Invalid"), ("Enter", "1 of 3"), ("n", "2 of 3"), ("N", "1 of 3"),
     ("w", r"\n *─+"), ("w", r"!\n *─{60}"), ("→", r"\n +\d+ "), ("←", "Invalid"), ("e", "▶"),
     ("E", "▶"), ("v", "warning and worse"), ("v", "error and worse"), ("v", "!and worse"),
@@ -63,11 +65,11 @@ LOG: Steps = (
     ("f", "following|f follows"),
 )  # fmt: skip
 EVENTS: Steps = (
-    ("5", "of all runs"), ("v", "errors +of"), ("o", f"of train_.*{CRASHED}"),
+    ("5", "of all runs"), ("v", "errors +of"), ("o", "of train_"),
     ("o", "of all runs"), ("Enter", "file . of"),
 )  # fmt: skip
 PLAYING: Steps = (
-    ("p", "paused"), ("<", "x|s/s|speed|paused"), (">", "paused"), ("A", "NonFinite|Straggl|fires"),
+    ("p", "paused"), ("<", "x|s/s|speed|paused"), (">", "paused"), ("A", "NaN|NonFinite|Straggl|▲"),
     ("R", "playing|paused"),
 )  # fmt: skip
 PARTS = {"everywhere": EVERYWHERE, "overview": OVERVIEW, "run": RUN, "alerts": ALERTS, "log": LOG,
@@ -138,7 +140,7 @@ class Tmux:
 
     def _mouse(self, what: str, word: str) -> None:
         rows = self.shown().splitlines()
-        y = next(i for i, row in enumerate(rows) if word in row)
+        y = next(i for i, row in enumerate(rows) if word in row[:90])  # in the list, not beside
         x = rows[y].index(word) + 2
         down = f"\x1b[<0;{x};{y + 1}M\x1b[<0;{x};{y + 1}m"
         wheel = f"\x1b[<64;{x + 40};{y + 6}M"
@@ -152,6 +154,8 @@ class Tmux:
 def folder(tmp_path: Path) -> Path:
     for name in ("train_logs", "saved"):
         shutil.copytree(ROOT / "examples" / name, tmp_path / name)
+    steps = "".join(f"step {step} loss 2.5\n" for step in range(30))
+    (tmp_path / "firing.log").write_text(f"{steps}step 30 loss nan\n", encoding="utf-8")
     return tmp_path
 
 
@@ -170,6 +174,9 @@ def opened(tmux: Tmux, part: str) -> None:
     if part == "playing":
         tmux("send-keys", f"{program} demo --speed 1", "Enter")
         tmux.until("playing")
+    elif part == "alerts":  # one that fires now
+        tmux("send-keys", f"{program} firing.log --listen 127.0.0.1:0", "Enter")
+        tmux.until("NonFiniteLoss")
     else:
         tmux("send-keys", f"{program} 'train_logs/*.log' --listen 127.0.0.1:0", "Enter")
         tmux.until(f"{CRASHED}.*STOP")
