@@ -45,15 +45,6 @@ class NamedPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Redirect:
-    """Where output goes: the operator (`>`, `>>`, `&>`) and the file."""
-
-    operator: str
-    operator_at: tuple[int, int]
-    target: Value
-
-
-@dataclass(frozen=True, slots=True)
 class Command:
     """A command with its words; `options` are the shell's (pipefail, errexit, ...) there."""
 
@@ -61,7 +52,6 @@ class Command:
     node: Node
     scope: Scope
     options: frozenset[str]
-    redirects: tuple[Redirect, ...] = ()
 
     @property
     def start(self) -> int:

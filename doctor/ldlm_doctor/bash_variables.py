@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from ldlm_doctor.bash_script import Redirect, Scope
+from ldlm_doctor.bash_script import Scope
 from ldlm_doctor.bash_syntax import within
 from ldlm_doctor.bash_values import (
     NOTHING_KNOWN,
@@ -111,13 +111,12 @@ class Variables:
         """From here on it may be anything."""
         self._known.setdefault(name, []).append(_Known(scope, NOTHING_KNOWN))
 
-    def redirects(self, node: Node, scope: Scope) -> tuple[Redirect, ...]:
-        """The redirections of output right under a node."""
-        found = []
-        for child in node.children:
-            target = child.child_by_field_name("destination")
-            sign = next((part for part in child.children if ">" in part.type), None)
-            if child.type == "file_redirect" and target is not None and sign is not None:
-                value = self.value(target, scope)
-                found.append(Redirect(sign.type, (sign.start_byte, sign.end_byte), value))
-        return tuple(found)
+    def written(self, node: Node, scope: Scope) -> tuple[Value, ...]:
+        """The files that output goes to, right under a node."""
+        return tuple(
+            self.value(target, scope)
+            for child in node.children
+            if child.type == "file_redirect"
+            and any(">" in part.type for part in child.children)
+            and (target := child.child_by_field_name("destination")) is not None
+        )

@@ -13,7 +13,6 @@ from ldlm_doctor.bash_script import (
     Command,
     NamedPlace,
     Pipeline,
-    Redirect,
     Scope,
     Script,
     options_after,
@@ -182,20 +181,16 @@ class _Walk:
 
     def _redirected(self, node: Node, scope: Scope) -> None:
         body = node.child_by_field_name("body")
-        redirects = self._variables.redirects(node, scope)
+        files = self._variables.written(node, scope)
         for child in node.children:
-            if child == body and child.type == "command":
-                self._command(child, scope, redirects)
-            elif child.type == "heredoc_redirect":
+            if child.type == "heredoc_redirect":
                 self._children(child, scope)
-                inside = self._variables.redirects(child, scope)
-                self._document(child, body, (*redirects, *inside), scope)
+                inside = self._variables.written(child, scope)
+                self._document(child, body, [*files, *inside], scope)
             else:
                 self.visit(child, scope)
 
-    def _document(
-        self, node: Node, command: Node | None, redirects: tuple[Redirect, ...], scope: Scope
-    ) -> None:
+    def _document(self, node: Node, command: Node | None, files: list[Value], scope: Scope) -> None:
         """Walk a here-document for a shell as a script; keep one that goes to a file."""
         document = bash_inner.document_in(node)
         if document is None:
@@ -204,7 +199,6 @@ class _Walk:
         if names & bash_inner.READERS:
             self._run(document, scope)
         elif names == {"cat"} or "tee" in names:
-            files = [redirect.target for redirect in redirects]
             if names != {"cat"} and self._script.commands:
                 files += self._script.commands[-1].words[1:]
             for file in files:
@@ -223,7 +217,7 @@ class _Walk:
         if not inner.same_shell:
             self.options = before
 
-    def _command(self, node: Node, scope: Scope, redirects: tuple[Redirect, ...] = ()) -> None:
+    def _command(self, node: Node, scope: Scope) -> None:
         words: list[Value] = []
         given: list[Node] = []
         for child in node.children:
@@ -240,8 +234,7 @@ class _Walk:
         if text is not None:
             plain = self._variables.words(text, scope)
             words[len(words) - len(plain) :] = self._variables.value(text, scope).split
-        own = (*redirects, *self._variables.redirects(node, scope))
-        command = Command(tuple(words), node, scope, self.options, own)
+        command = Command(tuple(words), node, scope, self.options)
         self._script.commands.append(command)
         self._effects(command, node, scope)
         inner_script = bash_inner.script_in(given, lambda word: self._variables.value(word, scope))

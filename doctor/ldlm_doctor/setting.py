@@ -82,38 +82,23 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupTimeout:
-    """How long a collective may take, in seconds, and the 1-based line that says so."""
-
-    seconds: float
-    path: str
-    line: int
-    of_one_launch: bool = False
-    """It is an option in a script, and holds for what that starts."""
-
-
-@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What is known beside the settings of one place.
 
     `torch` is the version that the project pins, or the process has (None: not known);
-    `group_timeouts` are the process-group timeouts that the project sets; `guards_workers`:
+    `group_timeout` is the longest that the project gives a process group, in seconds (None: none
+    seen); `guards_workers`:
     its code asks whether there are loader workers; `readers` are names that its code reads.
     """
 
     torch: Release | None = None
-    group_timeouts: tuple[GroupTimeout, ...] = ()
+    group_timeout: float | None = None
     guards_workers: bool = False
     readers: frozenset[str] = frozenset()
     modern: bool = False
     """The project uses names that PyTorch has only since 2.2."""
     records_errors: bool = False
     """Its code reports exceptions to torchrun, with @record."""
-
-    @property
-    def group_timeout(self) -> float | None:
-        """The longest process-group timeout of the project, in seconds (None: none seen)."""
-        return max((timeout.seconds for timeout in self.group_timeouts), default=None)
 
     def torch_within(self, first: Release, last: Release) -> bool:
         """Whether the version is known, and one of these."""

@@ -11,7 +11,7 @@ import re2
 
 from ldlm_doctor.bash_script import NamedPlace, Script
 from ldlm_doctor.model import Kind, Project, SourceFile
-from ldlm_doctor.setting import GroupTimeout, Release, Surroundings
+from ldlm_doctor.setting import Release, Surroundings
 
 _TORCH_PINNED = re2.compile(
     r"(?im)^(?:[^#\n]*[^a-z0-9_.#\n-])?(?:py)?torch(?:\[[a-z,]+\])?"
@@ -47,7 +47,7 @@ def surroundings(project: Project) -> Surroundings:
     texts = [_text(file) for file in project.files]
     return Surroundings(
         torch=_torch(project),
-        group_timeouts=tuple(_group_timeouts(project)),
+        group_timeout=max(_group_timeouts(project), default=None),
         guards_workers=any(_GUARDS_WORKERS.search(_text(file)) for file in project.of(Kind.PYTHON)),
         readers=frozenset(_readers(project)),
         records_errors=any("import record" in text for text in texts),
@@ -70,20 +70,15 @@ def _torch(project: Project) -> Release | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _group_timeouts(project: Project) -> Iterator[GroupTimeout]:
+def _group_timeouts(project: Project) -> Iterator[float]:
+    """How long collectives may take by code and by settings, in seconds."""
     for file in project.of(Kind.PYTHON):
-        text = "" if file.is_test else _text(file)
-        for call in _GROUP_CALL.finditer(text):
-            for given in list(_TIMEDELTA.finditer(call.group(0)))[:1]:
-                amount = float(str(given.group(2)).replace("_", ""))
-                line = text.count("\n", 0, call.start() + given.start()) + 1
-                yield GroupTimeout(amount * _SECONDS[str(given.group(1))], file.path, line)
+        for call in _GROUP_CALL.finditer("" if file.is_test else _text(file)):
+            given = _TIMEDELTA.search(call.group(0))
+            if given:
+                yield float(str(given.group(2)).replace("_", "")) * _SECONDS[str(given.group(1))]
     for file in (*project.of(Kind.YAML), *project.of(Kind.JSON), *project.of(Kind.SHELL)):
-        text = _text(file)
-        for given in _HF_TIMEOUT.finditer(text):
-            line = text.count("\n", 0, given.start()) + 1
-            script = file.kind is Kind.SHELL
-            yield GroupTimeout(float(given.group(1)), file.path, line, of_one_launch=script)
+        yield from (float(given) for given in _HF_TIMEOUT.findall(_text(file)))
 
 
 def _readers(project: Project) -> Iterator[str]:

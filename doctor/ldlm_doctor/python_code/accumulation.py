@@ -101,7 +101,7 @@ def _is_modulo(loop: TrainingLoop, step: ast.Call) -> bool:
     for outer in loop.module.above(step):
         if outer is loop.loop:
             return False
-        if isinstance(outer, ast.If) and _counts(loop.module, outer.test):
+        if isinstance(outer, ast.If) and counts(loop.module, outer.test):
             return True
     return False
 
@@ -112,12 +112,12 @@ def _is_left_before(loop: TrainingLoop, step: ast.Call) -> bool:
         isinstance(node, ast.If)
         and node.lineno < step.lineno
         and any(isinstance(statement, ast.Continue) for statement in node.body)
-        and _counts(loop.module, node.test)
+        and counts(loop.module, node.test)
         for node in loop.nodes()
     )
 
 
-def _counts(module: Module, test: ast.expr) -> bool:
+def counts(module: Module, test: ast.expr) -> bool:
     """A condition on a remainder, directly or by a name for it."""
     bound = (module.bound(part) for part in ast.walk(test) if isinstance(part, ast.Name))
     return any(

@@ -70,18 +70,19 @@ def _no_collection_of_cycles() -> Iterator[None]:
 
 def _findings(project: Project) -> list[Finding]:
     modules: list[Module] = []
-    unreadable: list[Finding] = []
+    unreadable: list[SourceFile] = []
+    found: list[Finding] = []
     shared = _shared_folders(project.of(Kind.PYTHON))
     for file in project.of(Kind.PYTHON):
         try:
             module = read(file)
         except UnreadableError as error:
-            unreadable.append(_unreadable(file, error))
+            unreadable.append(file)
+            found.append(_unreadable(file, error))
             continue
         if not _is_test(module, shared):
             modules.append(module)
-    program = Program(modules, project.files)
-    found = unreadable
+    program = Program(modules, project.files, tuple(unreadable))
     for module in modules:
         try:
             found.extend([each for inspect in _INSPECTIONS for each in inspect(module, program)])

@@ -1,4 +1,4 @@
-"""How checkpoints are written and read."""
+"""How checkpoints are written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 
 from ldlm_doctor.model import Edits, Findings
-from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, owner_name, words_in
+from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, words_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, replaced
@@ -14,7 +14,7 @@ from ldlm_doctor.python_code.tree import Function, Loop, body_of, calls_in, insi
 from ldlm_doctor.python_code.values import arguments, default_of, likely, number
 
 _DEEPEST = 8
-SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
+SAVE = frozenset({"torch.save"})
 _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re.I)
 _SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I)
@@ -29,7 +29,7 @@ _KEEPS = re.compile(
 
 
 def inspect(module: Module, program: Program) -> Findings:
-    """Each torch.save and torch.load of a program that trains."""
+    """Each torch.save of a program that trains."""
     if not program.has_loops(module):
         return
     for call in module.calls_to(SAVE):
@@ -52,9 +52,6 @@ def inspect(module: Module, program: Program) -> Findings:
         ):
             yield module.finding("checkpoint-not-atomic", call, edits=_atomic(module, call, path))
     yield from _deleted_first(module)
-    for call in module.calls_to(_LOAD):
-        if arguments(module, call).lacks("weights_only") and _resumes(module, call):
-            yield module.finding("checkpoint-load-weights-only", call)
 
 
 def full_path(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
@@ -271,12 +268,3 @@ def _deleted_first(module: Module) -> Findings:
 
 def _holds(path: ast.expr, part: ast.expr) -> bool:
     return any(ast.dump(each) == ast.dump(part) for each in ast.walk(path))
-
-
-def _resumes(module: Module, call: ast.Call) -> bool:
-    """What is loaded is a checkpoint to go on from, not some other file of tensors."""
-    function = module.function(call)
-    if function is not None and re.search(r"resume|load_(ckpt|checkpoint)", function.name, re.I):
-        return True
-    restored = calls_in(inside((function or module.tree).body), ("load_state_dict",))
-    return any(_OPTIMIZER.search(owner_name(other)) for other in restored)

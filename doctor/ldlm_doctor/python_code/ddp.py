@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 from ldlm_doctor.model import Edits, Findings
-from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in
+from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, receiver
 from ldlm_doctor.python_code.module import Module, naming
 from ldlm_doctor.python_code.program import DDP, Program, forwards
 from ldlm_doctor.python_code.source_text import keyword_added, replaced
@@ -41,13 +41,20 @@ def inspect(module: Module, program: Program) -> Findings:
 
 def _bypassed(module: Module, loop: TrainingLoop) -> Findings:
     """`model.module(batch)` in a step in which `model` itself is never called."""
-    called = {ast.dump(node.func) for node in loop.nodes() if isinstance(node, ast.Call)}
-    for call in loop.calls("module", "forward"):
-        match call.func:
+    calls = [node for node in loop.nodes() if isinstance(node, ast.Call)]
+    called = {ast.dump(call.func) for call in calls}
+    losses = {name for call in loop.backwards for name in names_in(receiver(call))}
+    for call in calls:
+        func = module.bound(call.func) if isinstance(call.func, ast.Name) else call.func
+        match func:
             case ast.Attribute(value=wrapper, attr="module"):
                 pass
-            case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module")):
-                pass
+            case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module"), attr=method):
+                statement = module.statement(call)
+                targets = statement.targets if isinstance(statement, ast.Assign) else []
+                is_loss = any(names_in(target) & losses for target in targets)
+                if method != "forward" and not is_loss:
+                    continue
             case _:
                 continue
         if ast.dump(wrapper) not in called and not without_gradient(module, call):

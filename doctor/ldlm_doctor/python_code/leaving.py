@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import agreed
-from ldlm_doctor.python_code.expressions import is_value, last_name, names_in, passed, variables_in
+from ldlm_doctor.python_code.expressions import last_name, names_in, passed, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import described, rank_branch
@@ -41,7 +41,6 @@ def inspect(module: Module, program: Program) -> Findings:
     for loop in program.loops(module):
         if program.is_distributed(module):
             yield from _nan_skips(module, loop)
-            yield from _batch_skips(module, loop)
             yield from _failures(module, loop)
 
 
@@ -107,39 +106,6 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
         for block in (branch.body, branch.orelse)
     )
     return in_body != otherwise
-
-
-def _batch_skips(module: Module, loop: TrainingLoop) -> Findings:
-    """`if batch is None: continue`, before backward, of what the loop itself draws."""
-    if not isinstance(loop.loop, ast.For) or loop.bodies[0] is not loop.loop.body:
-        return
-    source = loop.loop.iter
-    if isinstance(source, ast.Call) and last_name(source.func) in ("range", "trange"):
-        return
-    drawn = variables_in(loop.loop.target)
-    for statement in loop.loop.body:
-        if any(node in loop.backwards for node in inside([statement])):
-            return
-        match statement:
-            case ast.If(test=test, body=[*_, ast.Continue()], orelse=[]) if _asks_for_emptiness(
-                test, drawn
-            ) and not agreed(module, loop.nodes(), statement, names_in(test)):
-                yield module.finding("batch-skip-on-one-rank", test)
-
-
-def _asks_for_emptiness(test: ast.expr, drawn: set[str]) -> bool:
-    match test:
-        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[right]):
-            return name in drawn and is_value(right, None)
-        case ast.Compare(
-            left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]), ops=[sign]
-        ):
-            return name in drawn and isinstance(sign, ast.Eq | ast.Lt | ast.LtE)
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
-            return name in drawn
-        case ast.BoolOp(values=values):
-            return any(_asks_for_emptiness(value, drawn) for value in values)
-    return False
 
 
 def _failures(module: Module, loop: TrainingLoop) -> Findings:

@@ -82,8 +82,6 @@ def _workers(
     restarted = given.lacks("persistent_workers") or constant(module, persistent) is False
     if count is not None and count > 0 and restarted and not _is_made_in_loop(module, call):
         yield _not_persistent(module, program, call, given, exact)
-        if given.lacks("prefetch_factor"):
-            yield module.finding("loader-prefetch-factor", call)
 
 
 def _pinned(module: Module, program: Program, call: ast.Call, given: Arguments) -> Findings:

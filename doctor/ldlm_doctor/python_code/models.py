@@ -6,11 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edits, Findings
-from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, variables_in
+from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.expressions import last_name, names_in, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.source_text import inserted
 from ldlm_doctor.python_code.tree import calls_in, inside
 from ldlm_doctor.python_code.values import likely
 
@@ -147,8 +146,7 @@ def _checkpoints(module: Module, program: Program) -> Findings:
             continue
         names = _keyword_only(module, program, made)
         if names:
-            edits = _named(module, call, names)
-            yield module.finding("checkpoint-keyword-only-call", call, edits=edits)
+            yield module.finding("checkpoint-keyword-only-call", call)
         if _is_stack(module, program, made):
             yield module.finding("checkpoint-whole-backbone", call)
 
@@ -185,34 +183,6 @@ def _keyword_only(module: Module, program: Program, made: ast.Call) -> tuple[str
     if forward.args.vararg is not None:
         return ()
     return tuple(argument.arg for argument in forward.args.kwonlyargs)
-
-
-def _named(module: Module, call: ast.Call, names: tuple[str, ...]) -> Edits:
-    """Each argument with its name before it."""
-    passed = call.args[1:]
-    if len(passed) > len(names) or any(isinstance(each, ast.Starred) for each in passed):
-        return ()
-    if any(k.arg in names or k.arg is None for k in call.keywords):
-        return ()
-    if not is_value(keyword(call, "use_reentrant"), False):
-        return ()  # the reentrant form passes no keywords on
-    return tuple(
-        inserted(module, _opening(module, each), f"{name}=")
-        for name, each in zip(names, passed, strict=False)
-    )
-
-
-def _opening(module: Module, node: ast.expr) -> int:
-    """The first byte of an argument, its own parentheses included."""
-    start, content = module.start(node), module.file.content
-    at = start
-    while content[:at].rstrip().endswith(b"("):
-        before = len(content[:at].rstrip()) - 1
-        owner = content[:before].rstrip()[-1:]
-        if owner.isalnum() or owner in (b"_", b")", b"]"):
-            break
-        at = before
-    return at
 
 
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:

@@ -13,10 +13,11 @@ from ldlm_doctor.python_code.expressions import (
     names_in,
     owner_name,
     passed,
+    receiver,
     variables_in,
 )
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.program import DDP, FSDP, Program
 from ldlm_doctor.python_code.training import without_gradient
 from ldlm_doctor.python_code.tree import calls_in
 from ldlm_doctor.python_code.values import arguments, number
@@ -28,6 +29,7 @@ _NO_LOSS = re.compile(
 _CLAMPS = ("clamp", "clamp_", "clamp_max", "clamp_max_", "clip", "clip_")
 _FINITE = {"isnan", "isinf", "isfinite"}
 _COSINES = {"cosine_similarity", "CosineSimilarity"}
+_WRAPPERS = DDP | FSDP | {"torch.compile"}
 _HALF = ("torch.bfloat16", "torch.float16", "torch.half")
 
 
@@ -193,18 +195,29 @@ def _is_one_minus_cosine(node: ast.expr) -> bool:
 
 def _half_weights(module: Module) -> Findings:
     """A model is cast as a whole, and then passed to an optimizer of torch."""
-    optimized = {
-        owner_name(part)
+    given = [
+        (module.bound(argument) if isinstance(argument, ast.Name) else None) or argument
         for call in module.calls
         if module.resolve(call.func).startswith("torch.optim.")
         for argument in passed(call)
-        for part in calls_in(ast.walk(argument), ("parameters", "named_parameters"))
-    }
-    for statement in module.each(ast.Assign):
+    ]
+    calls = (calls_in(ast.walk(each), ("parameters", "named_parameters")) for each in given)
+    optimized = {owner_name(call) for found in calls for call in found} - {""}
+    for target, value in module.stores:
+        wraps = isinstance(value, ast.Call) and module.means(value.func, _WRAPPERS)
+        if wraps and last_name(target) in optimized and isinstance(value, ast.Call):
+            optimized |= {last_name(each) for each in value.args[:1]}
+    for call in module.called("to", "half", "bfloat16", "cuda", "train"):
+        statement, target = module.statement(call), receiver(call)
         match statement:
-            case ast.Assign(targets=[target], value=ast.Call() as call):
-                if last_name(target) in optimized - {""} and _is_cast(module, call):
-                    yield module.finding("weights-in-half-precision", call)
+            case ast.Assign(targets=[target], value=value) if value is call:
+                pass
+            case ast.Expr(value=value) if value is call:
+                pass
+            case _:
+                continue
+        if last_name(target) in optimized and _is_cast(module, call):
+            yield module.finding("weights-in-half-precision", statement)
 
 
 def _is_cast(module: Module, call: ast.Call) -> bool:
@@ -212,7 +225,10 @@ def _is_cast(module: Module, call: ast.Call) -> bool:
         return False
     if call.func.attr in ("half", "bfloat16") and not call.args:
         return True
-    if call.func.attr == "to" and any(module.resolve(each) in _HALF for each in passed(call)):
+    if call.func.attr == "to" and any(
+        module.resolve(module.bound(each) if isinstance(each, ast.Name) else each) in _HALF
+        for each in passed(call)
+    ):
         return True
     inner = call.func.value
     return (

@@ -48,10 +48,15 @@ _MOST_RELATIVES = 400
 
 
 class Program:
-    """The modules of an audit. `files`: all of its files, other languages too."""
+    """The modules of an audit. `files`: all of its files; `unreadable` are no Python here."""
 
-    def __init__(self, modules: Iterable[Module], files: tuple[SourceFile, ...] = ()) -> None:
-        self.modules, self.files = tuple(modules), files
+    def __init__(
+        self,
+        modules: Iterable[Module],
+        files: tuple[SourceFile, ...] = (),
+        unreadable: tuple[SourceFile, ...] = (),
+    ) -> None:
+        self.modules, self.files, self.unreadable = tuple(modules), files, unreadable
         self._loops: dict[Module, list[TrainingLoop]] = {}
         self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
         self._holders: dict[Callable[[Module], bool], frozenset[Module]] = {}

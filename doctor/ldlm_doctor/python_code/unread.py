@@ -45,6 +45,8 @@ def inspect(program: Program) -> Findings:
             continue
         if check == "accumulation-unread" and _is_one(each.value):
             continue
+        if any(name.encode() in file.content for file in program.unreadable):
+            continue
         file = files[each.path]
         used_by = _used_by(programs, file)
         if used_by and not any(_may_read(module, each) for part in used_by for module in part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.accumulation import counts
 from ldlm_doctor.python_code.expressions import last_name, owner_name, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
@@ -102,19 +103,27 @@ def _unscaled_again(loop: TrainingLoop) -> Findings:
             same = module.function(unscale) is module.function(update)
             if not same or _owner(update) != _owner(unscale) or update.lineno < unscale.lineno:
                 continue
-            if _by_count(module, update, unscale) and not _by_count(module, unscale, update):
+            if _by_count(loop, update, unscale) and not _by_count(loop, unscale, update):
                 yield module.finding("unscale-every-micro-batch", unscale)
 
 
-def _by_count(module: Module, node: ast.AST, other: ast.AST) -> bool:
+def _by_count(loop: TrainingLoop, node: ast.Call, other: ast.Call) -> bool:
     """A condition on the number of micro-batches lets the node run, and is not the other's."""
+    module = loop.module
     others = {id(each) for each in module.above(other)}
     return any(
-        isinstance(part, ast.Mod)
-        for outer in module.above(node)
-        if isinstance(outer, ast.If) and id(outer) not in others
-        for part in ast.walk(outer.test)
+        id(branch) not in others and counts(module, branch.test)
+        for branch in loop.nodes()
+        if isinstance(branch, ast.If)
+        and (
+            branch in module.above(node)
+            or (isinstance(branch.body[-1], ast.Continue) and _lies_between(branch, other, node))
+        )
     )
+
+
+def _lies_between(node: ast.stmt, first: ast.expr, second: ast.expr) -> bool:
+    return first.lineno < node.lineno < second.lineno
 
 
 def _clipped(loop: TrainingLoop) -> Findings:
@@ -136,29 +145,14 @@ def _clipped(loop: TrainingLoop) -> Findings:
 
 
 def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
+    """`optimizer.step()` after `scaler.scale(loss).backward()`, where nothing unscales."""
     module = loop.module
-    of_scaler = [s for s in steps if len(s.args) == 1 and "scaler" in _owner(s).lower()]
     scaled = [c for c in loop.backwards if _is_scaled(c)]
-    one = {id(module.function(c)) for c in (*steps, *loop.backwards)}
-    if len(one) != 1:
+    if any(s.args for s in steps) or any(True for _ in loop.calls("unscale_", "unscale")):
         return
-    if of_scaler:
-        scaler = _owner(of_scaler[0])
-        if "update" not in module.methods_called or not any(
-            _owner(call) == scaler for call in module.methods_called["update"]
-        ):
-            statement = module.statement(of_scaler[0])
-            edits: Edits = ()
-            if len(of_scaler) == 1 and isinstance(statement, ast.Expr):
-                edits = line_after(module, statement, f"{scaler}.update()")
-            yield module.finding("scaler-without-update", of_scaler[0], edits=edits)
-        uses_scale = "scale" in module.methods_called
-        if not uses_scale and all(_owner(c) not in ("self", "") for c in loop.backwards):
-            yield module.finding("scaler-without-scale", loop.backwards[0])
-    elif scaled and not any(True for _ in loop.calls("unscale_", "unscale")):
-        for step in steps:
-            if not step.args and all(_surely_before(module, c, step) for c in scaled):
-                yield module.finding("scaled-gradients-stepped", step)
+    for step in steps:
+        if scaled and all(_surely_before(module, c, step) for c in scaled):
+            yield module.finding("scaled-gradients-stepped", step)
 
 
 def _is_scaled(call: ast.Call) -> bool:

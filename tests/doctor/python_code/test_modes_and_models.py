@@ -154,18 +154,6 @@ class Joint(nn.Module):
 """
 
 
-def test_positions_for_a_module_that_takes_keywords_only_get_their_names() -> None:
-    made = "MMDiT(depth=config.depth)"
-    model = MODEL.format(imports="from mmdit.mmdit_generalized_pytorch import MMDiT\n", made=made)
-
-    assert ids(model) == ["checkpoint-keyword-only-call", "checkpoint-whole-backbone"]
-    after = mended({"model.py": model})["model.py"]
-    assert "                modality_tokens=(text, latent),\n" in after
-    assert "                modality_masks=masks,\n" in after
-    assert "                time_cond=c,\n" in after
-    assert "checkpoint-keyword-only-call" not in ids(after)
-
-
 @pytest.mark.parametrize(
     ("signature", "expected"),
     [

@@ -34,13 +34,11 @@ DEFECTS = [
         "loader-persistent-workers", "data.py",
         WITH_WORKERS, "    num_workers = 4\n",
         "DataLoader(", "persistent_workers=True",
-        ("loader-prefetch-factor",),
     ),
     Planted(
         "loader-persistent-workers", "data.py",
         WITH_WORKERS, '    num_workers = config["data"].get("num_workers", 4)\n',
         "DataLoader(", "persistent_workers=num_workers > 0",
-        ("loader-prefetch-factor",),
     ),
     Planted(
         "loader-pin-memory", "data.py",
@@ -174,24 +172,6 @@ DEFECTS = [
         "print(step, loss)",
     ),
     Planted(
-        "empty-cache-every-step", "train.py",
-        "            step += 1\n", "            step += 1\n            torch.cuda.empty_cache()\n",
-        "empty_cache",
-    ),
-    Planted(
-        "zero-grad-keeps-tensors", "train.py",
-        "set_to_none=True", "set_to_none=False", "zero_grad",
-    ),
-    Planted(
-        "grad-scaler-with-bf16", "train.py",
-        "    scheduler = ", "    scaler = torch.amp.GradScaler()\n    scheduler = ", "GradScaler",
-    ),
-    Planted(
-        "scheduler-before-optimizer", "train.py",
-        "                optimizer.step()\n                scheduler.step()\n",
-        "                scheduler.step()\n                optimizer.step()\n", "scheduler.step()",
-    ),
-    Planted(
         "loss-clamped", "train.py",
         "                (loss / accumulation).backward()\n",
         "                loss = torch.clamp(loss, min=0.0, max=100.0)\n"
@@ -243,9 +223,6 @@ DEFECTS = [
         '    torch.save(checkpoint, folder / "checkpoint.pt")\n', "torch.save",
     ),
     Planted(
-        "checkpoint-load-weights-only", "saving.py", ", weights_only=True", "", "torch.load",
-    ),
-    Planted(
         "checkpoint-deleted-before-saved", "saving.py",
         "    folder.mkdir(parents=True, exist_ok=True)\n",
         "    if folder.exists():\n        shutil.rmtree(folder)\n"
@@ -272,11 +249,6 @@ DEFECTS = [
         "                if rank == 0:\n                    if os.path.exists(\"stop\"):\n"
         "                        break\n",
         "break",
-    ),
-    Planted(
-        "batch-skip-on-one-rank", "train.py",
-        "            is_last = (index", "            if len(tokens) == 0:\n"
-        "                continue\n            is_last = (index", "if len(tokens) == 0",
     ),
     Planted(
         "zero-grad-missing", "train.py",
@@ -309,16 +281,8 @@ DEFECTS = [
         '    scheduler.load_state_dict(checkpoint["scheduler"])\n', "", '"scheduler": scheduler',
     ),
     Planted(
-        "resume-schedule-anew", "saving.py",
-        '        "scheduler": scheduler.state_dict(),\n', "", "CosineAnnealingLR", at="train.py",
-    ),
-    Planted(
         "resume-without-optimizer", "saving.py",
         '        "optimizer": optimizer.state_dict(),\n', "", '"model": model.state_dict()',
-    ),
-    Planted(
-        "resume-counter-reset", "train.py",
-        "    model = DDP(\n", "    step = 0\n    model = DDP(\n", "step = 0",
     ),
     Planted(
         "checkpoint-saved-by-all-ranks", "train.py",
@@ -347,7 +311,7 @@ def planted(defect: Planted) -> dict[str, str]:
         files["data.py"] = files["data.py"].replace(
             GUARDED_OPTIONS, "        persistent_workers=True,\n        prefetch_factor=4,\n"
         )
-    if defect.check in ("resume-without-optimizer", "resume-schedule-anew"):
+    if defect.check == "resume-without-optimizer":
         for name in ("optimizer", "scheduler"):  # what is not saved is not loaded either
             if f'"{name}": {name}' not in files["saving.py"]:
                 loaded = f'    {name}.load_state_dict(checkpoint["{name}"])\n'
@@ -407,10 +371,10 @@ NEEDS_ITS_OWN_TEST = {
     "resume-cannot-work", "resume-random-anew",
     "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
-    "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",
-    "exception-skip-on-one-rank", "scaler-without-update", "scaler-without-scale",
+    "checkpoint-no-rotation", "split-differs-between-ranks",
+    "exception-skip-on-one-rank",
     "scaled-gradients-stepped", "unscale-every-micro-batch", "accumulation-zeroed",
-    "plateau-by-rank", "resume-scale-anew", "barrier-not-in-finally", "sampler-seed-by-rank",
+    "plateau-by-rank", "barrier-not-in-finally", "sampler-seed-by-rank",
     "noise-equal-on-ranks", "evaluation-of-one-rank", "steps-end-no-loop",
 }  # fmt: skip
 

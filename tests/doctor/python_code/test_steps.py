@@ -230,17 +230,6 @@ def test_a_step_of_micro_batches_is_the_loop_around_them() -> None:
     assert ids(unsynced) == ["accumulation-without-no-sync", "sync-every-step"]
 
 
-def test_a_scaler_that_is_off_for_bfloat16_is_fine() -> None:
-    code = SCALED.replace("float16)", "bfloat16)").replace(
-        "        torch.nn.utils.clip",
-        "        scaler.unscale_(optimizer)\n        torch.nn.utils.clip",
-    )
-    assert ids(code) == ["grad-scaler-with-bf16"]
-    assert ids(code.replace('GradScaler("cuda")', 'GradScaler("cuda", enabled=half)')) == []
-    chosen = code.replace("dtype=torch.bfloat16", "dtype=kind")
-    assert ids(chosen) == []
-
-
 ALONE = [
     "if rank == 0:\n    dist.barrier()",
     "if dist.get_rank() == 0:\n    dist.all_reduce(loss)",
@@ -473,18 +462,6 @@ def test_a_loss_with_an_upper_limit_hides_what_is_above_it(code: str) -> None:
 @pytest.mark.parametrize("code", NOT_CUT_OFF)
 def test_other_limits_are_no_concern(code: str) -> None:
     assert ids(in_turn(code)) == []
-
-
-def test_a_scheduler_that_steps_once_an_epoch_is_fine() -> None:
-    code = in_turn("pass").replace(
-        "import torch\n", "import torch\nfrom torch.optim.lr_scheduler import StepLR\n", 1
-    )
-    assert ids(code + "    scheduler.step()\n") == []
-    assert ids(
-        code.replace(
-            "        optimizer.step()\n", "        scheduler.step()\n        optimizer.step()\n"
-        )
-    ) == ["scheduler-before-optimizer"]
 
 
 CLIPPED = """

@@ -71,7 +71,7 @@ def test_a_default_of_argparse_is_what_most_runs_have() -> None:
         "\nimport argparse\nparser = argparse.ArgumentParser()\n"
         'parser.add_argument("--num-workers", type=int, default=8)\n'
     )
-    assert ids(code) == ["loader-persistent-workers", "loader-prefetch-factor"]
+    assert ids(code) == ["loader-persistent-workers"]
 
 
 def test_options_kept_in_a_dictionary_are_given() -> None:
@@ -89,7 +89,7 @@ def test_workers_that_stay_would_not_see_a_data_set_that_changes() -> None:
         .replace("        optimizer.step()", "        optimizer.step()\n    train_set.set_epoch(1)")
         .replace("train_set", "dataset")
     )
-    (first, _) = findings({"train.py": code})
+    (first,) = findings({"train.py": code})
     assert first.check.id == "loader-persistent-workers"
     assert first.edits == ()
 
@@ -300,7 +300,7 @@ class Trainer:
             self.model(batch.cuda()).backward()
             self.optimizer.step()
 """
-    assert ids(code) == ["loader-persistent-workers", "loader-prefetch-factor"]
+    assert ids(code) == ["loader-persistent-workers"]
 
 
 EPOCHS = """
@@ -378,7 +378,7 @@ def test_the_settings_of_the_project_say_how_many_workers_there_are(workers: str
     settings = "data:\n  num_workers: {}  # a rank\n"
 
     several = {"train.py": code, "config.yaml": settings.format(4)}
-    assert ids(several) == ["loader-persistent-workers", "loader-prefetch-factor"]
+    assert ids(several) == ["loader-persistent-workers"]
     assert f"persistent_workers={workers} > 0" in mended(several)["train.py"]
     assert ids({"train.py": code, "config.yaml": settings.format(0)}) == []
     assert ids({"train.py": code}) == []

@@ -119,6 +119,7 @@ def test_an_accumulation_that_only_another_program_reads(style: str) -> None:
         {"a/train.py": loop(before="fit(**args)"), "a/config.yaml": YAML},
         {"a/train.py": loop("from transformers import Trainer"), "a/config.yaml": YAML},
         {"a/train.py": OTHER, "b/train.py": OTHER, "shared.yaml": YAML},
+        {"a/train.py": OTHER + "\nif True:\npass\n", "b/t.py": loop(), "a/config.yaml": YAML},
     ],
 )  # fmt: skip
 def test_an_accumulation_that_its_program_reads_or_hands_on(files: dict[str, str]) -> None:
