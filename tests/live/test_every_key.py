@@ -54,7 +54,8 @@ ALERTS: Steps = (
     ("a", "acknowledged"), ("Enter", r"f follows"),
 )  # fmt: skip
 LOG: Steps = (
-    ("g", f"▶.*{FINE}"), ("j", f"▶.*{NAN}"), ("4", "following"), ("g", "f follows"), ("/", "Search in this log"),
+    ("g", f"▶.*{FINE}"), ("j", f"▶.*{NAN}"), ("4", "following"), ("g", "f follows"),
+    ("/", "Search in this log"),
     ("'Invalid'", "Invalid"), ("Enter", "1 of 3"), ("n", "2 of 3"), ("N", "1 of 3"),
     ("w", r"\n *─+"), ("w", r"!\n *─{60}"), ("→", r"\n +\d+ "), ("←", "Invalid"), ("e", "▶"),
     ("E", "▶"), ("v", "warning and worse"), ("v", "error and worse"), ("v", "!and worse"),
