@@ -68,6 +68,7 @@ def first_line(message: str) -> str:
     text = str(body["text"])
     if GROUPED.search(text):
         text = ", ".join(str(body["blocks"][1]["text"]["text"]).splitlines())
+    text = text.replace(f"{ROOT}/", "")
     return RUN.sub("RUN", text.strip().partition("\n")[0]).replace("|", "\\|")
 
 
