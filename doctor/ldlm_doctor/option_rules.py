@@ -58,10 +58,7 @@ def workers(group: Group) -> Findings:
 
 
 def rotation(group: Group) -> Findings:
-    """0 kept, or everything."""
-    for option in group.of(*data("names")["kept"]):
-        if option.number == 0:
-            yield option.finding("keep-zero-checkpoints")
+    """Everything is kept."""
     limits = {"save_total_limit", "save_only_model"} & group.all_names
     for option in group.of("save_steps"):
         is_trainer = {"output_dir", "per_device_train_batch_size"} <= group.all_names

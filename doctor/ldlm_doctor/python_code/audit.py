@@ -18,7 +18,6 @@ from ldlm_doctor.python_code import (
     evaluation,
     leaving,
     loaders,
-    logs,
     models,
     numerics,
     optimizers,
@@ -42,7 +41,7 @@ _INSPECTIONS = (
     process_groups.inspect_environment, collectives.inspect, leaving.inspect, steps.inspect,
     updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
     optimizers.inspect_schedules, models.inspect, checkpoints.inspect, saved_state.inspect,
-    resuming.inspect, random_state.inspect, rotation.inspect, logs.inspect,
+    resuming.inspect, random_state.inspect, rotation.inspect,
 )  # fmt: skip
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
 _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}

@@ -190,64 +190,6 @@ def test_what_is_no_checkpoint_or_saved_aside_is_fine(save: str) -> None:
     assert ids(SAVES.replace("{save}", save)) == []
 
 
-LOGS = """
-import torch
-from pathlib import Path
-
-def train(model, loader, optimizer, args, out):
-    if args.resume:
-        model.load_state_dict(torch.load(args.resume, weights_only=True))
-    {log}
-    for step, batch in enumerate(loader):
-        model(batch).backward()
-        optimizer.step()
-"""
-
-
-@pytest.mark.parametrize(
-    ("log", "after"),
-    [
-        ('(out / "training_log.jsonl").write_text("")', '(out / "training_log.jsonl").touch()'),
-        ('log_file = open(out + "/log.txt", "w")', 'log_file = open(out + "/log.txt", "a")'),
-        ("with open(args.log_file, 'w'):\n        pass", "with open(args.log_file, 'a'):"),
-        ('import csv\n    rows = csv.writer(open("metrics.csv", "w"))', None),
-        (
-            'with open("metrics.csv", "w") as f:\n        f.write("step,loss\\n")',
-            None,
-        ),
-        (
-            'import logging\n    logging.basicConfig(filename="train.log", filemode="w")',
-            'filemode="a"',
-        ),
-    ],
-)
-def test_a_log_that_is_emptied_whenever_the_training_starts(log: str, after: str | None) -> None:
-    code = LOGS.replace("{log}", log)
-    assert ids(code) == ["log-truncated-at-resume"]
-    assert (after or log) in mended({"train.py": code})["train.py"]
-
-
-@pytest.mark.parametrize(
-    "log",
-    [
-        'log_file = open(out + "/log.txt", "a")',
-        'if not args.resume:\n        (out / "training_log.jsonl").write_text("")',
-        'log_file = open("log.txt", "a" if args.resume else "w")',
-        'with open(args.log_dir / "config.json", "w") as f:\n        f.write(str(args))',
-        'with open(out / "env.log", "w") as f:\n        f.write(describe())',
-        'with open(out / "history.json", "w") as f:\n        f.write(dump(history))',
-        'log_file = open(out + "/log.txt")',
-    ],
-)
-def test_a_log_that_is_kept_and_files_that_are_none(log: str) -> None:
-    assert ids(LOGS.replace("{log}", log)) == []
-
-
-def test_a_training_that_never_resumes_may_begin_its_log() -> None:
-    code = LOGS.replace("{log}", 'log_file = open(out + "/log.txt", "w")').replace("resume", "init")
-    assert ids(code) == []
-
-
 ACCUMULATION = "training:\n  gradient_accumulation_steps: {count}\n"
 
 

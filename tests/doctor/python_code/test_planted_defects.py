@@ -240,10 +240,6 @@ DEFECTS = [
         "        if folder.is_dir():\n", "rmtree(old)",
     ),
     Planted(
-        "log-truncated-at-resume", "train.py",
-        'jsonl", "a")', 'jsonl", "w")', "training_log", 'jsonl", "a")',
-    ),
-    Planted(
         "loop-left-by-one-rank", "train.py",
         "                if rank == 0:\n",
         "                if rank == 0:\n                    if os.path.exists(\"stop\"):\n"
