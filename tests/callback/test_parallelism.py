@@ -119,3 +119,67 @@ def test_of_shards_every_rank_has_the_norm_of_all_once_it_is_put_together(train)
     replay = Replay(Settings(files=(str(training.out),)))
     assert {each.alert for each in replay.transitions()} == {"Watchdog"}
     assert replay.snapshot().incidents == (), "shards are no replicas"
+
+
+TENSORS = """
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+def train(rank):
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    whole = [each.detach().clone().requires_grad_() for each in model.parameters()]
+    parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = torch.Generator().manual_seed(mesh.get_local_rank("dp"))  # equal within a tp group
+    with HealthCallback(out=sys.argv[1], mesh=mesh, gpu=False) as health:
+        health.watch(model, 0, optimizer=optimizer, check_replicas_every=1)
+        for step in range(1, 5):
+            if (rank, step) == (2, 4):
+                raise ValueError("this shard fails")
+            batch = torch.randn(2, 4, generator=data)
+            loss = model(batch).square().mean()
+            loss.backward()
+            for each in model.parameters():
+                local = each.grad.to_local()
+                dist.all_reduce(local, group=mesh.get_group("dp"))
+                local /= 2
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()
+            hidden = torch.tanh(batch @ whole[0].T + whole[1])
+            alone = (hidden @ whole[2].T + whole[3]).square().mean()
+            expected = torch.autograd.grad(alone, whole) if step == 1 else None
+            if expected is not None:
+                for each in expected:
+                    dist.all_reduce(each, group=mesh.get_group("dp"))
+                total = torch.nn.utils.get_total_norm([each / 2 for each in expected])
+                health.log(expected_loss=alone, expected_norm=total)
+            optimizer.step()
+            optimizer.zero_grad()
+            health.on_step(step, loss=loss, grad_norm=norm)
+"""
+
+
+def test_of_tensor_parallel_ranks_a_group_has_one_loss_and_all_have_one_norm(train) -> None:
+    training = train(RANKS.format(train=TENSORS, world=4))
+    training.end()
+    rows = [
+        [row for row in training.rows(rank) if row["type"] == "step" and "loss" in row]
+        for rank in range(4)
+    ]
+    losses = [[row["loss"] for row in each] for each in rows]
+    assert losses[0] == losses[1] != losses[2]
+    norms = [[row["grad_norm"] for row in each][:3] for each in rows]
+    assert norms[0] == norms[1] == norms[2] == norms[3]
+    (alone,) = [row for row in training.rows(0) if "expected_loss" in row]
+    assert losses[0][0] == pytest.approx(alone["expected_loss"], rel=1e-5)
+    assert norms[0][0] == pytest.approx(alone["expected_norm"], rel=1e-5)
+    replay = Replay(Settings(files=(str(training.out),)))
+    assert [*replay.transitions()]
+    snapshot = replay.snapshot()
+    (run,) = snapshot.runs
+    assert [rank.mesh for rank in run.ranks] == [f"dp {n // 2}, tp {n % 2}" for n in range(4)]
+    (incident,) = snapshot.incidents
+    assert (incident.root.rank, incident.root.mesh) == (2, "dp 1, tp 0")
+    assert incident.root.kind == "python_exception", (
+        "shards of tensors are no replicas of each other"
+    )

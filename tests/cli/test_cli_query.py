@@ -77,6 +77,14 @@ def test_a_query_s_table_has_a_line_a_series(log: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == 'value  labels\n2.4    {run="exp7"}\n'
 
 
+def test_a_query_says_what_prometheus_says_beside_an_answer(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", "rate(ldlm_train_loss[1h])", str(log)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ldlm-monitor: PromQL info: metric might not be a counter")
+
+
 def test_a_query_without_a_series_says_so(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", "ldlm_eval_loss", str(log)]) == 0
     assert capsys.readouterr().out.startswith("no series")

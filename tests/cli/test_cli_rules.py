@@ -59,6 +59,35 @@ groups:
 """
 
 
+SELECTORS = """
+groups:
+  - name: mine
+    rules:
+      - {alert: Nowhere, expr: 'ldlm_train_loss{layer="3"} > 3 and ldlm_train_step{run=~"a.*"}'}
+      - {alert: Never, expr: 'ldlm_run_state{state="runing"} == 1'}
+      - {alert: Fine, expr: 'ldlm_run_state{state=~"r.*",team="x"} unless ldlm_alerts{team="x"}'}
+      - {alert: Without, expr: 'ldlm_train_loss{layer=""} > 3'}
+"""
+
+
+def test_a_selector_that_selects_no_series_is_a_warning(ask: Ask, folder: Path) -> None:
+    (folder / "mine.yml").write_text(SELECTORS, encoding="utf-8")
+    (folder / "ldlm-monitor.toml").write_text('external_labels = {team = "x"}\n', encoding="utf-8")
+    answer = ask("rules", "check", "mine.yml")
+    begin = "ldlm-monitor: warning: mine.yml: group mine"
+    loss = "ldlm_train_loss has the labels run, rank"
+    states = (
+        "starting, running, evaluating, checkpointing, stalled, finished, crashed, killed, ended"
+    )
+    assert (answer.code, answer.err.splitlines()) == (
+        0,
+        [
+            f'{begin} (Nowhere): layer="3" selects no series: {loss}',
+            f'{begin} (Never): state="runing" selects no series: it is one of {states}',
+        ],
+    )
+
+
 def test_what_is_doubtful_is_a_warning_and_no_error(ask: Ask, folder: Path) -> None:
     (folder / "mine.yml").write_text(DOUBTFUL, encoding="utf-8")
     answer = ask("rules", "check", "mine.yml")

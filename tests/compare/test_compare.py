@@ -1,6 +1,7 @@
 """`compare` as one uses it, on runs whose truth is known."""
 
 import json
+import random
 import re
 from collections.abc import Callable
 from functools import partial
@@ -54,6 +55,26 @@ def test_a_run_that_is_faster_and_smaller_is_told_so(ask: Ask, folder: Path) -> 
     assert found["step_seconds"][1]["change"] == pytest.approx(1 / 1.4 - 1, abs=0.03)
     assert found["loss at equal step"][1]["verdict"] == "same"
     assert found["loss at equal time"][1]["verdict"] in ("same", "better")
+
+
+def test_how_busy_the_gpu_was_is_compared_and_may_be_a_target(ask: Ask, folder: Path) -> None:
+    """The callback has it every few seconds, of the GPU's driver."""
+    chance = random.Random(5)
+    for name, busy in (("base", 0.6), ("tuned", 0.9)):
+        rows_of = [
+            {"type": "step", "step": step, "time": 1.7e9 + step, "loss": 2.0}
+            | ({"gpu_utilization_ratio": busy + chance.uniform(-0.05, 0.05)} if step % 5 else {})
+            for step in range(1, 400)
+        ]
+        (folder / name).mkdir()
+        lines = "".join(json.dumps(row) + "\n" for row in rows_of)
+        (folder / name / "health_rank0.jsonl").write_text(lines, encoding="utf-8")
+    answer = ask("base", "tuned", "--json", "--target", "gpu_utilization_ratio=+40%")
+    (found,) = [
+        row["cells"][1] for row in json.loads(answer.out)["rows"] if "gpu" in row["quantity"]
+    ]
+    assert found["value"] == pytest.approx(0.9, abs=0.02)
+    assert (found["verdict"], found["target"]["result"]) == ("better", "reached")
 
 
 def test_sums_in_another_order_are_no_change_of_the_loss(ask: Ask, folder: Path) -> None:

@@ -101,6 +101,14 @@ def test_nan_goes_back_before_the_spike_and_skips_the_steps_that_made_it(tmp_pat
     assert decision.rollback_step == 30
 
 
+def test_a_checkpoint_of_the_step_before_a_nan_may_hold_it_already(tmp_path: Path) -> None:
+    saved = "  successfully saved checkpoint from iteration {} to /ckpt [ t 1/8, p 1/4 ]\n"
+    log = steps(1, 20) + saved.format(20) + steps(21, 30) + saved.format(30)
+    decision = replayed(tmp_path, log + steps(31, 34, "nan")).decision
+    assert decision is not None
+    assert (decision.rollback_step, decision.skip_steps) == (20, (31, 31))
+
+
 def test_nan_that_passes_lets_the_run_go_on(tmp_path: Path) -> None:
     log = steps(1, 30) + steps(31, 31, "nan") + steps(32, 60)
     decision = replayed(tmp_path, log).decision

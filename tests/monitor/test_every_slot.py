@@ -82,6 +82,7 @@ def written(transitions: list[Transition]) -> list[str]:
 
 
 @given(PIECES, st.booleans())
+@example([("a", "steady", 30, 1.0, 0.0), ("a", "back", 30, 1.0, 0.0)], False)
 @example([("a", "steady", 60, 1.0, 90.0), ("b", "steady", 60, 1.0, 0.0)], True)
 def test_alerts_are_those_of_a_monitor_that_evaluates_every_rule_at_every_slot(
     pieces: list[tuple[str, str, int, float, float]], ends: bool

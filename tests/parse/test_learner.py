@@ -344,3 +344,23 @@ def test_indented_lines_below_the_heading_of_an_evaluation_are_of_it(
 )
 def test_other_lines_near_such_a_heading_are_the_trainings(parse: Parse, text: str) -> None:
     assert losses(inferred(parse, text)) == [(100, 3.5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("step 5 source loss 2.5", "loss_source"),
+        ("step 5 | inner loss 2.5", "loss_inner"),
+        ("step 5, testing loss 2.5", "eval_loss"),
+        ("step 5 the train loss 2.5", "loss"),
+        ("Validation:\nloss: 2.5", "eval_loss"),
+        ("--- Evaluating on test set ---\nLoss: 2.5 acc: 0.5", "eval_loss"),
+        ("Validation:\nstep 5 loss: 2.5", "loss"),
+    ],
+)
+def test_a_value_is_a_loss_only_where_the_words_beside_it_leave_it_one(
+    parse: Parse, text: str, name: str
+) -> None:
+    (sample,) = inferred(parse, text + "\n")
+    assert sample.values[name] == 2.5
+    assert {"loss", "eval_loss"} & sample.values.keys() <= {name}

@@ -84,6 +84,7 @@ class Evaluation:
     fails: bool
     ordered: bool
     expected: tuple[str, ...]
+    annotated: tuple[tuple[str, str], ...] = ()  # what is expected beside the values, and its text
 
     @property
     def times(self) -> list[float]:
@@ -105,12 +106,13 @@ _EXPECT = re.compile(
 
 
 def evaluation(command: Command) -> Evaluation:
-    """An `eval` command as it is meant. What is annotated, and how it is worded, is not kept."""
+    """An `eval` command as it is meant."""
     found = _EVAL.fullmatch(command.text)
     if found is None:
         raise ScriptError(f"cannot read {command.text!r}")
     fails, ordered = found["mode"] == "_fail", found["mode"] == "_ordered"
     expected = []
+    annotated = [(word, "") for word in ("warn", "info") if found["mode"] == f"_{word}"]
     for line in command.body:
         if line.split()[0] == "expect":
             expects = _EXPECT.fullmatch(line)
@@ -118,13 +120,17 @@ def evaluation(command: Command) -> Evaluation:
                 raise ScriptError(f"cannot read {line!r}")
             fails = fails or expects["what"] == "fail"
             ordered = ordered or expects["what"] == "ordered"
+            if expects["what"].endswith(("warn", "info")):
+                annotated.append((expects["what"], expects["rest"] or ""))
         elif not (fails and line.startswith(("expected_fail_message", "expected_fail_regexp"))):
             expected.append(line)
     at = found["at"] if found["start"] is None else None
     start = duration(found["start"] if at is None else at) if (at or found["start"]) else 0.0
     end = duration(found["end"]) if found["end"] else start
     step = duration(found["step"]) if found["step"] else None
-    return Evaluation(found["query"], start, end, step, fails, ordered, tuple(expected))
+    return Evaluation(
+        found["query"], start, end, step, fails, ordered, tuple(expected), tuple(annotated)
+    )
 
 
 def rows(evaluated: Evaluation) -> list[tuple[Labels, list[tuple[float, object]]]]:

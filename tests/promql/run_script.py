@@ -32,6 +32,7 @@ from promqltest import (
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.promql import Evaluator, Expression, parse
+from ldlm_monitor.promql.annotations import INFO, WARNING, notes_on
 from ldlm_monitor.promql.series_description import (
     HISTOGRAM,
     STALE,
@@ -161,6 +162,20 @@ def same_points(got: list[tuple[float, float]], wanted: list[tuple[float, object
     )
 
 
+def misannotated(evaluated: Evaluation, notes: list[str]) -> str | None:
+    for what, text in evaluated.annotated:
+        prefix = WARNING if what.endswith("warn") else INFO
+        found = [note for note in notes if note.startswith(prefix)]
+        kind, _, wanted = text.partition(": ")
+        if kind == "msg":
+            found = [note for note in found if note.rpartition(" (")[0] == wanted or note == wanted]
+        elif kind == "regex":
+            found = [note for note in found if re2.search(wanted, note)]
+        if bool(found) is what.startswith("no_"):
+            return f"expect {what} {text}: {notes}"
+    return None
+
+
 def outcome(evaluated: Evaluation, storage: ScriptStorage) -> str | None:
     """What is wrong with our answer to an evaluation; None where it is right.
 
@@ -179,6 +194,7 @@ def outcome(evaluated: Evaluation, storage: ScriptStorage) -> str | None:
         complaint: str | None = str(problem)
     else:
         complaint = "should be refused" if evaluated.fails else judge(evaluated, got)
+        complaint = complaint or misannotated(evaluated, notes_on(expression))
     if complaint is not None and storage.met_unheld:
         raise UnsupportedError("native histograms, or start times of samples")
     return complaint

@@ -147,6 +147,8 @@ def test_what_no_change_can_concern_is_not_computed_again(text: str, later: floa
         ("level * 2 > 1", 0.3, 0.4, False),
         ("(level or steps) > 1", 0.3, 0.4, False),
         ("(level or steps) > 1", 0.3, 4.0, True),
+        ("(level or steps) > 0.5", None, 0.3, True),  # it hides a value of `steps` that is above
+        ("steps > 0.5 unless level > 1", None, 0.3, False),
         ("level >= bool 1", 2.0, 3.0, False),
         ("steps > 9 unless level", 2.0, math.nan, False),
         ("level and steps > 9", 2.0, 3.0, False),  # what is not read cannot matter
@@ -154,13 +156,13 @@ def test_what_no_change_can_concern_is_not_computed_again(text: str, later: floa
     ],
 )
 def test_a_change_that_the_rule_cannot_see_has_it_not_evaluated(
-    text: str, before: float, now: float, matters: bool
+    text: str, before: float | None, now: float, matters: bool
 ) -> None:
     engine = Engine(parse(text))
     for at, level in enumerate((before, before, now)):
         already = len(engine.computed)
-        points = [Point("level", (), level), Point("steps", (), 1.0)]
-        engine.evaluate([points], START + 5 * at, lambda run: False)
+        points = [] if level is None else [Point("level", (), level)]
+        engine.evaluate([points, [Point("steps", (), 1.0)]], START + 5 * at, lambda run: False)
     assert (len(engine.computed) > already) is matters
 
 

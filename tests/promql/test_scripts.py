@@ -29,7 +29,7 @@ def test_prometheus_scripts_pass(path: Path) -> None:
 
 def test_own_script_passes() -> None:
     summary, code = run_scripts(RUNNER.with_name("semantics.test"))
-    assert (summary, code) == ("89 passed, 0 failed, 0 unsupported", 0)
+    assert (summary, code) == ("92 passed, 0 failed, 0 unsupported", 0)
 
 
 HISTOGRAM = "{{schema:0 sum:1 count:1}}"
@@ -77,7 +77,10 @@ PASSED, FAILED, UNSUPPORTED = (
         ("eval_fail instant at 0 limitk(1, up)\n", PASSED),
         ("eval_fail instant at 0 sum(\n  expected_fail_message whatever\n", PASSED),
         ("eval instant at 0 sum(\n  expect fail regex: what.*ever\n", PASSED),
-        ("eval_warn instant at 0 1 + 1\n  expect warn msg: what\n  2\n", PASSED),
+        ("eval_warn instant at 0 quantile(2, vector(1))\n  {} Inf\n", PASSED),
+        ("eval instant at 0 quantile(2, vector(1))\n  expect warn\n  {} Inf\n", PASSED),
+        ("eval instant at 0 1 + 1\n  expect warn msg: what\n  2\n", FAILED),
+        ("eval instant at 0 quantile(2, vector(1))\n  expect no_warn\n  {} Inf\n", FAILED),
         ("eval instant at 0 1 + 1\nexpect no_warn\n2\n", PASSED),
         ("eval instant at 1ms vector(Inf)\n  {} +Inf\n", PASSED),
         ("load 1m\n  up 0x3\neval range from 0 to 3m step 1m up\n  up 0x3\n", PASSED),

@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 
@@ -72,6 +73,24 @@ def test_a_run_that_tells_no_times_has_no_account(tmp_path: Path) -> None:
     main(["report", "-o", str(tmp_path / "r.json"), str(log)])
     (run,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["runs"]
     assert run["goodput"] is None
+
+
+def test_an_evaluation_counts_by_the_times_of_its_own_lines(tmp_path: Path) -> None:
+    """Rows of the same seconds are judged together; 12 s of evaluation lie between two of them."""
+    stamp = lambda at: datetime.fromtimestamp(START + at, UTC).isoformat()  # noqa: E731
+    lines, at = [f"{stamp(0)} ldlm-monitor run: attempt 1 starts"], 10.0
+    for step in range(1, 201):
+        at += 0.7
+        lines.append(f"{stamp(at)} step: {step}, loss: 2.5")
+        if step % 20 == 0 and step < 200:
+            lines.append(f"{stamp(at)} ***** Running Evaluation *****")
+            at += 12
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n", "utf-8")
+    main(["report", "-o", str(tmp_path / "r.json"), str(tmp_path / "train.log")])
+    (run,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["runs"]
+    lost = {loss["what"]: loss["seconds"] for loss in run["goodput"]["losses"]}
+    assert lost == {"evaluation": pytest.approx(108, abs=0.1), "start": pytest.approx(10, abs=0.1)}
+    assert run["goodput"]["productive_seconds"] == pytest.approx(140, abs=0.1)
 
 
 def account(

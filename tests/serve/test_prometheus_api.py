@@ -181,6 +181,20 @@ def test_errors_have_the_shape_and_status_of_prometheus(
     assert word in body["error"]
 
 
+def test_an_answer_has_what_prometheus_says_beside_it(api: Api) -> None:
+    _, body = api.ask("query", query="rate(ldlm_train_loss[5m]) or quantile(2, ldlm_train_loss)")
+    (info,), (warning,) = body["infos"], body["warnings"]
+    assert info.startswith("PromQL info: metric might not be a counter")
+    assert info.endswith('"ldlm_train_loss" (1:6)')
+    assert warning == "PromQL warning: quantile value should be between 0 and 1, got 2 (1:39)"
+
+
+def test_a_function_that_prometheus_has_to_switch_on_is_refused(api: Api) -> None:
+    status, body = api.ask("query", query="mad_over_time(ldlm_train_loss[5m])")
+    assert (status, body["errorType"]) == (400, "bad_data")
+    assert "is experimental in Prometheus 3" in body["error"]
+
+
 def test_series_and_labels_are_found_by_selectors_and_times(api: Api) -> None:
     found = api.data("series", **{"match[]": ["ldlm_train_step", '{__name__=~"ldlm_train_l.+"}']})
     assert {each["__name__"] for each in found} == {

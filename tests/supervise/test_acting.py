@@ -150,3 +150,32 @@ def test_stacks_are_kept_without_secrets_and_never_waited_for_long(
     assert "step (train.py:9)" in found["1"]
     assert "hf_abc" not in found["1"]
     assert found["2"] == ""
+
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+rank = "import os, time; open('rank.pid', 'w').write(str(os.getpid())); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", rank], start_new_session=True)
+for step in range(1, 30):
+    print(f"step {step}/40 loss 2.5", flush=True)
+    time.sleep(0.05)
+time.sleep(600)
+"""
+
+
+def test_a_kill_ends_ranks_in_sessions_of_their_own_too(folder: Path) -> None:
+    """As torchrun's are; neither they nor their launcher heed SIGTERM."""
+    (folder / "launch.py").write_text(STUBBORN)
+    (folder / "ldlm-monitor.toml").write_text(SETTINGS)
+    code, _, log = ended(
+        subprocess.Popen([*RUN, "--on", "hang=kill", "--", sys.executable, "launch.py"])
+    )
+    assert code == 137
+    assert "the command did not end: SIGKILL" in log
+    rank = int((folder / "rank.pid").read_text())
+    until(lambda: not Path(f"/proc/{rank}").exists() or "Z" in state_of(rank))
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -7,7 +7,14 @@ import pytest
 from ldlm_monitor.incidents.decisions import DecisionFacts, decide
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
-from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, VerdictView
+from ldlm_monitor.model.view import (
+    AlertView,
+    MonitorView,
+    RunView,
+    Snapshot,
+    Statistics,
+    VerdictView,
+)
 from ldlm_monitor.supervise.reactions import Budget, Order, Reactions, Supervisor
 
 START = 1_000_000.0
@@ -162,6 +169,27 @@ def test_an_alert_that_goes_on_after_a_restart_counts_when_the_new_attempt_waite
     seen = snapshot(firing("TrainingStalled", START - 50), limit=30.0)
     assert not orders(acting, seen, START + 30)
     assert orders(acting, seen, START + 31)
+
+
+def test_a_nan_alert_that_goes_on_counts_again_with_the_next_nan() -> None:
+    """Before the new attempt has logged a loss, the alert is of the one before."""
+    acting = supervisor("nan=kill", "crash=restart:3")
+    alert = firing("NonFiniteLoss", START + 5)
+
+    def seen(nonfinite: int) -> Snapshot:
+        loss = Statistics(
+            current=2.5, mean=2.5, minimum=2.5, maximum=2.5, count=9, nonfinite=nonfinite
+        )
+        (run,) = snapshot().runs
+        run = run.model_copy(update={"statistics": {"loss": loss}})
+        return snapshot(alert).model_copy(update={"runs": (run,)})
+
+    assert orders(acting, seen(1), START + 5)
+    started = acting.ended(-15, START + 6).start_at
+    assert started == START + 7
+    assert not orders(acting, seen(3), START + 6.5)
+    assert not orders(acting, seen(3), START + 8)
+    assert orders(acting, seen(4), START + 9)
 
 
 def test_an_alert_that_is_not_resolved_yet_is_no_hang_of_an_attempt_with_steps() -> None:

@@ -15,6 +15,7 @@ from ldlm_monitor.tui.metric_chart import MetricChart
 
 def test_ticks_are_round_and_in_view() -> None:
     assert ticks(1.6, 4.9, 3) == [2.0, 3.0, 4.0]
+    assert ticks(2.07, 5.93, 2) == [3.0, 4.0, 5.0]
     assert ticks(0.0, 0.0, 3) == []
     assert tick_labels([6.25, 6.3]) == ["6.25", "6.3"]
     assert tick_labels([1e6, 1.0001e6]) == ["1000000", "1000100"]

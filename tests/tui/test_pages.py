@@ -46,16 +46,21 @@ def test_one_run_opens_straight_into_its_page(one_run: Shown) -> None:
 
 def test_while_the_logs_are_read_the_screen_is_there_and_says_how_far(shown: Shown) -> None:
     reading: list[float | None] = [0.43]
+    whole = shown.snapshot
+    first_read = tuple(run for run in whole.runs if run.health == "HEALTHY")
+    shown.snapshot = whole.model_copy(update={"runs": first_read})
     shown.source = LocalSource(
         lambda: shown.snapshot, shown.silences, "a.log", reading=lambda: reading[0]
     )
 
     async def steps(screen: Screen) -> None:
         assert "reading 43 %" in screen.lines[0]
-        reading[0] = None
+        assert "1 run " in screen.text  # which is on the overview: others may come
+        reading[0], shown.snapshot = None, whole.model_copy(update={"version": whole.version + 1})
         screen.app.look()
         await screen.settle()
         assert "reading" not in screen.text
+        assert "▶◆ crashed" in screen.lines[3]  # the cursor, as nobody has moved it
 
     on_screen(shown.source, steps)
 

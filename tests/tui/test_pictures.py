@@ -14,6 +14,7 @@ from textual.widgets import Input
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.queries import Played, PlayerCommand
+from ldlm_monitor.model.view import InputView
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.tui.app import MonitorApp
 
@@ -81,11 +82,39 @@ def compare(
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE, LARGE], ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("page", ["1", "2", "3", "4", "5"])
+@pytest.mark.parametrize("page", ["1", "2", "3", "4", "5", "6"])
 def test_every_page_in_every_size(
     snap_compare: Compare, pictured: Shown, page: str, size: tuple[int, int]
 ) -> None:
     assert compare(snap_compare, pictured, page, size=size)
+
+
+@pytest.mark.parametrize("size", [(40, 15), (110, 20)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_two_hundred_runs(snap_compare: Compare, pictured: Shown, size: tuple[int, int]) -> None:
+    """What needs a look is the first row, and names with much in common can be told apart."""
+    crashed, *_, fine = sorted(pictured.snapshot.runs, key=lambda run: run.health)
+    runs = [
+        (crashed if number == 199 else fine).model_copy(
+            update={"name": f"train_lr3e-4_bs256_seed{number:03}_variant"}
+        )
+        for number in range(200)
+    ]
+    pictured.snapshot = pictured.snapshot.model_copy(update={"runs": tuple(runs), "alerts": ()})
+    assert compare(snap_compare, pictured, "1", size=size)
+
+
+def test_inputs_that_show_no_run(snap_compare: Compare, pictured: Shown) -> None:
+    inputs = (
+        InputView(name="train_logs/typo*.log", state="waiting"),
+        InputView(name="notes.txt", state="no training recognised", lines=2310),
+    )
+    empty = {"runs": (), "alerts": (), "events": (), "incidents": (), "transitions": ()}
+    pictured.snapshot = pictured.snapshot.model_copy(update={**empty, "inputs": inputs})
+    assert compare(snap_compare, pictured, "1", size=NARROW)
+
+
+def test_a_run_in_the_palette(snap_compare: Compare, pictured: Shown) -> None:
+    assert compare(snap_compare, pictured, "ctrl+p", *"0834")
 
 
 def test_the_run_that_crashed(snap_compare: Compare, pictured: Shown) -> None:

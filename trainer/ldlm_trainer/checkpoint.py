@@ -22,6 +22,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import torch
+from torch import nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.fsdp import FSDPModule
 
 from ldlm_monitor.model.errors import UsageError
 
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
 META = "meta.json"
 FILES = ("model.pt", "optim.pt", "rng.pt")
 _NAME = re.compile(r"step_(\d{8,})")
-_CHUNK = 1 << 20
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 Open = Callable[[Path], BinaryIO]
 
@@ -237,6 +244,32 @@ def _copied(state: object) -> Any:
         case list():
             return [_copied(value) for value in state]
     return state
+
+
+def learned_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Weights and optimizer state, whole, for rank 0; all ranks of a sharded model call it."""
+    if not isinstance(model, FSDPModule):
+        return {"model": model.state_dict(), "optim": optimizer.state_dict()}
+    weights, state = get_state_dict(model, optimizer, options=_WHOLE)
+    return {"model": weights, "optim": state}
+
+
+def restore_learned(
+    model: nn.Module, optimizer: torch.optim.Optimizer, held: Mapping[str, Any]
+) -> None:
+    """Go on with the weights and optimizer state of a checkpoint; each rank has read it whole.
+
+    Raises RuntimeError, ValueError or KeyError where they are those of another model, or of one
+    that was sharded where this is not.
+    """
+    if isinstance(model, FSDPModule):
+        set_state_dict(
+            model, optimizer, model_state_dict=held["model"], optim_state_dict=held["optim"],
+            options=_WHOLE,
+        )  # fmt: skip
+    else:
+        model.load_state_dict(held["model"])
+        optimizer.load_state_dict(held["optim"])
 
 
 def random_state() -> dict[str, Any]:

@@ -74,8 +74,10 @@ class Objective(_Section):
 
 
 class Ddp(_Section):
-    """Options of DistributedDataParallel."""
+    """How ranks work together: options of DistributedDataParallel, or FSDP2 instead."""
 
+    shard: bool = False
+    """FSDP2: each rank keeps its part of weights, gradients and optimizer state."""
     find_unused_parameters: bool = False
     static_graph: bool = False
     gradient_as_bucket_view: bool = True
@@ -237,6 +239,10 @@ class Config(_Section):
             raise ValueError(
                 "ddp.compression powersgd needs the same buckets in each step: no "
                 "static_graph, no find_unused_parameters"
+            )
+        if ddp.shard and (self.optim.precision == "fp16" or ddp.compression != "none"):
+            raise ValueError(
+                "ddp.shard goes neither with optim.precision fp16 nor with compression"
             )
         if self.optim.precision == "pure_bf16" and self.model.backend == "mmdit":
             raise ValueError("optim.precision pure_bf16 is for model.backend own")

@@ -39,10 +39,11 @@ def evaluate(
     was_training = model.training
     model.eval()
     end = min(len(samples.lengths), settings.run.eval_batches * size)
-    for number, start in enumerate(range(0, end, size)):
-        if number % process.world != process.rank:
-            continue
-        indices = np.arange(start, min(start + size, end))
+    batches = -(-end // size)
+    # As many passes on each rank, because those of a sharded model wait for each other.
+    for first in range(0, batches, process.world):
+        number = (first + process.rank) % batches
+        indices = np.arange(number * size, min(number * size + size, end))
         tokens, latents = samples.read(indices)
         if shuffled:
             latents = samples.read((indices + end // 2) % end)[1]
@@ -59,7 +60,8 @@ def evaluate(
         noised = add_noise(batch, samples.mask_id, objective, noise)
         _, sums = micro_loss(model, batch, noised, objective, 1.0)
         asked = batch.lengths.sum() if mode != MODES["t2l"] else torch.zeros_like(sums[0])
-        total += torch.cat((sums, asked[None]))
+        if first + process.rank < batches:
+            total += torch.cat((sums, asked[None]))
     model.train(was_training)
     process.total(total)
     held = dict(zip((*SUMS, "tokens"), total.tolist(), strict=True))

@@ -18,7 +18,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ldlm_monitor.model.errors import UsageError
@@ -115,9 +117,25 @@ def expect_prompt_steps(settings: Run, process: Process) -> None:
         group.set_timeout(timedelta(seconds=settings.step_timeout))
 
 
+def sharded(model: nn.Module, settings: Ddp, process: Process) -> None:
+    """Leave each rank its part of the model, if that is wanted: block by block, then the rest.
+
+    Before the optimizer is made, because the parameters become others.
+    """
+    if settings.shard and process.world > 1:
+        for block in getattr(model.backbone, "blocks", ()):
+            fully_shard(block)
+        fully_shard(model)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor of which each rank has a part (DTensor), put together; others as they are."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
 def in_parallel(model: nn.Module, settings: Ddp, process: Process) -> nn.Module:
     """The model with gradients that are averaged over all ranks."""
-    if process.world == 1:
+    if process.world == 1 or isinstance(model, FSDPModule):
         return model
     # torch 2.13 calls it forward_sync_buffers, and warns of the old name.
     names = inspect.signature(DistributedDataParallel).parameters

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from ldlm_trainer import optim
 from ldlm_trainer.diffusion import SUMS, add_noise, micro_loss
+from ldlm_trainer.process import whole
 
 if TYPE_CHECKING:
     from ldlm_trainer.config import Config, Objective
@@ -114,7 +116,7 @@ class Stepper:
         self.scaler = self.skipper = None
         if settings.optim.precision == "fp16":
             self.scaler = torch.amp.GradScaler(process.device.type)
-        elif self._late and optimizer.defaults["fused"]:
+        elif self._late and optimizer.defaults["fused"] and not settings.ddp.shard:
             self.skipper = optim.Skipper(process.device)
         self._waiting: deque[tuple[Tensor, torch.cuda.Event | None, dict[str, float]]] = deque()
 
@@ -144,7 +146,7 @@ class Stepper:
             self.scaler.unscale_(self.optimizer)
         parameters = [p for p in model.parameters() if p.requires_grad]
         limit = self.settings.optim.clip_norm or math.inf
-        norm = nn.utils.clip_grad_norm_(parameters, limit).float()
+        norm = whole(nn.utils.clip_grad_norm_(parameters, limit)).float()
         self._update(norm)
         own = sums[:2].clone()
         # Filled there: to copy a number from the host would wait for the GPU.
@@ -176,6 +178,9 @@ class Stepper:
 
     def _reduced(self, model: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
         """Gradients are averaged over ranks with the last micro-batch of a step."""
+        if isinstance(model, FSDPModule):
+            model.set_requires_gradient_sync(is_last or not self.settings.ddp.no_sync)
+            return nullcontext()
         if is_last or not self.settings.ddp.no_sync or self.process.world == 1:
             return nullcontext()
         held: AbstractContextManager[object] = model.no_sync()  # type: ignore[operator]

@@ -26,6 +26,7 @@ from ldlm_trainer.process import (
     expect_prompt_steps,
     freeze_unused,
     in_parallel,
+    sharded,
     stopped_by,
 )
 from ldlm_trainer.rows import health_values, row
@@ -57,6 +58,7 @@ class Trainer:
         random.seed(run.seed + process.rank)
         kind = torch.bfloat16 if settings.optim.precision == "pure_bf16" else torch.float32
         self.model = MultimodalDiT(settings.model, shape).to(process.device, kind)
+        sharded(self.model, settings.ddp, process)
         torch.manual_seed(run.seed + 1 + process.rank)  # dropout differs between ranks
         self.optimizer, not_fused = optim.adamw(self.model, settings.optim)
         self.plateau = optim.Plateau(settings.schedule)
@@ -138,7 +140,7 @@ class Trainer:
 
         Once for each mode and not in every forward pass: DDP must know when it wraps.
         """
-        if self.settings.objective.freeze:
+        if self.settings.objective.freeze and not self.settings.ddp.shard:
             self.model.requires_grad_(True)
             if mode not in self._frozen:
                 self._frozen[mode] = self._unused()
@@ -205,13 +207,10 @@ class Trainer:
         so a resumed run begins with it.
         """
         states = self.process.from_all(checkpoint.random_state())
+        learned = checkpoint.learned_state(self.model, self.optimizer)
         if self.process.rank != 0:
             return
-        state = {
-            "model": self.model.state_dict(),
-            "optim": self.optimizer.state_dict(),
-            "rng": dict(enumerate(states)),
-        }
+        state = {**learned, "rng": dict(enumerate(states))}
         meta = {
             "config": self.settings.model_dump(mode="json"),
             "world": self.process.world,
@@ -264,9 +263,8 @@ class Trainer:
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         held = found.load(self.process.device)
         try:
-            self.model.load_state_dict(held["model"])
-            self.optimizer.load_state_dict(held["optim"])
-        except (RuntimeError, ValueError) as error:
+            checkpoint.restore_learned(self.model, self.optimizer, held)
+        except (RuntimeError, ValueError, KeyError) as error:
             raise UsageError(
                 str(error).partition("\n")[0],
                 where=str(found.path),

@@ -24,7 +24,7 @@ STEPS = "steps"
 MOSTLY = 0.9
 """Least share of timed steps in an exact run: a choice; less distorts medians, more bars logs."""
 # Quantities whose every value is kept, as `compare` shows them: speed, memory, what is learned.
-_PACE = frozenset({"step_seconds", *RATES})
+_PACE = frozenset({"step_seconds", *RATES, "gpu_utilization_ratio"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes of what is learned
 _KEPT_EVENTS = (  # kinds that explain a pause between steps

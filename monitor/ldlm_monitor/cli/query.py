@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -67,6 +68,8 @@ def query(
     """
     from ldlm_monitor.core.answers import instant, over
     from ldlm_monitor.promql import parse
+    from ldlm_monitor.promql.annotations import notes_on
+    from ldlm_monitor.text.sanitize import plain
 
     found = settings_for_inputs(flags, files, once=True)
     # A mistake is said before the logs are read.
@@ -83,6 +86,8 @@ def query(
         answer = over(view, asked, begin, until, _checked(begin, until, every))
     else:
         answer = instant(view, asked, view.until)
+    for note in notes_on(asked):
+        print(f"ldlm-monitor: {plain(note)}", file=sys.stderr)
     if plot is not None:
         _draw(expression, answer["result"], plot)
     if form == "json":

@@ -42,7 +42,7 @@ def check(*files: Path, experimental: bool = False, flags: RuleFlags | None = No
             count = f"{counted(len(rules), 'rule')}, all fine" if rules else "it has no rules"
             print(f"{path}: {count}")
         wrong = wrong or bool(problems)
-    for warning in lint(loaded, found.evaluation_interval):
+    for warning in lint(loaded, found.evaluation_interval, found.external_labels):
         print(f"ldlm-monitor: warning: {plain(warning)}", file=sys.stderr)
     return UsageError.exit_code if wrong else 0
 

@@ -69,7 +69,7 @@ def _matrix(found: Iterable[tuple[Labels, Sequence[float], Sequence[float]]]) ->
         if times is not last:  # series without a gap share their times
             last, shown = times, [_time(at) for at in times]
         pairs = zip(shown, map(number, values), strict=True)
-        result.append({"metric": dict(labels), "values": [*map(list, pairs)]})
+        result.append({"metric": dict(labels), "values": [*pairs]})
     return {"resultType": "matrix", "result": result}
 
 

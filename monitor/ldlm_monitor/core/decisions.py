@@ -208,7 +208,9 @@ def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
     last = curve.steps[bad]
     first = min(curve.steps[sound] + 1 if sound >= 0 else last, last)
     saved = [step for step in run.progress.checkpoints if step < first]
-    return (max(saved) if saved else None), (first, last)
+    # A loss that is no number may come of the update before it, after which the newest was saved.
+    sure = [step for step in saved if step < first - 1] or saved
+    return (max(sure) if sure else None), (first, last)
 
 
 def _first_bad(curve: CurveView) -> int | None:

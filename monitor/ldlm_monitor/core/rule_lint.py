@@ -2,12 +2,14 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ldlm_monitor.alerts import AlertRule, RecordingRule
-from ldlm_monitor.model.names import METRICS, SEVERITIES, created
+from ldlm_monitor.model.names import METRICS, RUN_STATES, SEVERITIES, created
 from ldlm_monitor.promql import Expression
-from ldlm_monitor.promql.analysis import metric_names
+from ldlm_monitor.promql.analysis import metric_names, selectors
+from ldlm_monitor.promql.annotations import notes_on
+from ldlm_monitor.promql.nodes import NAME
 from ldlm_monitor.text.format import duration
 
 Rule = AlertRule[Expression] | RecordingRule[Expression]
@@ -21,17 +23,27 @@ _EXPORTED = frozenset(
     metric.name + suffix for metric in METRICS.values() for suffix in _SUFFIXES[metric.kind]
 ) | {created(metric.name) for metric in METRICS.values() if metric.kind == "counter"}
 _OF_PROMETHEUS = frozenset({"up", "ALERTS", "ALERTS_FOR_STATE"})  # no metrics that one exports
+_ADDED = frozenset(
+    {
+        NAME, "run", "rank", "le", "cluster", "job", "instance", "node", "namespace", "pod",
+        "container", "service", "endpoint", "prometheus", "replica", "tenant",
+    }
+)  # fmt: skip
+"""Labels of every metric: ours, and those that a Prometheus usually adds."""
+_VALUES = {("ldlm_run_state", "state"): RUN_STATES, ("ldlm_events_total", "severity"): SEVERITIES}
+"""By metric and label, all values that there are."""
 _FOREIGN = ("process_", "scrape_")  # beginnings: of the client library's and of scrapes
 
 
-def lint(rules: Sequence[Rule], every: float) -> Iterator[str]:
+def lint(rules: Sequence[Rule], every: float, external: Iterable[str] = ()) -> Iterator[str]:
     """A line for each doubtful thing; `rules`: those of all files that are loaded together.
 
-    `every`: seconds between two evaluations.
+    `every`: seconds between two evaluations. `external`: labels that a Prometheus adds.
     """
     known = _EXPORTED | {rule.record for rule in rules if isinstance(rule, RecordingRule)}
     for rule in rules:
-        for what in (*_missing(rule, known), *_severity(rule)):
+        unknown = _unknown_labels(rule, frozenset(external))
+        for what in (*_missing(rule, known), *unknown, *_severity(rule), *notes_on(rule.expr)):
             yield f"{rule.file}: group {rule.group} ({_name(rule)}): {what}"
     for file, group, interval in dict.fromkeys((r.file, r.group, r.interval) for r in rules):
         if 0 < interval < every:
@@ -52,6 +64,23 @@ def _missing(rule: Rule, known: frozenset[str]) -> Iterator[str]:
         close = difflib.get_close_matches(name, sorted(known), n=1)
         hint = f"did you mean {close[0]}?" if close else "docs/metrics.md lists what there is"
         yield f"nothing here exports {name}; {hint}"
+
+
+def _unknown_labels(rule: Rule, external: frozenset[str]) -> Iterator[str]:
+    """Of matchers that select nothing, whatever is exported."""
+    for selector in selectors(rule.expr):
+        name = next((each.value for each in selector.matchers if each.name == NAME), "")
+        if name not in METRICS or name == "ldlm_alerts":  # that has the labels of any rule
+            continue
+        known = _ADDED | external | set(METRICS[name].labels)
+        for each in selector.matchers:
+            asked = f'{each.name}{each.op}"{each.value}"'
+            if each.op in ("=", "=~") and each.name not in known and each.value not in ("", ".*"):
+                has = ", ".join(("run", "rank", *METRICS[name].labels))
+                yield f"{asked} selects no series: {name} has the labels {has}"
+            values = _VALUES.get((name, each.name))
+            if values and each.op == "=" and each.value not in values:
+                yield f"{asked} selects no series: it is one of {', '.join(values)}"
 
 
 def _severity(rule: Rule) -> Iterator[str]:

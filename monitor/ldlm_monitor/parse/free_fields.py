@@ -67,6 +67,8 @@ _ENDS_COUNT = _ENDS_VALUE + b":-"  # `step 5: loss`; but `lr: 1:30` is a duratio
 _SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
 _BEFORE_COLUMN = compile_pattern(r"(?:^|[|,;\t)\]]|  |- ) *$")
 _AFTER_COLUMN = compile_pattern(r" *(?:$|[|,;\t(]|  | - )")
+_BEFORE_METRIC = compile_pattern(r"(?:^|[^\w.])(?P<word>[A-Za-z]+[ _-])$")
+"""A word before a metric names what is measured: `source loss 2.5`, `min loss 2.5`."""
 _BEFORE_BARE = (b"[", b"(", b"|", b",", b" ", b"\t")
 _AFTER_BARE = compile_pattern(
     r" ?(?:$|[\])|,;:\[\x80-\xff]|- )| (?i:batches|batch|steps?|iters?)\b| [A-Za-z_]\w*[=:]"
@@ -143,7 +145,9 @@ class _Reader:
                 else:
                     self._other(text[begin:end])
             elif metric is not None:
-                start = self._value(metric.decode(), number or b"", end)
+                before = _BEFORE_METRIC.search(text[max(begin - 32, 0) : begin])
+                whole = (before.groups()[0] or b"" if before else b"") + metric
+                start = self._value(known_part(whole.decode())[0], number or b"", end)
             elif bare is not None:
                 if self._is_bare(begin, end):
                     found.bare.append(int(bare))

@@ -31,7 +31,9 @@ _HEADING_TRIGGER = rf"\b{_EVALUATIONS}\b[ \w]{{0,24}}(?::|[*=#-]{{3}})[*=#-]*\s*
 _HEADING = compile_pattern(
     rf"[^\w\n]{{0,40}}(?:\w+ ){{0,2}}{_EVALUATIONS}(?: \w+){{0,3}} ?(?::|[*=#-]{{3,40}})\s*$"
 )
-"""A heading, whose lines below are indented: `Evaluation:`, `***** Eval results *****`."""
+"""A heading: `Evaluation:`, `***** Eval results *****`. Lines below are indented; the first one may
+begin the line, if it counts nothing."""
+_COUNTED = compile_pattern(r"(?i)\b(?:step|iter|iteration|epoch|batch|update)\b|\d ?/ ?\d")
 TRIGGERS = (
     "{{loss}}",
     r"\b[Cc]ost['\": =]{1,3}[-+.\dNn]",
@@ -94,6 +96,7 @@ class Learner:
         self.unread = 0
         self._counted = False  # a line with a counter gave a loss
         self._evaluated = -1  # number of the last line that belongs to an evaluation's heading
+        self._heads = False  # the line before is such a heading
 
     def row(self, text: bytes, place: RecordPlace) -> list[Sample]:
         """The sample of a table's row; empty for another line."""
@@ -108,8 +111,10 @@ class Learner:
         """The samples that a line gives, and those of earlier lines that it makes certain."""
         if (header := epoch_of(text, alone=True)) is not None:
             return [header.at(place, "inferred")]
-        below = text[:1] in _BLANKS and place.line == self._evaluated + 1
-        if below or _HEADING.match(text[:_MAX_SHAPE]):
+        below = place.line == self._evaluated + 1
+        below = below and (text[:1] in _BLANKS or (self._heads and not _COUNTED.search(text)))
+        self._heads = _HEADING.match(text[:_MAX_SHAPE]) is not None
+        if below or self._heads:
             self._evaluated = place.line
         if (table := ColumnTable.of(text)) is not None:
             self.table = table

@@ -231,6 +231,15 @@ def parse(text: str, *, any_type: bool = False, experimental: bool = False) -> E
     return Expression(text, root)
 
 
+def blanked(text: str) -> str:
+    """`text` with spaces in place of its string literals and comments; the rest keeps its place."""
+
+    def spaces(found: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", found[0])
+
+    return _COMMENT.sub(spaces, _STRING.sub(spaces, text))
+
+
 def _check_stable(root: Node) -> None:
     for node in walk(root):
         if isinstance(node, Call) and node.function in EXPERIMENTAL:

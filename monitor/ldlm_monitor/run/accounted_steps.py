@@ -8,6 +8,9 @@ from ldlm_monitor.model.records import Event, Sample, SampleBlock
 from ldlm_monitor.run.quantity import ValueSource
 from ldlm_monitor.run.time_account import TimeAccount
 
+OWN_SECONDS = 10.0
+"""Seconds from a record's own time to that of its piece of the log, within which its own counts. A
+choice: pieces hold up to five seconds, and a clock that differs by more is another one."""
 _CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}  # of a pause, by an event kind's start
 
 
@@ -39,6 +42,7 @@ class AccountedSteps:
         step = self._step_of(sample, source) if timed else None
         if step is None or not self._is_of_leader(source, sample.rank, counted=sample.step is None):
             return
+        at = _moment(sample.time, at)
         path, own = sample.position.path, self._files.get(sample.position.path)
         self._files[path] = step
         if step > self._step:
@@ -72,7 +76,7 @@ class AccountedSteps:
         """Add an event, which may explain the pause before the next step."""
         cause = _CAUSES.get(event.kind.partition("_")[0])
         if cause is not None:
-            self.account.explain(cause, at)
+            self.account.explain(cause, _moment(event.time, at))
 
     def read(
         self, began: float, ended: float | None, state: str, skipped: int, ranks: int | None
@@ -110,6 +114,10 @@ class AccountedSteps:
             step = sample.step + last
         self._epoch = sample.epoch
         return step
+
+
+def _moment(own: float | None, at: float) -> float:
+    return own if own is not None and abs(own - at) <= OWN_SECONDS else at
 
 
 def goodput_points(name: str, labels: Labels, found: Goodput | None) -> list[Point]:

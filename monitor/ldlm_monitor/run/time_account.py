@@ -80,6 +80,7 @@ class TimeAccount:
         self._now: tuple[int, float] = (-1, -math.inf)  # the last step and its time, judged or not
         self._marks: list[_Mark] = []
         self._stride, self._unmarked = 1, 0
+        self._distance = 0  # from the first logged step to the second
         self._pending: list[tuple[int, float, str]] = []
         self._cause = ""
         self._meter = StepDurations()
@@ -109,6 +110,7 @@ class TimeAccount:
         elif not self._pending and len(self._paces) >= LEARNED:
             self._keep(step, at, self._cause or ("stall" if stalled else ""))
         else:
+            self._distance = self._distance or step - self._last.step
             self._pending.append((step, at, self._cause or ("stall" if stalled else "")))
             if len(self._paces) >= LEARNED or len(self._pending) > PENDING:
                 self._settle()
@@ -167,13 +169,14 @@ class TimeAccount:
         for gap in self._pending:
             last = self._judged(last, *gap, usual)
         start = max(self._first.at - min(began, self._first.at), 0.0)
+        ahead = min(usual * self._distance, start)  # the steps up to the first logged one
         tail = 0.0 if ended is None else ended - last.at
         wasted = min(usual * skipped, last.productive)
-        lost: dict[str, tuple[float, int]] = {"start": (start, 1), **last.lost}
+        lost: dict[str, tuple[float, int]] = {"start": (start - ahead, 1), **last.lost}
         lost["end" if state == "finished" else "after the last step"] = (tail, 1)
         lost["skipped steps"] = (wasted, skipped)
         failures = len(self.resumed_at) + (state in ("crashed", "killed"))
-        return _summed(last.productive - wasted, lost, usual, self._least, failures)
+        return _summed(last.productive + ahead - wasted, lost, usual, self._least, failures)
 
     @property
     def _least(self) -> float:

@@ -127,6 +127,7 @@ class SeriesStore:
         last scrape counts as unchanged, so that a scrape costs only what has changed.
         """
         self._scrape += 1
+        self._changes = []
         self._read_last = ((math.inf, -math.inf), ())
         if at % self._interval and (not self._extra or self._extra[-1] < at):
             self._extra.append(at)
@@ -209,7 +210,7 @@ class SeriesStore:
         return self.reader(matchers).columns(since, until)
 
     def take_changes(self) -> list[Change]:
-        """The changes, begins and ends of series since the last call, in order."""
+        """The changes, begins and ends of series in the last scrape, since the last call."""
         changes, self._changes = self._changes, []
         return changes
 

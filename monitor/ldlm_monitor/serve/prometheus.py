@@ -27,6 +27,7 @@ from ldlm_monitor.model.errors import RuleError, UsageError
 from ldlm_monitor.model.points import Labels, Storage
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.promql.analysis import settles_after
+from ldlm_monitor.promql.annotations import INFO, notes_on
 from ldlm_monitor.promql.nodes import Selector
 from ldlm_monitor.series.view import StoreView
 from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage
@@ -108,7 +109,7 @@ class PrometheusApi:
             raise UsageError(str(problem), where="query") from None
         except TimeoutError:
             raise UsageError(_BUSY, where="query") from None
-        return {"data": data} | ({"warnings": warnings} if warnings else {})
+        return {"data": data, **said_beside(warnings)}
 
     def _endpoint(self, handler: Handler) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
@@ -128,8 +129,7 @@ class PrometheusApi:
         except TimeoutError:
             warnings, status = [], _STATUS["unavailable"]
             body = {"status": "error", "errorType": "unavailable", "error": _BUSY}
-        if warnings:
-            body["warnings"] = warnings
+        body |= said_beside(warnings)
         return Response(json.dumps(body, allow_nan=False), status, media_type="application/json")
 
     def _view(self, metrics: Iterable[str] | None) -> StoreView:
@@ -141,7 +141,7 @@ class PrometheusApi:
         view = self._view(metrics_of(expression))
         at = given.time("time", view.until)
         data = _evaluated(lambda bounded: instant(bounded, expression, at), view, given)
-        return _limited(data, given, _too_old(expression, view, at))
+        return _limited(data, given, [*notes_on(expression), *_too_old(expression, view, at)])
 
     def _query_range(self, given: Parameters) -> Answer:
         start, end = given.time("start"), given.time("end")
@@ -161,7 +161,7 @@ class PrometheusApi:
         expression = _parsed("query", given.text("query"), self._parse)
         view = self._view(metrics_of(expression))
         data = _evaluated(lambda bounded: over(bounded, expression, start, end, step), view, given)
-        return _limited(data, given, _too_old(expression, view, start))
+        return _limited(data, given, [*notes_on(expression), *_too_old(expression, view, start)])
 
     def _series(self, given: Parameters) -> Answer:
         if not given.all("match[]"):
@@ -214,6 +214,13 @@ class PrometheusApi:
 
     def _shown(self, document: dict[str, Any]) -> object:
         return jsonable(document, self._redact)
+
+
+def said_beside(notes: list[str]) -> dict[str, list[str]]:
+    """`warnings` and `infos` of an answer, as Prometheus has them; neither without any."""
+    infos = [note for note in notes if note.startswith(INFO)]
+    kinds = {"warnings": [note for note in notes if note not in infos], "infos": infos}
+    return {name: found for name, found in kinds.items() if found}
 
 
 def _evaluated(evaluate: Callable[[Storage], _T], view: StoreView, given: Parameters) -> _T:

@@ -137,6 +137,7 @@ class Supervisor:
         self._restarts: deque[float] = deque()
         self._in_a_row = 0
         self._furthest = -1  # the last step of all attempts
+        self._nonfinite = 0  # losses that were no number, in the attempts before
         self._kill_at: float | None = None
         self._acted = self._over = False
         self._ended_by_us = False
@@ -153,6 +154,8 @@ class Supervisor:
         run = next((each for each in snapshot.runs if each.name == self._name), None)
         if run is None:
             return
+        if now <= self._started_at:
+            self._nonfinite = _nonfinite(run)
         if run.step is not None and run.step > self._furthest:
             self._furthest, self._in_a_row = run.step, 0
         if self._kill_at is not None and now >= self._kill_at:
@@ -224,21 +227,27 @@ class Supervisor:
     ) -> Iterator[AlertView]:
         """The critical alerts of this attempt that show the failure.
 
-        An alert of the attempt before goes on until a step comes; it counts again when this one
-        has waited as long as a pause may last.
+        An alert of the attempt before goes on; it counts again when this one has waited as long as
+        a pause may last, or has logged a loss that is no number, too.
         """
         limit = run.stall_limit_seconds
         since = max(self._started_at, run.last_progress_at or 0.0)
-        waited = limit is not None and now - since > limit
+        waited = failure == "hang" and limit is not None and now - since > limit
+        again = waited or (failure == "nan" and _nonfinite(run) > self._nonfinite)
         for alert in snapshot.alerts:
             is_new = alert.fired_at is not None and alert.fired_at >= self._started_at
             if (
                 alert.name in FAILURES[failure]
                 and alert.labels.get("run") == self._name
                 and alert.labels.get("severity") == "critical"
-                and (is_new or (waited and failure == "hang" and alert.state == "firing"))
+                and (is_new or (again and alert.state == "firing"))
             ):
                 yield alert
+
+
+def _nonfinite(run: RunView) -> int:
+    loss = run.statistics.get("loss")
+    return 0 if loss is None else loss.nonfinite
 
 
 def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:

@@ -2,11 +2,13 @@
 
 import os
 import select
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.probe.command_processes import CommandProcesses
 from ldlm_monitor.supervise import evidence, slurm
 from ldlm_monitor.supervise.launch import RunLaunch, shells
 from ldlm_monitor.supervise.reactions import Order, Supervisor
@@ -32,6 +34,7 @@ class RunSession:
         self._link = link
         self._supervisor = supervisor
         self._restart: Order | None = None
+        self._processes: CommandProcesses | None = None
         self.exit_code: int | None = None
 
     def wait(self) -> None:
@@ -58,6 +61,10 @@ class RunSession:
                 path = self._launch.folder / f"evidence_{self._supervisor.attempt}.json"
                 evidence.keep(path, self._launch.name, snapshot)
             self._link.send({"note": order.note})
+            if self._processes is not None:
+                self._processes.look()  # while their parents live
+                if order.number == signal.SIGKILL:
+                    self._processes.signal(signal.SIGKILL)
             if order.number is not None:
                 self._link.send({"signal": order.number})
 
@@ -98,6 +105,8 @@ class RunSession:
             if self._restart is not None:  # between two attempts: there will be none
                 self._restart = None
                 self._link.send({"release": True})
+        if "started" in said:
+            self._processes = CommandProcesses(said["started"])
         if "ended" in said:
             order = self._supervisor.ended(said["ended"], now)
             if order.note:

@@ -18,8 +18,9 @@ def ticks(low: float, high: float, about: int) -> list[float]:
         return []
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
-    by = min((power * each for each in _ROUND), key=lambda each: abs(math.log(each / rough)))
-    return _multiples(low, high, by)
+    nearest = sorted(_ROUND, key=lambda each: abs(math.log(each * power / rough)))
+    found = [_multiples(low, high, each * power) for each in nearest]
+    return next((each for each in found if len(each) > 1), found[0])  # one alone gives no scale
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:

@@ -93,7 +93,7 @@ class MonitorApp(App[int]):
         self._notice, self._notice_until = "", 0.0
         self._drawn: tuple[int, str, float | None] = (-1, "", None)
         self._drawn_at = 0.0
-        self._chose_first = False
+        self._is_chosen = False
         self._stopped_at = ("", 0.0)
 
     def compose(self) -> ComposeResult:
@@ -217,13 +217,13 @@ class MonitorApp(App[int]):
 
     def on_select_run(self, event: SelectRun) -> None:
         """Make a run the one on which all pages act."""
-        self.desk.run = event.run
+        self.desk.run, self._is_chosen = event.run, True
         if self.query_one(ContentSwitcher).current == "overview":
             self._page().look()
 
     def on_open_run(self, event: OpenRun) -> None:
         """Show a run."""
-        self.desk.run = event.run
+        self.desk.run, self._is_chosen = event.run, True
         self.action_page("run")
 
     def on_open_log(self, event: OpenLog) -> None:
@@ -246,15 +246,16 @@ class MonitorApp(App[int]):
         (page.chart if isinstance(page, RunPage) else page.rows).focus()
 
     def _choose_run(self) -> None:
-        """Select the first run if the selected run is gone; once, open the page of a single run."""
+        """Select the first run until a person chooses; once all is read, open a single run."""
         runs = self.desk.snapshot.runs
-        if self.desk.chosen() is None and runs:
+        if runs and (self.desk.chosen() is None or not self._is_chosen):
             self.desk.run = triaged(self.desk)[0].name
-        if not self._chose_first and runs:
-            self._chose_first = True
-            to_come = self._player.played().runs if self._player is not None else 1
-            if len(runs) == to_come == 1 and self.query_one(ContentSwitcher).current == "overview":
-                self.action_page("run")
+        if not runs or self._is_chosen or self.desk.source.reading() is not None:
+            return
+        self._is_chosen = True
+        to_come = self._player.played().runs if self._player is not None else 1
+        if len(runs) == to_come == 1 and self.query_one(ContentSwitcher).current == "overview":
+            self.action_page("run")
 
     def _take_held_back(self, held: HeldBack) -> None:
         if held != self.desk.held_back:

@@ -221,7 +221,8 @@ def _marks(
         for step, bad in zip(curve.steps, curve.nonfinite, strict=True)
         if bad
     ]
-    for mark in sorted(found, key=lambda mark: SEVERITIES.index(mark.style)):
+    bad = glyphs.nonfinite  # says more than the mark of the alert about it
+    for mark in sorted(found, key=lambda each: (SEVERITIES.index(each.style), each.glyph == bad)):
         column = column_of(mark.step)
         if 0 <= column < width:
             cells[column] = StyledSpan(mark.glyph, mark.style)

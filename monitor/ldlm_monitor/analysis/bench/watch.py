@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.analysis.bench.processes import CommandProcesses, GpuMemory
+from ldlm_monitor.analysis.bench.gpu_memory import GpuMemory
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.playback.content import launch_facts
+from ldlm_monitor.probe.command_processes import CommandProcesses
 from ldlm_monitor.source.companions import Surroundings, companions
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.input_patterns import resolve

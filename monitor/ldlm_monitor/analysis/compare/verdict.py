@@ -36,6 +36,7 @@ PACE = (
     Quantity("samples_per_second", "samples/s", "pace", "/s", "slower", "faster", "more"),
     Quantity("tokens_per_second", "tokens/s", "pace", "/s", "slower", "faster", "more"),
     Quantity("steps_per_second", "it/s", "pace", "/s", "slower", "faster", "more"),
+    Quantity("gpu_utilization_ratio", "GPU busy", "pace", "", "less", "more", "more"),
 )
 MEMORY = (
     Quantity("memory_allocated_bytes", "GPU memory allocated", "memory", "B", "less", "more"),
@@ -51,7 +52,7 @@ MEMORY_BY = (
     *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
 )
 """Measures of memory, the best first: from that of the tensors alone to the whole process's."""
-ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
+ALWAYS = (*PACE[:4], MEMORY[0], LOSS, ACCURACY)
 """Quantities that are listed as missing if no run has them: a choice; people expect these."""
 
 
