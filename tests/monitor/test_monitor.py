@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from failing_lines import NAN
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_monitor.alerts import load_rules
@@ -370,6 +370,10 @@ def timed_rows(draw: st.DrawFn) -> list[dict[str, float]]:
     return rows
 
 
+AHEAD = [{"step": n, "loss": 2.0 + n % 3, "time": START + 7.3 * n} for n in range(1, 7)]
+
+
+@example([*AHEAD, {"step": 6, "loss": 2.0, "time": START + 23.8}], Stall(), 5.0, 0.0)
 @given(
     timed_rows(),
     st.sampled_from([Stall(), Stall(floor_seconds=2.0), Stall(floor_seconds=0.1)]),

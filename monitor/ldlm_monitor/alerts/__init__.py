@@ -3,6 +3,7 @@
 All three are our own code: Prometheus' is in Go, and `templates` says what PyPI has.
 """
 
+from ldlm_monitor.alerts.active import ActiveAlert, Ending
 from ldlm_monitor.alerts.rules import (
     AlertRule,
     RecordingRule,
@@ -11,7 +12,7 @@ from ldlm_monitor.alerts.rules import (
     load_rules,
     packaged_rules,
 )
-from ldlm_monitor.alerts.state import ActiveAlert, AlertStates, Ending
+from ldlm_monitor.alerts.state import AlertStates
 from ldlm_monitor.alerts.template_expansion import NO_CONTEXT, Context
 from ldlm_monitor.alerts.templates import Template
 

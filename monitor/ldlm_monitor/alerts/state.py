@@ -6,10 +6,17 @@ why an alert ended.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
+from ldlm_monitor.alerts.active import (
+    ActiveAlert,
+    Ending,
+    agreement,
+    instances,
+    sorted_labels,
+    transition,
+)
 from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet, check_limit
 from ldlm_monitor.alerts.template_expansion import NO_CONTEXT, Context
 from ldlm_monitor.model.alert import Query, Transition, VectorSample
@@ -18,7 +25,6 @@ from ldlm_monitor.model.points import Labels
 
 E = TypeVar("E")
 
-Ending: TypeAlias = Literal["resolved", "ended", "unknown"]  # `_ENDING_REASONS` has the meanings
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
 """Called with a metric's name, its samples, and Unix seconds; series without one have ended."""
 
@@ -28,25 +34,6 @@ _ENDING_REASONS: dict[Ending, str] = {  # `Transition.reason`, which people read
     "ended": "run ended",
     "unknown": "no data",
 }
-
-
-@dataclass(slots=True)
-class ActiveAlert(Generic[E]):
-    """A pending or firing alert.
-
-    Unix seconds: `active_at`, when its condition began to hold; `fired_at`, when it began to fire
-    (None: pending); `absent_since`, when its condition ceased to hold while `keep_firing_for`
-    keeps it firing (None otherwise). `value`, `annotations`: when the condition last held.
-    """
-
-    rule: AlertRule[E]
-    labels: dict[str, str]
-    state: Literal["pending", "firing"]
-    active_at: float
-    value: float
-    annotations: dict[str, str]
-    fired_at: float | None = None
-    absent_since: float | None = None
 
 
 class AlertStates(Generic[E]):
@@ -72,7 +59,7 @@ class AlertStates(Generic[E]):
     def firing(self) -> list[Transition]:
         """A transition to firing for each firing alert, at `fired_at` and with the last value."""
         return [
-            _transition(alert, alert.fired_at, "firing", "inactive", "condition holds")
+            transition(alert, alert.fired_at, "firing", "inactive", "condition holds")
             for alert in self.alerts()
             if alert.state == "firing" and alert.fired_at is not None
         ]
@@ -84,13 +71,13 @@ class AlertStates(Generic[E]):
         """
         for alert in alerts:
             named = [
-                (_agreement(alert, rule), -index, rule)
+                (agreement(alert, rule), -index, rule)
                 for index, rule in enumerate(self._rules.rules)
                 if isinstance(rule, AlertRule) and rule.name == alert.rule.name
             ]
             if named:
                 _, index, alert.rule = max(named, key=lambda each: each[:2])
-                self._by_rule.setdefault(-index, {})[_sorted_labels(alert.labels)] = alert
+                self._by_rule.setdefault(-index, {})[sorted_labels(alert.labels)] = alert
         self._series = self._due = None
 
     def restore_start(self, alert: ActiveAlert[E], at: float) -> None:
@@ -153,7 +140,7 @@ class AlertStates(Generic[E]):
                     if isinstance(rule, RecordingRule):
                         self._record(index, rule, vector, at, record)
                         continue
-                    self._instances[index] = _instances(rule, vector, at, self._context)
+                    self._instances[index] = instances(rule, vector, at, self._context)
             except RuleError as problem:
                 self.health[index] = problem
             fresh = self._instances.get(index, {})
@@ -183,7 +170,7 @@ class AlertStates(Generic[E]):
     ) -> None:
         samples = [
             VectorSample(
-                _sorted_labels({**dict(sample.labels), "__name__": "", **rule.labels}), sample.value
+                sorted_labels({**dict(sample.labels), "__name__": "", **rule.labels}), sample.value
             )
             for sample in vector
         ]
@@ -203,41 +190,8 @@ class AlertStates(Generic[E]):
                 {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
                 for alert in self.alerts()
             )
-            self._series = [VectorSample(_sorted_labels(each), 1.0) for each in labels]
+            self._series = [VectorSample(sorted_labels(each), 1.0) for each in labels]
         return self._series
-
-
-def _agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> int:
-    """The sum, over the rule's labels, of 1 if its text is the alert's value, otherwise -1."""
-    equal = sum(alert.labels.get(name) == each.source for name, each in rule.labels.items())
-    return 2 * equal - len(rule.labels)
-
-
-def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
-    return tuple(sorted((name, value) for name, value in pairs.items() if value))
-
-
-def _instances(
-    rule: AlertRule[E], vector: Iterable[VectorSample], at: float, context: Context
-) -> dict[Labels, ActiveAlert[E]]:
-    """The alerts of a vector by their labels, each pending since `at` (Unix seconds)."""
-    found: dict[Labels, ActiveAlert[E]] = {}
-    for sample in vector:
-        given = dict(sample.labels)
-        texts, annotations = (
-            {name: each.expand(given, sample.value, at, context) for name, each in part.items()}
-            for part in (rule.labels, rule.annotations)
-        )
-        unset = {ALERT_NAME: "", "__name__": ""}
-        labels = {name: text for name, text in {**given, **texts, **unset}.items() if text}
-        key = _sorted_labels(labels)
-        if key in found:
-            raise RuleError(
-                "several alerts have the same labels",
-                remedy="select one metric, and set no label by which series differ",
-            )
-        found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, annotations)
-    return found
 
 
 def _step(
@@ -258,7 +212,7 @@ def _step(
             del alerts[key]
         elif (outcome := ending(rule, alert.labels)) is not None:
             del alerts[key]
-            transitions.append(_transition(alert, at, outcome, "firing", _ENDING_REASONS[outcome]))
+            transitions.append(transition(alert, at, outcome, "firing", _ENDING_REASONS[outcome]))
     for key, begun in fresh.items():
         known = key in alerts
         alert = alerts.setdefault(key, begun)
@@ -282,27 +236,7 @@ def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition
         alert.fired_at = at
         if known:
             reason = "condition held for its duration"
-            return [_transition(alert, at, "firing", "pending", reason)]
+            return [transition(alert, at, "firing", "pending", reason)]
     elif known:
         return []
-    return [_transition(alert, at, alert.state, "inactive", "condition holds")]
-
-
-def _transition(
-    alert: ActiveAlert[E],
-    at: float,
-    state: Literal["pending", "firing"] | Ending,
-    previous: Literal["inactive", "pending", "firing"],
-    reason: str,
-) -> Transition:
-    return Transition(
-        time=at,
-        alert=alert.rule.name,
-        state=state,
-        previous=previous,
-        reason=reason,
-        labels=dict(alert.labels),
-        annotations=dict(alert.annotations),
-        value=alert.value,
-        active_at=alert.active_at,
-    )
+    return [transition(alert, at, alert.state, "inactive", "condition holds")]

@@ -164,9 +164,9 @@ class HeartbeatPage:
         whole[0] = number
         whole[1] = beat.step
         real[2] = beat.time
+        real[3] = beat.phase_since
         if beat.phase is not self._phase or beat.status is not self._status:
             self._phase, self._status = beat.phase, beat.status
-            real[3] = beat.phase_since
             _WORDS.pack_into(self._page, BEAT_AT + _WORDS_AT, beat.phase, beat.status)
         whole[_LAST] = number
 

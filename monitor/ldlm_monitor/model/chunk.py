@@ -207,8 +207,7 @@ COMPRESSED_SUFFIXES = (".gz", ".xz", ".zst", ".bz2")
 
 def uncompressed(path: str) -> str:
     """The path without the suffix of a compressor; the same path if it has none."""
-    suffix = next((each for each in COMPRESSED_SUFFIXES if path.endswith(each)), "")
-    return path.removesuffix(suffix)
+    return path.removesuffix(next(filter(path.endswith, COMPRESSED_SUFFIXES), ""))
 
 
 _ROTATED = re.compile(  # a number of up to 6 digits, or a date with more behind it

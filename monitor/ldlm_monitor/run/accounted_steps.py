@@ -60,8 +60,8 @@ class AccountedSteps:
         if (source, block.rank) != self._key:
             return  # a better source began with the row before
         if block.steps[0] > self._step and not self._offset:
-            for step, at in zip(block.steps, times, strict=True):
-                self.account.advance(step, at, exact=True)
+            for step, own, at in zip(block.steps, block.times or times, times, strict=True):
+                self.account.advance(step, _moment(own, at), exact=True)
             self._step = self._files[block.path] = block.steps[-1]
         else:
             for row, at in enumerate(times):

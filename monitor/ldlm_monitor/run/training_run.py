@@ -21,8 +21,10 @@ from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
-_SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})  # kinds that report a skipped step
-_LAUNCHES = frozenset({"run_started", "run_resumed", "elastic_restart"})
+_COUNTED = {  # by the kinds of events: the counter of the whole run that they raise
+    **dict.fromkeys(("skipped_step", "loss_scale_overflow"), "ldlm_train_skipped_steps_total"),
+    **dict.fromkeys(("run_started", "run_resumed", "elastic_restart"), RESTARTS),
+}
 _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
 
 
@@ -297,10 +299,8 @@ class TrainingRun:
         for kind, labels, evidence in self._events.evidence():
             yield EVENTS, labels, evidence
             yield LAST_EVENT, labels, evidence
-            if kind in _SKIPS:
-                yield "ldlm_train_skipped_steps_total", self.labels, evidence
-            if kind in _LAUNCHES:
-                yield RESTARTS, self.labels, evidence
+            if kind in _COUNTED:
+                yield _COUNTED[kind], self.labels, evidence
 
     def _step_seconds(self) -> float | None:
         return self.values.step_seconds(self.progress.step_seconds)

@@ -7,60 +7,16 @@ slot may be skipped if nothing can have changed: a read returns a sample for eve
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import TypeAlias
 
 from ldlm_monitor.model.points import Column, Labels, Matcher, Point, Reader, Series
 from ldlm_monitor.series.matching import MatchedSeries
-
-
-@dataclass(slots=True)
-class Segment:
-    """A period in which a series existed; each of `values` holds from its time in `times` on.
-
-    `born`, `ended` and `times` are Unix seconds; `ended` is None while the series exists.
-    """
-
-    born: float
-    ended: float | None = None
-    times: array[float] = field(default_factory=lambda: array("d"))
-    values: array[float] = field(default_factory=lambda: array("d"))
-
-    def since(self, start: float) -> Segment:
-        """The part after `start`, preceded by the change to the value that held at `start`."""
-        old = max(bisect_right(self.times, start) - 1, 0)
-        times = self.times[old:]
-        return Segment(times[0], self.ended, times, self.values[old:])
-
-    def at(self, grid: Sequence[float]) -> Sequence[float]:
-        """The value at each time of `grid`, in which no time of a change may be missing."""
-        first = bisect_right(self.times, grid[0]) - 1
-        last = bisect_right(self.times, grid[-1])
-        if last - first == len(grid):
-            return self.values[first:last]
-        values: list[float] = []
-        for index in range(first, last):
-            until = bisect_left(grid, self.times[index + 1]) if index + 1 < last else len(grid)
-            values += [self.values[index]] * (until - len(values))
-        return values
-
-    def put(self, value: float, at: float) -> bool:
-        """Store the value that holds from `at` on; return False if it is unchanged."""
-        if self.times:
-            old = self.values[-1]
-            if old == value or (math.isnan(old) and math.isnan(value)):
-                return False
-        if self.times and self.times[-1] == at:
-            self.values[-1] = value
-        else:
-            self.values.append(value)  # first: a `StoreView` reads by `times` in another thread
-            self.times.append(at)
-        return True
+from ldlm_monitor.series.segment import Segment, held
 
 
 @dataclass(slots=True)
@@ -77,21 +33,6 @@ def _has_same_series(points: Sequence[Point], before: Sequence[Point]) -> bool:
 
 Change: TypeAlias = tuple[str, float | None, float | None]
 """A series' metric, its value before and now; None where there is no sample."""
-
-
-def _held(
-    segments: Sequence[Segment], slots: Sequence[float], until: Sequence[float]
-) -> list[float | None]:
-    """The values at rising `slots`; those of a segment that has ended by a time of `until` not."""
-    column: list[float | None] = []
-    for segment in segments:
-        begin = bisect_left(slots, segment.born, len(column))
-        end = len(slots) if segment.ended is None else bisect_left(until, segment.ended)
-        if begin < end:
-            times, values = segment.times, segment.values
-            column += [None] * (begin - len(column))
-            column += [values[bisect_right(times, slot) - 1] for slot in slots[begin:end]]
-    return column + [None] * (len(slots) - len(column))
 
 
 _Group: TypeAlias = tuple[Sequence[Point], list[_Kept]]
@@ -249,7 +190,7 @@ class SeriesStore:
         pairs = enumerate(zip(since, slots, strict=True))
         too_old = [index for index, (start, slot) in pairs if slot <= start]
         for kept in series:
-            column = _held(kept.segments, slots, until)
+            column = held(kept.segments, slots, until)
             for index in too_old:
                 column[index] = None
             if any(value is not None for value in column):
@@ -288,9 +229,9 @@ class SeriesStore:
                 grid = grid[:-1]
             if not grid:
                 continue
-            held = segment.at(grid)
+            found = segment.at(grid)
             times = [*times, *grid] if times else grid
-            values = [*values, *held] if values else held
+            values = [*values, *found] if values else found
         ended = kept.segments[-1].ended
         return Series(kept.labels, times, values, ended) if times else None
 
