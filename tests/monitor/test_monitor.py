@@ -18,6 +18,7 @@ from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import parse
 
@@ -191,6 +192,31 @@ def test_a_record_with_its_own_time_is_judged_at_it() -> None:
     ]
     assert [each.labels["severity"] for each in found[:2]] == ["warning", "critical"]
     assert feeder.transitions[2].time == START + 400
+
+
+@pytest.mark.parametrize("behind", [0.0, 400.0, 7200.0, 3 * 86400.0])
+def test_a_failure_counts_from_when_it_comes_however_far_its_lines_clock_is_behind(
+    behind: float,
+) -> None:
+    """A node's clock may be wrong, or its lines in the time of another zone."""
+    feeder = Feeder(Monitor(), "train.jsonl")
+    for step in range(100):
+        row = {"step": step, "loss": 2.0 + step % 3, "time": START + step - behind}
+        feeder.append(json.dumps(row) + "\n", float(step))
+    row = {"step": 100, "loss": "NaN", "time": START + 100 - behind}
+    assert reported(feeder.append(json.dumps(row) + "\n", 100.0)) == [("NonFiniteLoss", "firing")]
+    for kind, alert in (("cuda_oom", "OutOfMemory"), ("gpu_xid", "GpuError")):
+        event = Event(
+            run="train",
+            kind=kind,
+            severity="critical",
+            message=kind,
+            time=START + 101 - behind,
+            position=Position("train.log", 1, 0),
+        )
+        feeder.transitions += feeder.monitor.observe((event,), START + 101)
+        feeder.wait(103.0)
+        assert (alert, "firing") in reported(feeder.transitions)
 
 
 def test_health_is_the_worst_firing_severity() -> None:

@@ -246,7 +246,7 @@ class Monitor:
             found = run.replicas.observe(record, run.logged.world_size)
             return [] if found is None else self._take(found, at)
         rows = is_rows(record.position.path)
-        urgent = run.observe(record, at, rows=rows, timed=self._timed)
+        urgent = run.observe(record, at, max(at, self.clock), rows=rows, timed=self._timed)
         if isinstance(record, Event):
             self._events.extend((record,))
             self._incidents.take(record, self.clock)

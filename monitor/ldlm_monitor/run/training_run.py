@@ -53,10 +53,20 @@ class TrainingRun:
         self._timed_by: tuple[str, int | None] | None = None
         self._begins_anew = False
 
-    def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
-        """Process a record at `at`; returns why it needs an evaluation at once, otherwise None.
+    def observe(
+        self,
+        record: Record,
+        at: float,
+        judged: float | None = None,
+        *,
+        rows: bool,
+        timed: bool = True,
+    ) -> str | None:
+        """Process a record of `at`; returns why it needs an evaluation at once, otherwise None.
 
-        `rows`: its file is JSON lines. `timed`: it was written at `at`; if false, `at` is an order.
+        `judged`: when it is judged (None: at `at`), which is later where its line's clock is
+        behind: alerts count from then. `rows`: its file is JSON lines. `timed`: it was written at `at`; if false, `at`
+        is an order.
         """
         self._note(record.position.path, record.rank)
         self.life.timed = timed or record.time is not None
@@ -65,7 +75,7 @@ class TrainingRun:
             remark = record.position == self._remark
             source = ValueSource.BAR if remark else source_of(record, rows=rows)
             urgent = self._observe_progress(record, at, source)
-            alarming = self.values.observe(record, source, at)
+            alarming = self.values.observe(record, source, at, judged)
             return f"nonfinite {record.rank} {' '.join(alarming)}" if alarming else urgent
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
@@ -73,7 +83,7 @@ class TrainingRun:
             self.progress.observe_beat(record, at)
             self.findings.note_process(record.rank, record.host, record.pid)
             return "recovered" if stalled and self.life.state != "stalled" else None
-        return self._observe_event(record, at)
+        return self._observe_event(record, at, at if judged is None else judged)
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
         """Process rows with equal keys, all at `at`; returns a reason or None as `observe` does."""
@@ -242,8 +252,8 @@ class TrainingRun:
             self.values.take_fresh()  # of the training before
         return "recovered" if stalled and self.life.state != "stalled" else None
 
-    def _observe_event(self, event: Event, at: float) -> str | None:
-        self._events.add(event, at)
+    def _observe_event(self, event: Event, at: float, judged: float) -> str | None:
+        self._events.add(event, judged)
         self.steps.explain(event, at)
         self._remark = event.position
         if event.kind in ("config", "run_started"):
@@ -258,7 +268,8 @@ class TrainingRun:
         elif event.kind == "checkpoint_saved":
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
-        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event, at)
+        broken = event.kind == "nonfinite_metric"
+        counted = broken and self.values.observe_nonfinite(event, judged)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
             self.replicas = Replicas()

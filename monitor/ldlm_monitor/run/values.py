@@ -45,9 +45,15 @@ class RunValues:
         self._order = 0
         self.dropped = 0  # values of quantities beyond `MAX_QUANTITIES`
 
-    def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
-        """Add a sample logged at `at` (Unix seconds); returns its newly non-finite quantities."""
+    def observe(
+        self, sample: Sample, source: ValueSource, at: float = 0.0, judged: float | None = None
+    ) -> list[str]:
+        """Add a sample logged at `at` (Unix seconds); returns its newly non-finite quantities.
+
+        `judged`: when it is judged (None: at `at`), from which their alert counts.
+        """
         alarming: list[str] = []
+        judged = at if judged is None else judged
         self._order += 1
         quantities = self._by_rank.setdefault(sample.rank, {})
         for quantity, value in sample.values.items():
@@ -59,7 +65,7 @@ class RunValues:
                 known = quantity in self._best and quantity not in _OF_THE_RUN
                 if known and not math.isfinite(value):
                     evidence = SourceLine(sample.position, sample.step, order=self._order)
-                    if self.nonfinite.count(quantity, sample.rank, evidence, at, best=False):
+                    if self.nonfinite.count(quantity, sample.rank, evidence, judged, best=False):
                         alarming.append(quantity)
                 continue
             kept.value = value
@@ -75,7 +81,7 @@ class RunValues:
                 kept.curve.add(sample, at, value)
             if not math.isfinite(value):
                 evidence = SourceLine(sample.position, sample.step, order=self._order)
-                if self.nonfinite.count(quantity, sample.rank, evidence, at):
+                if self.nonfinite.count(quantity, sample.rank, evidence, judged):
                     alarming.append(quantity)
         return alarming
 
