@@ -32,6 +32,7 @@ from ldlm_monitor.promql.nodes import (
     walk,
 )
 from ldlm_monitor.run.pace import LATE
+from ldlm_monitor.series.matching import is_matched
 from ldlm_monitor.series.store import Change
 
 # Metrics: when the step last advanced (Unix seconds), and the longest normal pause (seconds).
@@ -62,7 +63,8 @@ class RuleQuestion:
 class _Reading:
     """That the rule `rule` reads `input`, whose identity in `_NotedStorage` is `key`.
 
-    `always`: every evaluation may. `is_age`: see `_ages`.
+    `always`: every evaluation may. `is_age`: see `_ages`. `narrow`: the selector's matchers but
+    that of the metric.
     """
 
     rule: int
@@ -71,6 +73,7 @@ class _Reading:
     key: int
     always: bool
     is_age: bool
+    narrow: tuple[Matcher, ...]
 
 
 class RulesDue:
@@ -113,6 +116,7 @@ class RulesDue:
             _Reading(
                 rule, each, each.sees, id(each.selector.matchers), asked.always,
                 id(each.selector) in asked.ages,
+                tuple(match for match in each.selector.matchers if match.name != NAME),
             )
             for each in asked.inputs
         ]  # fmt: skip
@@ -128,8 +132,8 @@ class RulesDue:
 
     def note(self, changes: Iterable[Change], at: float) -> None:
         """Series changed, began or ended at `at`."""
-        for metric, before, now in changes:
-            for number in self._by_metric.get(metric, ()):
+        for labels, before, now in changes:
+            for number in self._by_metric.get(labels[0][1], ()):
                 reading = self._readings[number]
                 offset, sees = reading.input.offset, reading.sees
                 if before is None or now is None:
@@ -139,6 +143,8 @@ class RulesDue:
                 elif sees(before) == sees(now) or (
                     reading.is_age and now >= before and not self._holds(reading.rule)
                 ):
+                    continue
+                if not is_matched(labels, reading.narrow):
                     continue
                 if offset:
                     heappush(self._later, (at + offset, number))

@@ -65,8 +65,8 @@ class TrainingRun:
         """Process a record of `at`; returns why it needs an evaluation at once, otherwise None.
 
         `judged`: when it is judged (None: at `at`), which is later where its line's clock is
-        behind: alerts count from then. `rows`: its file is JSON lines. `timed`: it was written at `at`; if false, `at`
-        is an order.
+        behind: alerts count from then. `rows`: its file is JSON lines. `timed`: it was written at
+        `at`; if false, `at` is an order.
         """
         self._note(record.position.path, record.rank)
         self.life.timed = timed or record.time is not None

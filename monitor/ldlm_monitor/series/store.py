@@ -31,8 +31,8 @@ def _has_same_series(points: Sequence[Point], before: Sequence[Point]) -> bool:
     return named == [(each.name, each.labels) for each in before]
 
 
-Change: TypeAlias = tuple[str, float | None, float | None]
-"""A series' metric, its value before and now; None where there is no sample."""
+Change: TypeAlias = tuple[Labels, float | None, float | None]
+"""A series' labels, the metric first; its value before and now; None where there is no sample."""
 
 
 _Group: TypeAlias = tuple[Sequence[Point], list[_Kept]]
@@ -113,7 +113,7 @@ class SeriesStore:
         segment = series.segments[-1]
         if segment.ended is None:
             segment.ended = at
-            self._changes.append((series.labels[0][1], segment.values[-1], None))
+            self._changes.append((series.labels, segment.values[-1], None))
 
     def record(self, name: str, points: Iterable[Point]) -> None:
         """Store a recording rule's result, which holds from the last scrape until the next call.
@@ -217,7 +217,7 @@ class SeriesStore:
         segment = kept.segments[-1]
         before = segment.values[-1] if segment.values else None
         if before != value and segment.put(value, at):
-            self._changes.append((kept.labels[0][1], before, value))
+            self._changes.append((kept.labels, before, value))
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
         times: Sequence[float] = ()
