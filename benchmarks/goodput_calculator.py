@@ -33,7 +33,7 @@ def happenings(seed: int, steps: int = 400) -> Iterator[Happening]:
     while step <= steps:
         yield at, "step", step
         if rng.random() < 0.01 and step > safe + 25:
-            at += rng.uniform(20, 200)  # down, after a kill amid this step
+            at += rng.uniform(20, 200)  # down, after a kill within this step
             yield at, "job", 0
             at += rng.uniform(5, 40)
             safe, step = step, step - rng.randint(5, 20)

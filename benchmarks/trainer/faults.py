@@ -73,14 +73,14 @@ def first_line(message: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Outcome:
     """What came of one fault; `seconds` None: no message, which is right for `sigterm`."""
 
     line: str
     seconds: float | None
 
 
-def try_fault(setting: str, data: Path, patience: float) -> Told:
+def try_fault(setting: str, data: Path, patience: float) -> Outcome:
     """Train with the fault until a message comes, or the training has ended without one."""
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name)
@@ -114,19 +114,19 @@ def launch(setting: str, data: Path, folder: Path) -> "subprocess.Popen[bytes]":
 
 def wait_for_message(
     training: "subprocess.Popen[bytes]", messages: Messages, folder: Path, patience: float
-) -> Told:
+) -> Outcome:
     until = None
     while True:
         struck = struck_at(folder / "saved/l2t/training_log.jsonl")
         after = [(at, line) for at, line in messages.came if struck is not None and at >= struck]
         if after and struck is not None:
-            return Told(after[0][1], after[0][0] - struck)
+            return Outcome(after[0][1], after[0][0] - struck)
         if training.poll() is not None and until is None:
             until = time.time() + 20  # for what the daemon makes of the end
         if until is not None and time.time() > until:
-            return Told("nothing", None)
+            return Outcome("nothing", None)
         if struck is not None and time.time() > struck + patience:
-            return Told(f"nothing within {patience:.0f} s", None)
+            return Outcome(f"nothing within {patience:.0f} s", None)
         time.sleep(0.05)
 
 
@@ -169,9 +169,9 @@ def main() -> int:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         print("| fault | first line of Slack | seconds |\n| --- | --- | --- |", flush=True)
         for fault in given.only:
-            told = try_fault(FAULTS[fault], data, given.patience)
-            seconds = "" if told.seconds is None else f"{told.seconds:.1f}"
-            print(f"| `{fault}` | {told.line} | {seconds} |", flush=True)
+            found = try_fault(FAULTS[fault], data, given.patience)
+            seconds = "" if found.seconds is None else f"{found.seconds:.1f}"
+            print(f"| `{fault}` | {found.line} | {seconds} |", flush=True)
     return 0
 
 

@@ -3,7 +3,7 @@
 The same training (of the same samples a step and rank) on each number of processes, then what
 `ldlm-monitor compare` says of them, and the efficiency: the share of a perfect multiple that is
 reached. The exit code is 1 where that is less than `--least`, or where the GPUs were busy less
-than `--busy`, by the median of what their driver told the callback of each rank.
+than `--busy`, by the median of what their driver gave the callback of each rank.
 """
 
 import argparse

@@ -91,7 +91,7 @@ def test_every_page_in_every_size(
 
 @pytest.mark.parametrize("size", [(40, 15), (110, 20)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_two_hundred_runs(snap_compare: Compare, pictured: Shown, size: tuple[int, int]) -> None:
-    """What needs a look is the first row, and names with much in common can be told apart."""
+    """What needs a look is the first row, and names with much in common still differ."""
     crashed, *_, fine = sorted(pictured.snapshot.runs, key=lambda run: run.health)
     runs = [
         (crashed if number == 199 else fine).model_copy(
