@@ -1,5 +1,6 @@
 """What the last words of a log say of its run: how it ended, and which alert names that."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def end_of(tmp_path: Path, text: str) -> tuple[str, set[str]]:
 @pytest.mark.parametrize(
     "text",
     [
-        *("Killed", "Terminated", "zsh: killed     python train.py"),
+        *("Killed", "zsh: killed     python train.py"),
         "run.sh: line 12: 4711 Killed                  python train.py",
         "[1]+  Killed                  nohup python train.py > log",
         "State: TIMEOUT (exit code 0)",
@@ -114,7 +115,7 @@ def test_a_later_launch_in_the_same_log_refutes_an_end_that_only_its_shell_repor
     assert end_of(tmp_path, again)[0] == "finished"
     assert end_of(tmp_path, "Killed\n" + TRACEBACK + "KeyError: 'x'") == (
         "crashed",
-        {"JobKilled", "TrainingCrashed"},
+        {"TrainingCrashed"},
     )
 
 
@@ -127,3 +128,28 @@ def test_numbers_after_a_crash_go_on_in_a_log_without_steps(tmp_path: Path) -> N
         pass
     (run,) = replay.snapshot().runs
     assert run.state == "running"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("SyntaxError: invalid syntax", "panic: runtime error", "Execution halted"),
+        'Exception in thread "main" java.lang.NullPointerException',
+        "[1]+  Terminated              tensorboard --logdir runs",
+        "Upload failed with status 503, retrying in 10 s",
+    ],
+)
+def test_what_a_training_prints_of_other_programs_is_no_end_where_its_steps_go_on(
+    tmp_path: Path, text: str
+) -> None:
+    """Of programs that a model wrote, helpers of the script, requests."""
+    begun = datetime(2026, 11, 20, 10, tzinfo=UTC)
+    lines = []
+    for step in range(1, 60):
+        when = begun + timedelta(minutes=step)
+        lines.append(f"{when:%Y-%m-%d %H:%M:%S} INFO step {step}/1000 loss {3 - step / 100:.4f}")
+        lines += [text] * (step in (30, 40, 41))
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(lines) + "\n")
+    fired = {each.alert for each in Replay(Settings(files=(str(log),))).transitions()}
+    assert fired <= {"Watchdog", "TrainingEnded"}

@@ -156,8 +156,9 @@ SILENCE_SECONDS = 10.0
 """A traceback counts as a crash if no step follows for so long: the exception may have been caught.
 A choice: longer delays the alert, shorter misjudges a run with slow steps."""
 LOGGED_SECONDS = 60.0
-"""As `SILENCE_SECONDS`, for an exception that a logger printed: the program caught it, and goes on
-with its next step or ends. A choice for a run without steps, else `LATE` times what is normal."""
+"""As `SILENCE_SECONDS`, for an exception that a logger printed, or of a program that is tried: the
+training goes on with its next step or ends. A choice for a run without steps, else `LATE` times
+what is normal."""
 VICTIM_SECONDS = 60.0
 """Wait for a report of the first failure where ranks logged only that they lost a peer. Twice the
 30 s in which torchrun's agent lets its workers end (`PContext.close`): each node has an agent."""
@@ -226,6 +227,7 @@ class EndingTracker:
         `patience`: seconds that are normal between two steps.
         """
         kind, logged = event.kind, bool(event.fields.get("logged"))
+        caught = max(LOGGED_SECONDS, LATE * patience)  # until one that may be is an end
         if logged and self.assumed is not None and self.assumed.evidence.fields.get("logged"):
             self.assumed = None  # the program caught the one before, too, and went on
         self.out_of_memory = self.out_of_memory or kind == "host_oom_kill"
@@ -240,7 +242,7 @@ class EndingTracker:
             wait = 0.0 if _names_a_cause(event) else TABLE_SECONDS
             self._assume("crashed", at, wait, event, phase)
         elif is_death(event):
-            self._assume("crashed", at, TABLE_SECONDS, event, phase)
+            self._assume("crashed", at, caught if logged else TABLE_SECONDS, event, phase)
         elif phase in ENDED_STATES:
             return
         elif is_interrupt(event) or has_sigterm(event):
@@ -248,7 +250,7 @@ class EndingTracker:
                 wait = SILENCE_SECONDS if is_interrupt(event) else VICTIM_SECONDS
                 self._assume("killed", at, wait, event, phase)
         elif is_abort(event) or is_fatal(event):
-            wait = max(LOGGED_SECONDS, LATE * patience) if logged else SILENCE_SECONDS
+            wait = caught if logged else SILENCE_SECONDS
             self._assume("crashed", at, wait, event, phase)
         elif dies_of_another(event):
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
