@@ -145,9 +145,10 @@ def test_lines_without_times_are_spread_between_the_last_writes_of_full_files(
     assert set(played(tmp_path)[1]) == {NOW}
 
 
-def test_files_of_ranks_are_not_one_log(tmp_path: Path) -> None:
-    """They are numbered from 0, and their lines come side by side."""
-    for rank in range(3):
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_of_ranks_are_not_one_log(tmp_path: Path, first: int) -> None:
+    """They are numbered from 0, or none has no number, and their lines come side by side."""
+    for rank in range(first, first + 3):
         rows = "".join(f"2026-01-29 10:00:{at:02} step {at} loss 2.5\n" for at in range(30))
         (tmp_path / f"a.log.{rank}").write_text(rows)
     found, _ = played(tmp_path)

@@ -33,8 +33,9 @@ def _ordered(parts: dict[str, list[HistoryFile]]) -> Iterator[list[HistoryFile]]
     """The logs of the files with one name, by what was added to it."""
     dated = sorted(added for added in parts if len(added) >= _DATE_DIGITS)
     numbered = sorted((added for added in parts if 0 < len(added) < _DATE_DIGITS), key=int)
-    # Numbers with a gap, or from 0, are those of ranks or processes, which write side by side.
-    if [*map(int, numbered)] != [*range(1, len(numbered) + 1)]:
+    # Numbers with a gap, from 0, or beside no file without one, are those of ranks, nodes or tasks,
+    # which write side by side.
+    if "" not in parts or [*map(int, numbered)] != [*range(1, len(numbered) + 1)]:
         yield from ([file] for added in numbered for file in parts[added])
         numbered = []
     elif not _are_rising([parts[added][0] for added in numbered], parts.get("")):
