@@ -269,8 +269,8 @@ def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:
 def variables(decision: DecisionView | None) -> dict[str, str]:
     """What a restart needs of a decision, as variables of its environment.
 
-    `LDLM_RESUME_STEP`: the last checkpoint before the
-    loss was no number; `LDLM_SKIP_STEPS` (`43-44`): the steps whose batches made it so.
+    `LDLM_RESUME_STEP`: the last checkpoint before the loss was no number; `LDLM_SKIP_STEPS`
+    (`43-44`): the steps whose batches made it so.
     """
     found: dict[str, str] = {}
     if decision is None:

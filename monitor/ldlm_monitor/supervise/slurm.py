@@ -116,7 +116,8 @@ class SubmittedJobs:
             for found in _SUBMITTED.finditer(text):
                 job = found[1].decode()
                 self._newest = self._folder / f"job_{job}.out"
-                self._newest.symlink_to(self._output(job))
+                with contextlib.suppress(FileExistsError):  # the job was named twice
+                    self._newest.symlink_to(self._output(job))
 
     def are_read(self, snapshot: Snapshot) -> bool:
         """Whether the newest job's output is among the files of a run."""

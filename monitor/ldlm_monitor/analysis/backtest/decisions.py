@@ -84,8 +84,9 @@ def load_decisions(path: Path) -> list[TrueDecision]:
 
 
 def score_decisions(settings: Settings, truth: Path) -> DecisionScore:
-    """Replay each log that the truth file lists, as a run of its own; absent ones are
-    left out. Raises `TruthError` and what `Replay` raises.
+    """Replay each log that the truth file lists, as a run of its own; absent ones are left out.
+
+    Raises `TruthError` and what `Replay` raises.
     """
     entries = {entry.file: entry for entry in load_decisions(truth)}
     logs = [path for path in resolve(settings.files, base=Path()).present() if path.name in entries]
