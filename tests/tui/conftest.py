@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from screens import NOW, Shown, read
+from screens import LAST_WRITE, NOW, Shown, read
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.silences import Silences
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-LAST_WRITE = 1_795_250_114
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from ldlm_monitor.tui.app import MonitorApp
 from ldlm_monitor.tui.draw import Line
 
 PATIENCE = 200
+LAST_WRITE = 1_795_250_114  # Unix seconds, of copied logs
 NOW = 1_795_250_120.0
 
 

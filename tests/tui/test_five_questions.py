@@ -4,12 +4,14 @@ The table there has the answers as a reader of the logs gives them. Each must st
 the overview, 120 cells wide, and the row must be the first of twenty.
 """
 
+import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from screens import read
+from screens import LAST_WRITE, read
 
 from ldlm_monitor.model.view import RunView, Snapshot
 from ldlm_monitor.tui.desk import Desk
@@ -53,6 +55,21 @@ def overview(snapshot: Snapshot, neighbours: list[RunView]) -> list[str]:
     ]
 
 
+def copied(log: Path, into: Path) -> Path:
+    """The log with what lies beside its folder, last written at a set time.
+
+    A log without times is placed by its last write, which a checkout sets to its own.
+    """
+    source = log.parents[1] if log.parent.name == "train_logs" else log.parent
+    for path in source.rglob("*") if log.parent.name == "train_logs" else (log,):
+        if path.is_file():
+            target = into / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+            os.utime(target, (LAST_WRITE, LAST_WRITE))
+    return into / log.relative_to(source)
+
+
 def test_there_are_twenty_situations_and_two_need_nobody() -> None:
     found = situations()
     assert len({each.log for each in found}) == 20
@@ -61,14 +78,14 @@ def test_there_are_twenty_situations_and_two_need_nobody() -> None:
 
 @pytest.mark.parametrize("situation", situations(), ids=lambda each: Path(each.log).stem)
 def test_one_look_at_the_overview_answers_the_five_questions(
-    situation: Situation, read_all: Snapshot
+    situation: Situation, read_all: Snapshot, tmp_path: Path
 ) -> None:
     fine = next(run for run in read_all.runs if run.health == "HEALTHY")
     neighbours = [
         fine.model_copy(update={"name": f"seed{number:02}", "state": "running", "ended_at": None})
         for number in range(19)
     ]
-    snapshot = read(str(ROOT / situation.log))
+    snapshot = read(str(copied(ROOT / situation.log, tmp_path)))
     rows = overview(snapshot, neighbours)
     (own,) = (row for row in rows if "seed" not in row)
     if situation.why == "-":
