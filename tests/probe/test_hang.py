@@ -89,7 +89,8 @@ def test_the_rank_that_hangs_is_named_with_its_phase_and_line(ranks) -> None:
     assert first.fields["accused"] is True
     assert [event.fields["accused"] for event in others] == [False, False]
     assert all(event.message.endswith("train.py:6 in all_reduce") for event in others)
-    assert first.fields["threads"][0]["frames"].splitlines()[0].endswith("in read_batch")
+    frames = first.fields["threads"][0]["frames"].splitlines()
+    assert any(frame.endswith("in read_batch") for frame in frames)  # which may still call into it
 
 
 def test_a_page_that_an_earlier_launch_left_behind_accuses_nobody(ranks) -> None:
