@@ -10,7 +10,7 @@ import pytest
 from ldlm_monitor.config import Settings
 from ldlm_monitor.playback.engine import Playback
 from ldlm_monitor.playback.recording import Fed, entries
-from ldlm_monitor.playback.reel import of_recording
+from ldlm_monitor.playback.timed_inputs import of_recording
 
 pytestmark = pytest.mark.live
 

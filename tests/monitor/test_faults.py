@@ -8,7 +8,7 @@ from tfevents import VERSION, scalar
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.detect.detectors import DetectorsByRun
-from ldlm_monitor.incidents.book import Incidents
+from ldlm_monitor.incidents.grouping import Incidents
 from ldlm_monitor.model.chunk import Chunk, Form
 from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import jsonl

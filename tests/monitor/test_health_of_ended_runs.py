@@ -11,9 +11,9 @@ from ldlm_monitor.model.view import RunView
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import status_lines
-from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.overview import summary
+from ldlm_monitor.tui.page_context import PageContext
 from ldlm_monitor.tui.run_columns import Layout, RunRow
 from ldlm_monitor.tui.triage import triaged
 
@@ -61,9 +61,9 @@ def run_of(monitor: Monitor) -> RunView:
 def seen(monitor: Monitor) -> str:
     """All that people see of the run where they look over all runs."""
     snapshot = monitor.snapshot()
-    desk = Desk(None, lambda: snapshot.at, snapshot)  # a row asks no source
+    shared = PageContext(None, lambda: snapshot.at, snapshot)  # a row asks no source
     columns = Layout.of(160, snapshot.runs, "")
-    drawn = columns.row(RunRow(run_of(monitor), None, desk), chosen=False)
+    drawn = columns.row(RunRow(run_of(monitor), None, shared), chosen=False)
     line = [*drawn, *summary(snapshot, UNICODE)]
     page = landing_page(snapshot, lambda text: text).decode()
     return "\n".join(
@@ -142,7 +142,7 @@ def test_what_has_ended_is_counted_by_how_it_ended() -> None:
     reported = "".join(span.text for span in summary(monitor.snapshot(), UNICODE))
     assert reported == " 4 runs   ● 3 HEALTHY   1 crashed"
     snapshot = monitor.snapshot()
-    assert triaged(Desk(None, lambda: snapshot.at, snapshot))[0].name == "crash"
+    assert triaged(PageContext(None, lambda: snapshot.at, snapshot))[0].name == "crash"
 
 
 def test_when_all_have_ended_the_status_says_how() -> None:

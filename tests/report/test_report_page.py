@@ -50,7 +50,7 @@ def chromium(folder: Path, *arguments: str) -> str:
 def said_by(
     folder: Path, page: str, script: str, *arguments: str, width: int = 1200, head: str = ""
 ) -> str:
-    """What `script` returns, run beside the page `p` in a frame as wide as a phone or a desk."""
+    """What `script` returns, run beside the page `p` in a frame as wide as a phone or a shared."""
     (folder / "frame.html").write_text(
         f'<iframe src="{page}" style="width:{width}px;height:900px;border:0"></iframe><script>'
         "onload=async()=>{const w=document.querySelector('iframe').contentWindow,p=w.document;"

@@ -14,8 +14,8 @@ import pytest
 from screens import LAST_WRITE, read
 
 from ldlm_monitor.model.view import RunView, Snapshot
-from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import UNICODE
+from ldlm_monitor.tui.page_context import PageContext
 from ldlm_monitor.tui.run_columns import Layout, RunRow
 from ldlm_monitor.tui.triage import arranged
 
@@ -46,11 +46,11 @@ def overview(snapshot: Snapshot, neighbours: list[RunView]) -> list[str]:
     (run,) = snapshot.runs
     at = max(filter(None, (run.ended_at, run.last_progress_at))) + LATER
     shown = snapshot.model_copy(update={"runs": (*neighbours, run)})
-    desk = Desk(None, lambda: at, shown, UNICODE)  # type: ignore[arg-type] # asked for nothing
-    runs = arranged(desk)
+    context = PageContext(None, lambda: at, shown, UNICODE)  # type: ignore[arg-type] # asked for nothing
+    runs = arranged(context)
     layout = Layout.of(WIDTH, runs, "")
     return [
-        "".join(span.text for span in layout.row(RunRow(each, None, desk), chosen=False))
+        "".join(span.text for span in layout.row(RunRow(each, None, context), chosen=False))
         for each in runs
     ]
 

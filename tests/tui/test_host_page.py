@@ -90,7 +90,7 @@ def test_the_page_is_behind_a_key_and_the_same_through_the_api(shown: Shown) -> 
     shown.snapshot = Snapshot.model_validate_json(document[:-1] + ',"points":[]}')
 
     async def steps(screen: Screen) -> None:
-        screen.app.desk.run = runs[0].name
+        screen.app.context.run = runs[0].name
         await screen.press("6")
         text = await screen.until("node17", "seen 12s ago")
         assert "full in 1h 30m" in text

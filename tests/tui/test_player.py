@@ -12,7 +12,7 @@ from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.queries import Played
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.playback.engine import Playback, Showing
-from ldlm_monitor.playback.reel import of_logs
+from ldlm_monitor.playback.timed_inputs import of_logs
 from ldlm_monitor.tui.app import MonitorApp
 from ldlm_monitor.tui.bars import player_line
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Glyphs, width_of

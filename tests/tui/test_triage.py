@@ -11,9 +11,9 @@ from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import Message, Notification, Story, from_transition, story_of
 from ldlm_monitor.report.contents import Item, brief_sections, sections, what_to_do
 from ldlm_monitor.report.document import report
-from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import ASCII, UNICODE
 from ldlm_monitor.tui.hold_back import muted
+from ldlm_monitor.tui.page_context import PageContext
 from ldlm_monitor.tui.triage import NEWS_SECONDS, arranged, middle_cut, shared_prefix, triaged
 from ldlm_monitor.tui.why import why
 
@@ -37,9 +37,9 @@ class Fleet:
         reason = ReasonView(kind="finding", severity="critical", text=text, since=since)
         return self.run(name, state, health="CRITICAL", reasons=(reason,))
 
-    def desk(self, *runs: RunView) -> Desk:
+    def context(self, *runs: RunView) -> PageContext:
         found = self.snapshot.model_copy(update={"runs": runs, "alerts": (), "incidents": ()})
-        return Desk(None, lambda: NOW, found)  # type: ignore[arg-type] # asked for nothing
+        return PageContext(None, lambda: NOW, found)  # type: ignore[arg-type] # asked for nothing
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ def test_a_crash_is_first_and_not_after_198_healthy_runs(fleet: Fleet) -> None:
     crashed = fleet.failed("zzz", NOW - 49, "crashed")
     older = fleet.failed("aaa", NOW - 600)
     done = fleet.run("done", "finished")
-    desk = fleet.desk(*healthy, done, crashed, older)
-    assert names(triaged(desk))[:3] == ["zzz", "aaa", "seed000"]
-    assert names(triaged(desk))[-1] == "done"
-    desk.seen["zzz"] = NOW
-    assert names(triaged(desk))[0] == "aaa"
-    assert names(triaged(desk))[-1] == "zzz"
+    context = fleet.context(*healthy, done, crashed, older)
+    assert names(triaged(context))[:3] == ["zzz", "aaa", "seed000"]
+    assert names(triaged(context))[-1] == "done"
+    context.seen["zzz"] = NOW
+    assert names(triaged(context))[0] == "aaa"
+    assert names(triaged(context))[-1] == "zzz"
 
 
 def test_what_ended_with_a_warning_that_nobody_acknowledged_stands_above_healthy_runs(
@@ -70,43 +70,43 @@ def test_what_ended_with_a_warning_that_nobody_acknowledged_stands_above_healthy
     """A loss that stood at its clamp until the end is a warning, and must be seen, too."""
     reason = ReasonView(kind="alert", severity="warning", text="LossStuck: 100", since=NOW - 90)
     stuck = fleet.run("stuck", "finished", health="WARNING", reasons=(reason,))
-    desk = fleet.desk(fleet.run("fine"), stuck, fleet.failed("crashed", NOW - 900, "crashed"))
-    assert names(triaged(desk)) == ["crashed", "stuck", "fine"]
-    desk.seen["stuck"] = NOW
-    assert names(triaged(desk)) == ["crashed", "fine", "stuck"]
+    context = fleet.context(fleet.run("fine"), stuck, fleet.failed("crashed", NOW - 900, "crashed"))
+    assert names(triaged(context)) == ["crashed", "stuck", "fine"]
+    context.seen["stuck"] = NOW
+    assert names(triaged(context)) == ["crashed", "fine", "stuck"]
 
 
 def test_a_failure_that_ended_long_ago_is_no_news(fleet: Fleet) -> None:
     old = fleet.failed("old", NOW - 9000, "crashed").model_copy(
         update={"ended_at": NOW - NEWS_SECONDS - 1}
     )
-    assert names(triaged(fleet.desk(old, fleet.run("live")))) == ["live", "old"]
+    assert names(triaged(fleet.context(old, fleet.run("live")))) == ["live", "old"]
 
 
 def test_what_fails_again_after_it_was_acknowledged_is_new(fleet: Fleet) -> None:
-    desk = fleet.desk(fleet.run("fine"), fleet.failed("again", NOW - 10))
-    desk.seen["again"] = NOW - 20
-    assert names(triaged(desk)) == ["again", "fine"]
+    context = fleet.context(fleet.run("fine"), fleet.failed("again", NOW - 10))
+    context.seen["again"] = NOW - 20
+    assert names(triaged(context)) == ["again", "fine"]
 
 
 def test_words_filter_and_ended_runs_hide_but_no_new_failure(fleet: Fleet) -> None:
-    desk = fleet.desk(
+    context = fleet.context(
         fleet.run("a-live"), fleet.run("b-done", "finished"), fleet.failed("c", NOW, "crashed")
     )
-    desk.arrangement.hides_ended = True
-    assert names(arranged(desk)) == ["c", "a-live"]
-    desk.arrangement.hides_ended = False
-    desk.arrangement.words = "finished B-"
-    assert names(arranged(desk)) == ["b-done"]
+    context.arrangement.hides_ended = True
+    assert names(arranged(context)) == ["c", "a-live"]
+    context.arrangement.hides_ended = False
+    context.arrangement.words = "finished B-"
+    assert names(arranged(context)) == ["b-done"]
 
 
 def test_any_column_sorts_both_ways_and_unknown_values_come_last(fleet: Fleet) -> None:
     left = {"short": 10.0, "long": 900.0, "unknown": None}
-    desk = fleet.desk(*(fleet.run(name, eta_seconds=eta) for name, eta in left.items()))
-    desk.arrangement.column = "ETA"
-    assert names(arranged(desk)) == ["short", "long", "unknown"]
-    desk.arrangement.is_reversed = True
-    assert names(arranged(desk)) == ["unknown", "long", "short"]
+    context = fleet.context(*(fleet.run(name, eta_seconds=eta) for name, eta in left.items()))
+    context.arrangement.column = "ETA"
+    assert names(arranged(context)) == ["short", "long", "unknown"]
+    context.arrangement.is_reversed = True
+    assert names(arranged(context)) == ["unknown", "long", "short"]
 
 
 def test_names_lose_what_they_share_and_keep_both_ends() -> None:

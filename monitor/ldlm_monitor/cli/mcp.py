@@ -59,11 +59,11 @@ def _serve_logs(found: Settings) -> int:
         played.monitor.engine.retain(float("inf"))
         return played.end()
 
-    def ask(question: Any) -> Any:
+    def call(read: Any) -> Any:
         snapshot()
-        return question(played.monitor)
+        return read(played.monitor)
 
-    prometheus = PrometheusApi(ask, redact, experimental=found.promql_experimental)
+    prometheus = PrometheusApi(call, redact, experimental=found.promql_experimental)
     with tempfile.TemporaryDirectory(prefix="ldlm-monitor-") as folder:
         silences = Silences(Path(folder) / "silences.sqlite")
         try:

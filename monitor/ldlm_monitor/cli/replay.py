@@ -146,7 +146,7 @@ def _play(found: Settings, recording: Path | None, *, name: str, speed: float | 
     from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify.silences import Silences
     from ldlm_monitor.playback.engine import Playback, Showing
-    from ldlm_monitor.playback.reel import of_logs, of_recording
+    from ldlm_monitor.playback.timed_inputs import of_logs, of_recording
 
     with tempfile.TemporaryDirectory(prefix="ldlm-monitor-") as folder:
         if recording is None:

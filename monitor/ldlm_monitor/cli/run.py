@@ -173,9 +173,9 @@ def _finish(opening: Opening, record: RunRecord) -> None:
 
 def _describe(record: RunRecord) -> None:
     """Add to the run's record what it was started in."""
-    from ldlm_monitor.supervise import run_folder, surroundings
+    from ldlm_monitor.supervise import run_folder, started_in
 
-    found = surroundings.look(record.command, Path(record.directory), os.environ)
+    found = started_in.look(record.command, Path(record.directory), os.environ)
     run_folder.keep(record.model_copy(update={"surroundings": found}))
 
 

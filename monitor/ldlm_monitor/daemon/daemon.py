@@ -25,7 +25,7 @@ from ldlm_monitor.daemon.judging_clock import JudgingClock
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import CutShort, Pump
-from ldlm_monitor.daemon.questions import Questions
+from ldlm_monitor.daemon.pump_calls import PumpCalls
 from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
@@ -113,9 +113,9 @@ def run(
             reading=lambda: pump.reading,
         )
 
-        questions = Questions(pump, partial(waker.ring, Path()))
+        calls = PumpCalls(pump, partial(waker.ring, Path()))
         experimental = settings.promql_experimental
-        prometheus = PrometheusApi(questions.ask, redact, experimental=experimental)
+        prometheus = PrometheusApi(calls.call, redact, experimental=experimental)
         mounted = _for_agents(source, prometheus) if settings.mcp else None
 
         def bind(host: str, port: int) -> Server:
@@ -130,7 +130,7 @@ def run(
                 silencing=silences,
                 takes_commands=is_loopback(host),
                 source=source,
-                ask=questions.ask,
+                ask=calls.call,
                 experimental=experimental,
                 mounted=mounted,
                 page=page,
@@ -149,7 +149,7 @@ def run(
             _greet(settings, pump, state, url, receivers)
             waker.watch(pump.inputs.folders())
             opened(source, url)
-            _follow(settings, pump, waker, questions, signals, load=load)
+            _follow(settings, pump, waker, calls, signals, load=load)
         except CutShort:
             log.info("ended before all was read: the next start reads the logs again")
     return pump.snapshot
@@ -164,7 +164,7 @@ def _follow(
     settings: Settings,
     pump: Pump,
     waker: Waker,
-    questions: Questions,
+    calls: PumpCalls,
     signals: Signals,
     *,
     load: Callable[[], Settings],
@@ -177,7 +177,7 @@ def _follow(
         if signals.reload:
             signals.run_reload(partial(_reload, pump, load))
         pump.turn(dirty, now)
-        questions.answer()
+        calls.run()
         if not signals.has_screen and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot, now):

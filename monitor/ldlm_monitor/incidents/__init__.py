@@ -3,7 +3,7 @@
 `Incidents` processes events and alerts of all runs in order, and returns `view.IncidentView`.
 """
 
-from ldlm_monitor.incidents.book import Incidents
+from ldlm_monitor.incidents.grouping import Incidents
 from ldlm_monitor.incidents.roster import RunFacts
 
 __all__ = ["Incidents", "RunFacts"]

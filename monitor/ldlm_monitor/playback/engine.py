@@ -1,4 +1,4 @@
-"""Plays a reel on a clock that can be stopped, sped up and moved to the next alert.
+"""Plays timed inputs on a clock that can be stopped, sped up and moved to the next alert.
 
 `Playback` is deterministic and reads no clock: `advance` gets the time that passed. `Showing`
 calls `advance` in a thread of its own, because the screen has to answer keys meanwhile.
@@ -14,13 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.queries import Played, PlayerCommand
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.playback.reel import Piece, Reel
+from ldlm_monitor.playback.timed_inputs import Piece, TimedInputs
 from ldlm_monitor.source.log_parts import LogReader
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
 """Seconds of training per second: a choice; the highest plays four months in 2 minutes."""
 WHOLE_SECONDS = 120.0
-"""Most seconds to play a reel at default speed: a choice; more is tedious, less hard to follow."""
+"""Most seconds to play all at default speed: a choice; more is tedious, less hard to follow."""
 STEP_BYTES = 256 * 1024
 """Bytes that one `advance` judges: a choice; less is slower, more delays keys (now tens of ms)."""
 _PIECE = 2048
@@ -33,16 +33,16 @@ PICTURE_SECONDS = 0.2
 
 
 class Playback:
-    """Plays the reel of `load`. `speed`: training seconds per second (None: by `WHOLE_SECONDS`)."""
+    """Plays what `load` gives. `speed`: training seconds per second (None: by `WHOLE_SECONDS`)."""
 
-    def __init__(self, load: Callable[[], Reel], speed: float | None = None) -> None:
+    def __init__(self, load: Callable[[], TimedInputs], speed: float | None = None) -> None:
         self._load = load
         self.rewind()
         length = self._reel.end - self._reel.start
         self.speed = speed or next((s for s in SPEEDS if length <= s * WHOLE_SECONDS), SPEEDS[-1])
 
     def rewind(self) -> None:
-        """Load the reel again, and play it from its start."""
+        """Load the inputs again, and play it from its start."""
         self._reel = self._load()
         self._pieces = iter(self._reel.pieces)
         self._next: Piece | None = next(self._pieces, None)
@@ -110,7 +110,7 @@ class Playback:
             self._has_ended, self._is_playing, self._seeks = True, False, False
 
     def _has_more(self) -> bool:
-        """Whether time or a piece is left before the end that the reel had when it was loaded."""
+        """Whether time or a piece is left before the end that the inputs had when it was loaded."""
         waits = self._next is not None and self._next.at <= self._reel.end
         return waits or self.at < self._reel.end
 

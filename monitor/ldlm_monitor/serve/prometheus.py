@@ -61,7 +61,7 @@ class Asking(Protocol):
     Raises `TimeoutError` if that thread does not come to it, as while it reads what logs hold.
     """
 
-    def __call__(self, question: Callable[[Monitor], _T]) -> _T:
+    def __call__(self, read: Callable[[Monitor], _T]) -> _T:
         """What `question` returns."""
 
 

@@ -11,10 +11,16 @@ from ldlm_monitor.core.health import decided_on
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
-from ldlm_monitor.tui.desk import HeldBack, OpenLog, is_for_people, severity_of, whole_duration
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.hold_back import send, silence, suppression
 from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.page_context import (
+    HeldBack,
+    OpenLog,
+    is_for_people,
+    severity_of,
+    whole_duration,
+)
 from ldlm_monitor.tui.widgets import DetailPage
 
 
@@ -75,7 +81,7 @@ class AlertsPage(DetailPage[AlertItem]):
 
     def look(self) -> None:
         """Show the alerts of the last snapshot."""
-        self.show(items(self._desk.snapshot, self._desk.held_back))
+        self.show(items(self._pages.snapshot, self._pages.held_back))
 
     def on_row_list_chosen(self) -> None:
         """Open the log at the line of the selected alert, if it has one."""
@@ -88,12 +94,12 @@ class AlertsPage(DetailPage[AlertItem]):
         """Acknowledge the selected alert."""
         if alert := self._active():
             ack = {"alert": alert.name, "labels": alert.labels, "comment": "seen on the screen"}
-            send(self, self._desk, "acks", [ack], f"{alert.name} is acknowledged")
+            send(self, self._pages, "acks", [ack], f"{alert.name} is acknowledged")
 
     def action_silence(self) -> None:
         """Ask for how long, then silence the selected alert."""
         if alert := self._active():
-            silence(self, self._desk, {"alertname": alert.name, **alert.labels}, alert.name)
+            silence(self, self._pages, {"alertname": alert.name, **alert.labels}, alert.name)
 
     def _active(self) -> AlertView | None:
         if self.selected is not None and isinstance(self.selected.of, AlertView):
@@ -121,10 +127,10 @@ class AlertsPage(DetailPage[AlertItem]):
 
     def row(self, item: AlertItem) -> Line:
         """State, severity, name, age or end, who suppressed the alert, and summary."""
-        of, glyphs, severity = item.of, self._desk.glyphs, severity_of(item.of)
+        of, glyphs, severity = item.of, self._pages.glyphs, severity_of(item.of)
         over = isinstance(of, Transition)
         style = "dim" if over or item.reason else severity
-        age = whole_duration(self._desk.clock() - of.active_at)
+        age = whole_duration(self._pages.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
         # Cells hold `RESOLVED`, `critical`, a default alert's name, a local time, and a blank each.
         return [
@@ -141,8 +147,8 @@ class AlertsPage(DetailPage[AlertItem]):
     def detail(self, item: AlertItem, width: int) -> list[Line]:
         """Start, value, suppression, annotations, labels and log line of an alert."""
         # 10 cells hold the words at the left, 4 are a margin; on a tiny screen 10 remain for text.
-        of, glyphs, inner = item.of, self._desk.glyphs, max(width - 14, 10)
-        age = whole_duration(self._desk.clock() - of.active_at)
+        of, glyphs, inner = item.of, self._pages.glyphs, max(width - 14, 10)
+        age = whole_duration(self._pages.clock() - of.active_at)
         lines: list[Line] = [
             [
                 StyledSpan(f" {safe(item.name, glyphs)}", severity_of(of)),
@@ -154,7 +160,9 @@ class AlertsPage(DetailPage[AlertItem]):
         if item.reason:
             lines.append([StyledSpan(f"  {safe(item.reason, glyphs)}", "info")])
         own = of.annotations.get("action", "")
-        run = next((run for run in self._desk.snapshot.runs if run.name == self.run_of(item)), None)
+        run = next(
+            (run for run in self._pages.snapshot.runs if run.name == self.run_of(item)), None
+        )
         now = (decided_on(run, item.name) if run is not None and run.reasons else "") or own
         for head, text, style in (
             ("what", of.annotations.get("summary"), ""),

@@ -18,7 +18,6 @@ from ldlm_monitor.model.queries import Player, PlayerCommand, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.background import BackgroundSeen, asking_driver, light_or_dark
 from ldlm_monitor.tui.bars import EVERYWHERE, PAGES, PLAYING_BACK, PageBar, page_bar, player_line
-from ldlm_monitor.tui.desk import Desk, HeldBack, OpenLog, OpenRun, SelectRun
 from ldlm_monitor.tui.digest import Absence
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
 from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
@@ -26,6 +25,7 @@ from ldlm_monitor.tui.host_page import HostPage
 from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.overview import OverviewPage
+from ldlm_monitor.tui.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
 from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
@@ -77,14 +77,14 @@ class MonitorApp(App[int]):
             ansi_color=True if "NO_COLOR" in os.environ else None,
         )
         plain = not is_utf8(dict(os.environ)) if ascii_only is None else ascii_only
-        self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
-        self.desk.redraw = self._draw_again
-        self.desk.changed_keys = dict(look.keys)
-        self.set_keymap(self.desk.changed_keys)
+        self.context = PageContext(source, clock, source.snapshot(), ASCII if plain else UNICODE)
+        self.context.redraw = self._draw_again
+        self.context.changed_keys = dict(look.keys)
+        self.set_keymap(self.context.changed_keys)
         theme = light_or_dark(os.environ) if look.theme == "auto" else look.theme
         if theme in self.available_themes:
             self.theme = theme
-        self._absence = Absence(self.desk, attached=attached)
+        self._absence = Absence(self.context, attached=attached)
         self._player = player
         self._ended = ended
         self._notices = notices
@@ -105,19 +105,19 @@ class MonitorApp(App[int]):
             lambda width, height: [[StyledSpan(f" {self._notice}", "warning")]], id="notice"
         )
         with ContentSwitcher(initial="overview"):
-            yield OverviewPage(self.desk, id="overview")
-            yield RunPage(self.desk, id="run")
-            yield AlertsPage(self.desk, id="alerts")
-            yield LogPage(self.desk, id="log")
-            yield EventsPage(self.desk, id="events")
-            yield HostPage(self.desk, id="host")
+            yield OverviewPage(self.context, id="overview")
+            yield RunPage(self.context, id="run")
+            yield AlertsPage(self.context, id="alerts")
+            yield LogPage(self.context, id="log")
+            yield EventsPage(self.context, id="events")
+            yield HostPage(self.context, id="host")
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Start to read snapshots."""
         # Set in both cases: the renderer is a class attribute, shared with a later app.
-        ScrollBar.renderer = PlainScrollBar if self.desk.glyphs is ASCII else ScrollBarRender
-        if self.desk.glyphs is ASCII:
+        ScrollBar.renderer = PlainScrollBar if self.context.glyphs is ASCII else ScrollBarRender
+        if self.context.glyphs is ASCII:
             self.screen.add_class("ascii")
         self.set_interval(LOOK_SECONDS, self.look)
         self.look()
@@ -131,20 +131,20 @@ class MonitorApp(App[int]):
             return
         if not self.query("#bar"):
             return  # the timer may outlive the widgets when the screen closes
-        desk = self.desk
-        desk.snapshot = desk.source.snapshot()
+        context = self.context
+        context.snapshot = context.source.snapshot()
         self._take_notices()
         self._follow_player()
-        now, before = desk.clock(), self._drawn
-        drawn = (desk.snapshot.version, desk.source.problem, desk.source.reading())
+        now, before = context.clock(), self._drawn
+        drawn = (context.snapshot.version, context.source.problem, context.source.reading())
         if drawn == before and abs(now - self._drawn_at) < _AGES_SECONDS:
             return
         self._drawn, self._drawn_at = drawn, now
         self._choose_run()
-        if self._bell.rings(desk.snapshot, desk.held_back):
+        if self._bell.rings(context.snapshot, context.held_back):
             self.bell()
         if drawn[0] != before[0]:
-            in_thread(self, desk.source.held_back, self._take_held_back, group="held")
+            in_thread(self, context.source.held_back, self._take_held_back, group="held")
         self._draw_again()
         if self._player is None and (digest := self._absence.digest()) is not None:
             self.push_screen(digest)
@@ -170,13 +170,13 @@ class MonitorApp(App[int]):
 
     def action_mute(self) -> None:
         """Ask for how long, then silence all alerts of the selected run."""
-        if run := self.desk.chosen():
-            mute_run(self._page(), self.desk, run)
+        if run := self.context.chosen():
+            mute_run(self._page(), self.context, run)
 
     def action_acknowledge_run(self) -> None:
         """Acknowledge all that fires of the selected run."""
-        if run := self.desk.chosen():
-            acknowledge_run(self._page(), self.desk, run)
+        if run := self.context.chosen():
+            acknowledge_run(self._page(), self.context, run)
 
     def action_player(self, command: PlayerCommand) -> None:
         """Control the playback."""
@@ -189,7 +189,7 @@ class MonitorApp(App[int]):
 
     def action_keys(self) -> None:
         """Show the list of all keys."""
-        self.push_screen(Help(self.desk.changed_keys))
+        self.push_screen(Help(self.context.changed_keys))
 
     def action_leave(self, code: int) -> None:
         """Leave the screen with this exit code."""
@@ -204,8 +204,8 @@ class MonitorApp(App[int]):
             if binding.enabled and action.id and action.id not in _PAGE_KEYS:
                 run = partial(self.run_action, action.action, binding.node)
                 yield SystemCommand(action.description, action.tooltip or action.key, run)
-        for each in triaged(self.desk):
-            name = safe(each.name, self.desk.glyphs)
+        for each in triaged(self.context):
+            name = safe(each.name, self.context.glyphs)
             show = partial(self.on_open_run, OpenRun(each.name))
             yield SystemCommand(f"Run {name}", f"{each.state}, {each.health}", show)
         yield from super().get_system_commands(screen)
@@ -217,23 +217,23 @@ class MonitorApp(App[int]):
 
     def on_select_run(self, event: SelectRun) -> None:
         """Make a run the one on which all pages act."""
-        self.desk.run, self._is_chosen = event.run, True
+        self.context.run, self._is_chosen = event.run, True
         if self.query_one(ContentSwitcher).current == "overview":
             self._page().look()
 
     def on_open_run(self, event: OpenRun) -> None:
         """Show a run."""
-        self.desk.run, self._is_chosen = event.run, True
+        self.context.run, self._is_chosen = event.run, True
         self.action_page("run")
 
     def on_open_log(self, event: OpenLog) -> None:
         """Show a line of a log, and select the run of the file."""
         path = event.position.path
-        chosen = self.desk.chosen()
+        chosen = self.context.chosen()
         if chosen is None or path not in chosen.files:
-            for run in self.desk.snapshot.runs:
+            for run in self.context.snapshot.runs:
                 if path in run.files:
-                    self.desk.run = run.name
+                    self.context.run = run.name
         self.query_one(LogPage).open(path, event.position)
         self.action_page("log")
 
@@ -247,10 +247,10 @@ class MonitorApp(App[int]):
 
     def _choose_run(self) -> None:
         """Select the first run until a person chooses; once all is read, open a single run."""
-        runs = self.desk.snapshot.runs
-        if runs and (self.desk.chosen() is None or not self._is_chosen):
-            self.desk.run = triaged(self.desk)[0].name
-        if not runs or self._is_chosen or self.desk.source.reading() is not None:
+        runs = self.context.snapshot.runs
+        if runs and (self.context.chosen() is None or not self._is_chosen):
+            self.context.run = triaged(self.context)[0].name
+        if not runs or self._is_chosen or self.context.source.reading() is not None:
             return
         self._is_chosen = True
         to_come = self._player.played().runs if self._player is not None else 1
@@ -258,8 +258,8 @@ class MonitorApp(App[int]):
             self.action_page("run")
 
     def _take_held_back(self, held: HeldBack) -> None:
-        if held != self.desk.held_back:
-            self.desk.held_back = held
+        if held != self.context.held_back:
+            self.context.held_back = held
             self._draw_again()
 
     def _take_notices(self) -> None:
@@ -267,7 +267,7 @@ class MonitorApp(App[int]):
         notice = self.query_one("#notice", Painted)
         if found:
             self._notice, self._notice_until = (
-                safe(found[-1], self.desk.glyphs),
+                safe(found[-1], self.context.glyphs),
                 now + _NOTICE_SECONDS,
             )
             notice.display = True
@@ -283,16 +283,16 @@ class MonitorApp(App[int]):
         played = self._player.played()
         if (played.alert, played.at) == self._stopped_at or not played.alert:
             return
-        if any(run.name == played.run for run in self.desk.snapshot.runs):
+        if any(run.name == played.run for run in self.context.snapshot.runs):
             self._stopped_at = played.alert, played.at
-            self.desk.run = played.run
+            self.context.run = played.run
             if self.query_one(ContentSwitcher).current in ("overview", "run"):
                 self.action_page("run")
 
     def _player_line(self, width: int, height: int) -> list[Line]:
         played = self._player.played() if self._player is not None else None
-        return [] if played is None else [player_line(played, width, self.desk.glyphs)]
+        return [] if played is None else [player_line(played, width, self.context.glyphs)]
 
     def _bar(self, width: int) -> Line:
         page = self.query_one(ContentSwitcher).current or "overview"
-        return page_bar(self.desk, page, self._drawn[2], width)
+        return page_bar(self.context, page, self._drawn[2], width)

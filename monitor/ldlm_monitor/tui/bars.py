@@ -8,9 +8,9 @@ from textual import events
 from ldlm_monitor.model.errors import INTERRUPTED
 from ldlm_monitor.model.queries import Played
 from ldlm_monitor.text.format import local_time
-from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 from ldlm_monitor.tui.keys import Key
+from ldlm_monitor.tui.page_context import PageContext, is_for_people, whole_duration
 from ldlm_monitor.tui.widgets import Painted
 
 _LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
@@ -72,9 +72,9 @@ class PageBar(Painted):
                 return
 
 
-def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
+def page_bar(context: PageContext, page: str, reading: float | None, width: int) -> Line:
     """The pages, the number of firing alerts, the source's status; `reading` as in `Source`."""
-    firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
+    firing = sum(a.state == "firing" and is_for_people(a) for a in context.snapshot.alerts)
     # Below 90 cells the status needs the room of the program's name; 80 are supported.
     line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, (name, title) in enumerate(PAGES, start=1):
@@ -86,23 +86,23 @@ def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
             StyledSpan(" "),
         ]
     room = width - width_of(line)
-    texts, style = _source_status(desk, reading)
+    texts, style = _source_status(context, reading)
     text = next((text for text in texts if cell_len(text) < room), texts[-1])
-    return [*line, StyledSpan(fit(f"{text} ", room, desk.glyphs, right=True), style)]
+    return [*line, StyledSpan(fit(f"{text} ", room, context.glyphs, right=True), style)]
 
 
-def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
+def _source_status(context: PageContext, reading: float | None) -> tuple[list[str], str]:
     """The source's time, progress of reading or problem: texts, the longest first; and a style."""
-    now = local_time(desk.clock())
-    age = desk.clock() - desk.snapshot.at
-    if desk.source.problem:
-        return [safe(desk.source.problem, desk.glyphs), "no answer"], "critical"
-    name = safe(desk.source.name, desk.glyphs)
+    now = local_time(context.clock())
+    age = context.clock() - context.snapshot.at
+    if context.source.problem:
+        return [safe(context.source.problem, context.glyphs), "no answer"], "critical"
+    name = safe(context.source.name, context.glyphs)
     if reading is not None:
         percent = f"{100 * reading:.0f} %"
         return [f"{name}  reading {percent}", f"reading {percent}", percent], "warning"
-    is_live = any(run.ended_at is None for run in desk.snapshot.runs)
-    if desk.snapshot.at > 0 and age > _OLD_SECONDS and is_live:
+    is_live = any(run.ended_at is None for run in context.snapshot.runs)
+    if context.snapshot.at > 0 and age > _OLD_SECONDS and is_live:
         return [f"nothing new for {whole_duration(age)}", f"{whole_duration(age)} old"], "dim"
     return [f"{name}  {now}", now, now[6:]], "dim"  # the last without month and day
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from ldlm_monitor.text.format import counted
 from ldlm_monitor.tui.alerts import items
-from ldlm_monitor.tui.desk import Desk, is_for_people, severity_of, whole_duration
 from ldlm_monitor.tui.draw import STATE_STYLE, Line, StyledSpan, labelled, safe
 from ldlm_monitor.tui.hold_back import suppression
+from ldlm_monitor.tui.page_context import PageContext, is_for_people, severity_of, whole_duration
 from ldlm_monitor.tui.prompt import ScrolledText
 
 AWAY_SECONDS = 600.0  # without a key; a choice: people who read a page press one sooner
@@ -21,35 +21,37 @@ class Absence:
     the last `AWAY_SECONDS`.
     """
 
-    def __init__(self, desk: Desk, *, attached: bool) -> None:
-        self._desk = desk
-        self._last_input = desk.clock()
+    def __init__(self, context: PageContext, *, attached: bool) -> None:
+        self._pages = context
+        self._last_input = context.clock()
         self._left_at: float | None = self._last_input - AWAY_SECONDS if attached else None
 
     def note_input(self) -> None:
         """Somebody pressed a key or moved the mouse."""
-        now = self._desk.clock()
+        now = self._pages.clock()
         if now - self._last_input >= AWAY_SECONDS:
             self._left_at = self._last_input
         self._last_input = now
 
     def digest(self) -> "Digest | None":
         """The digest once somebody has come back and there is something to show."""
-        if self._left_at is None or not self._desk.snapshot.runs:
+        if self._left_at is None or not self._pages.snapshot.runs:
             return None
         left, self._left_at = self._left_at, None
-        found = Digest(self._desk, left)
+        found = Digest(self._pages, left)
         return found if found.has_news else None
 
 
 class Digest(ScrolledText):
     """What happened since `left_at` (Unix seconds); any key closes it."""
 
-    def __init__(self, desk: Desk, left_at: float) -> None:
+    def __init__(self, context: PageContext, left_at: float) -> None:
         super().__init__()
-        self._desk, self._left = desk, left_at
+        self._pages, self._left = context, left_at
         changes = [
-            each for each in items(desk.snapshot, desk.held_back) if each.of.state != "pending"
+            each
+            for each in items(context.snapshot, context.held_back)
+            if each.of.state != "pending"
         ]
         self._fired = [each for each in changes if each.of.active_at >= left_at]
         self._over = [
@@ -57,13 +59,15 @@ class Digest(ScrolledText):
             for each in changes
             if each.of.state != "firing" and (getattr(each.of, "time", None) or 0.0) >= left_at
         ]
-        self._ended = [run for run in desk.snapshot.runs if (run.ended_at or -math.inf) >= left_at]
+        self._ended = [
+            run for run in context.snapshot.runs if (run.ended_at or -math.inf) >= left_at
+        ]
         self._waiting = [
             alert
-            for alert in desk.snapshot.alerts
+            for alert in context.snapshot.alerts
             if alert.state == "firing"
             and is_for_people(alert)
-            and not suppression(alert, desk.held_back)
+            and not suppression(alert, context.held_back)
         ]
 
     @property
@@ -73,7 +77,7 @@ class Digest(ScrolledText):
 
     def lines(self, width: int) -> list[Line]:
         """A part for each kind of change."""
-        now = self._desk.clock()
+        now = self._pages.clock()
         found: list[Line] = [
             [StyledSpan(f" Since you left, {whole_duration(now - self._left)} ago", "title")]
         ]
@@ -95,7 +99,7 @@ class Digest(ScrolledText):
         return [*found, [], [StyledSpan(" Esc closes this; 3 lists the alerts", "dim")]]
 
     def _part(self, title: str, rows: Iterable[tuple[str, str, str]], width: int) -> list[Line]:
-        glyphs, shown = self._desk.glyphs, list(rows)
+        glyphs, shown = self._pages.glyphs, list(rows)
         lines: list[Line] = [[], [StyledSpan(f" {title}", "title")]]
         for style, head, text in shown[:_MOST]:
             cells = min(max(len(head), 10) + 2, 24)

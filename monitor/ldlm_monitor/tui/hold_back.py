@@ -12,8 +12,8 @@ from ldlm_monitor.model.alert import LabelMatcher
 from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.queries import Withholding
 from ldlm_monitor.model.view import AlertView, RunView
-from ldlm_monitor.tui.desk import Desk, HeldBack, alerts_of
 from ldlm_monitor.tui.draw import safe
+from ldlm_monitor.tui.page_context import HeldBack, PageContext, alerts_of
 from ldlm_monitor.tui.widgets import in_thread
 
 _DURATIONS = (  # titles, seconds of a silence. A choice: more lengths, or a list read at a glance
@@ -52,46 +52,46 @@ def _until(silence: dict[str, Any]) -> str:
     return f"{str(silence.get('endsAt', '?'))[:16].replace('T', ' ')} UTC"  # to the minute
 
 
-def acknowledge_run(widget: Widget, desk: Desk, run: RunView) -> None:
+def acknowledge_run(widget: Widget, context: PageContext, run: RunView) -> None:
     """Acknowledge the run's firing alerts; without any, its failure counts as seen here."""
-    desk.seen[run.name] = desk.clock()
+    context.seen[run.name] = context.clock()
     firing = [
         each
-        for each in alerts_of(run.name, desk.snapshot.alerts)
-        if not suppression(each, desk.held_back)
+        for each in alerts_of(run.name, context.snapshot.alerts)
+        if not suppression(each, context.held_back)
     ]
     documents = [
         {"alert": each.name, "labels": each.labels, "comment": "seen on the screen"}
         for each in firing
     ]
-    send(widget, desk, "acks", documents, f"{run.name} is acknowledged")
+    send(widget, context, "acks", documents, f"{run.name} is acknowledged")
 
 
-def mute_run(widget: Widget, desk: Desk, run: RunView) -> None:
+def mute_run(widget: Widget, context: PageContext, run: RunView) -> None:
     """Ask for how long, then silence all alerts of a run, as for a planned maintenance."""
-    silence(widget, desk, {"run": run.name}, run.name, "Mute")
+    silence(widget, context, {"run": run.name}, run.name, "Mute")
 
 
 def silence(
-    widget: Widget, desk: Desk, labels: dict[str, str], name: str, verb: str = "Silence"
+    widget: Widget, context: PageContext, labels: dict[str, str], name: str, verb: str = "Silence"
 ) -> None:
     """Ask for how long, then silence the alerts with exactly these labels."""
     matchers = [{"name": key, "value": value, "isRegex": False} for key, value in labels.items()]
 
     def put(seconds: float) -> None:
-        ends = datetime.fromtimestamp(desk.clock() + seconds, UTC).isoformat()
+        ends = datetime.fromtimestamp(context.clock() + seconds, UTC).isoformat()
         document = {"matchers": matchers, "endsAt": ends, "comment": "from the screen"}
-        send(widget, desk, "silences", [document], f"{name} is {verb.lower()}d")
+        send(widget, context, "silences", [document], f"{name} is {verb.lower()}d")
 
     widget.app.search_commands(
         [(text, partial(put, seconds)) for text, seconds in _DURATIONS],
-        placeholder=safe(f"{verb} {name} for how long?", desk.glyphs),
+        placeholder=safe(f"{verb} {name} for how long?", context.glyphs),
     )
 
 
 def send(
     widget: Widget,
-    desk: Desk,
+    context: PageContext,
     what: Withholding,
     documents: Iterable[dict[str, Any]],
     done: str,
@@ -104,16 +104,16 @@ def send(
         except (KeyError, OSError):  # a container's user may have no name
             by = "somebody"
         for document in documents:
-            desk.source.send(what, {**document, "by" if what == "acks" else "createdBy": by})
-        return desk.source.held_back()
+            context.source.send(what, {**document, "by" if what == "acks" else "createdBy": by})
+        return context.source.held_back()
 
     def sent(held_back: HeldBack) -> None:
-        desk.held_back = held_back
-        widget.notify(safe(done, desk.glyphs), markup=False)
-        desk.redraw()
+        context.held_back = held_back
+        widget.notify(safe(done, context.glyphs), markup=False)
+        context.redraw()
 
     def refused(problem: LdlmError) -> None:
-        text = safe(str(problem), desk.glyphs)
+        text = safe(str(problem), context.glyphs)
         widget.notify(text, severity="error", title="Not done", markup=False)
 
     in_thread(widget, post, sent, refused, group=done)

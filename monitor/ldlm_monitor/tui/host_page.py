@@ -8,8 +8,8 @@ from textual.containers import Vertical
 from ldlm_monitor.model.host_view import DiskView, GpuView, HostView
 from ldlm_monitor.model.view import RunView
 from ldlm_monitor.text.format import byte_size
-from ldlm_monitor.tui.desk import Desk, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, wrap
+from ldlm_monitor.tui.page_context import PageContext, whole_duration
 from ldlm_monitor.tui.widgets import Painted, RowList
 
 _BAR = 20  # cells of a bar: a choice; 5 % are seen, and the numbers fit beside it in 60 cells
@@ -137,9 +137,9 @@ def _hints(text: str, width: int) -> list[Line]:
 class HostPage(Vertical):
     """What the selected run uses of its host."""
 
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._desk = desk
+        self._pages = context
         self._lines: list[Line] = []
         self.rows = RowList(lambda index, width: self._lines[index], id=f"{id}-rows")
 
@@ -150,8 +150,8 @@ class HostPage(Vertical):
 
     def look(self) -> None:
         """Show the last snapshot."""
-        run, width = self._desk.chosen(), self.rows.size.width or self.size.width
-        clock, glyphs = self._desk.clock(), self._desk.glyphs
+        run, width = self._pages.chosen(), self.rows.size.width or self.size.width
+        clock, glyphs = self._pages.clock(), self._pages.glyphs
         self._lines = [] if run is None else page_lines(run, clock, width, glyphs)
         self.rows.show(len(self._lines))
         self.query_one(Painted).refresh()
@@ -161,12 +161,12 @@ class HostPage(Vertical):
         self.look()
 
     def _title(self, width: int, height: int) -> list[Line]:
-        run = self._desk.chosen()
+        run = self._pages.chosen()
         if run is None:
             return [[StyledSpan(" no run", "dim")]]
-        line = [StyledSpan(f" {safe(run.name, self._desk.glyphs)}", "title")]
+        line = [StyledSpan(f" {safe(run.name, self._pages.glyphs)}", "title")]
         if run.host is not None:
-            age = whole_duration(max(self._desk.clock() - run.host.at, 0.0))
-            name = safe(run.host.host, self._desk.glyphs)
+            age = whole_duration(max(self._pages.clock() - run.host.at, 0.0))
+            name = safe(run.host.host, self._pages.glyphs)
             line.append(StyledSpan(f"  on {name}, seen {age} ago", "dim"))
         return [line]

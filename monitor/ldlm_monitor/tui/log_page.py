@@ -10,7 +10,6 @@ from textual.containers import Vertical
 
 from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import Line, StyledSpan, safe, wrap
 from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_rows import (
@@ -24,6 +23,7 @@ from ldlm_monitor.tui.log_rows import (
     merged,
     next_match,
 )
+from ldlm_monitor.tui.page_context import PageContext
 from ldlm_monitor.tui.prompt import TextPrompt
 from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
@@ -39,9 +39,9 @@ class LogPage(Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = keys("Log", *LOG_KEYS)
 
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._desk = desk
+        self._pages = context
         self.path = ""
         self.lines: list[PlacedLine] = []
         self._held = LogSlice(path="", size=0, start=0, end=0, lines=())
@@ -67,7 +67,7 @@ class LogPage(Vertical):
             self.open(files[0])
         elif self.follows and self.path and not self._busy:
             self._go_to_end()
-        self._severities = event_severities(self._desk.snapshot.events)
+        self._severities = event_severities(self._pages.snapshot.events)
         self.query_one(Painted).refresh()
 
     def open(self, path: str, position: Position | None = None) -> None:
@@ -125,7 +125,7 @@ class LogPage(Vertical):
         """Go to the next event of this file, or if not `forward` to the previous one."""
         here = self._here()
         path, offset = (here.path, here.line.offset) if here else (self.path, 0)
-        found = neighbour(self._desk.snapshot.events, path, offset, forward=forward)
+        found = neighbour(self._pages.snapshot.events, path, offset, forward=forward)
         if found is None:
             self.notify("No more events in that direction.", markup=False)
         else:
@@ -156,7 +156,7 @@ class LogPage(Vertical):
 
     def action_rank(self) -> None:
         """Show one rank only: each in turn, then all of them."""
-        run, shown = self._desk.chosen(), self._filter.rank
+        run, shown = self._pages.chosen(), self._filter.rank
         seen = {placed.line.rank for placed in self.lines if placed.line.rank is not None}
         seen |= {rank.rank for rank in run.ranks} if run else set()
         # While one rank is shown, only earlier reads contain the others.
@@ -185,8 +185,8 @@ class LogPage(Vertical):
             self.open(files[(here + by) % len(files)])
 
     def _files(self) -> list[str]:
-        run = self._desk.chosen()
-        runs = (run,) if run else self._desk.snapshot.runs[:1]
+        run = self._pages.chosen()
+        runs = (run,) if run else self._pages.snapshot.runs[:1]
         return [path for run in runs for path in run.files]
 
     def _here(self) -> PlacedLine | None:
@@ -206,7 +206,7 @@ class LogPage(Vertical):
     def _go_to_end(self) -> None:
         if self.merges:
             files, shown = self._files(), self._filter
-            self._in_thread(lambda: merged(self._desk.source, files, shown), self._show_merged)
+            self._in_thread(lambda: merged(self._pages.source, files, shown), self._show_merged)
         else:
             self._show(self._query(before=_AROUND), None)
 
@@ -223,11 +223,11 @@ class LogPage(Vertical):
             self._hold(found)
             self.rows.show(len(self.lines), shifted=index_at(self.lines, at) - before)
 
-        self._in_thread(lambda: self._desk.source.log(query), put)
+        self._in_thread(lambda: self._pages.source.log(query), put)
 
     def _show(self, query: LogQuery, cursor: int | None) -> None:
         """Read other records; the cursor goes to that with byte `cursor`, or if None to the end."""
-        log = self._desk.source.log
+        log = self._pages.source.log
         self._in_thread(lambda: log(query), lambda found: self._show_found(found, query, cursor))
 
     def _in_thread(self, ask: Callable[[], _T], put: Callable[[_T], None]) -> None:
@@ -280,7 +280,7 @@ class LogPage(Vertical):
         self.lines = [PlacedLine(self.path, line) for line in found.lines]
 
     def _title(self, width: int, height: int) -> list[Line]:
-        glyphs = self._desk.glyphs
+        glyphs = self._pages.glyphs
         if self._problem:
             return [[StyledSpan(f" {safe(self._problem, glyphs)}", "error")]]
         if not self.path:
@@ -291,10 +291,10 @@ class LogPage(Vertical):
 
     def _whole(self, width: int, height: int) -> list[Line]:
         here = self._here()
-        return wrap(safe(here.line.text, self._desk.glyphs), width - 1) if here else []
+        return wrap(safe(here.line.text, self._pages.glyphs), width - 1) if here else []
 
     def _row(self, index: int, width: int) -> Line:
-        glyphs = self._desk.glyphs
+        glyphs = self._pages.glyphs
         mark = glyphs.cursor if index == self.rows.cursor else " "
         facts = self.lines[index], self._severities, glyphs, self._search.text, self._shift
         return [StyledSpan(mark, "key"), *log_row(*facts, with_file=self.merges)]

@@ -15,10 +15,10 @@ from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.axis import ALONG, Along, along_axis, label_along
 from ldlm_monitor.tui.chart import AXIS, Chart, Viewport, draw_chart, nearest
 from ldlm_monitor.tui.chart_marks import marks_of, placed
-from ldlm_monitor.tui.desk import Curves, Desk, OpenLog
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.keys import Key, keys
 from ldlm_monitor.tui.metrics import is_loss, metrics
+from ldlm_monitor.tui.page_context import Curves, OpenLog, PageContext
 from ldlm_monitor.tui.triage import middle_cut
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
@@ -54,9 +54,9 @@ class MetricChart(Painted, can_focus=True):
         Key("enter", "to_line", "Line", "the line of the log at the cursor", "Enter", True),
     )
 
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
         super().__init__(self._lines, id=id)
-        self._desk = desk
+        self._pages = context
         self.chart = Chart(curves=())
         self._curves: Mapping[str, CurveView] = {}
         self._others: Curves = {}
@@ -76,7 +76,7 @@ class MetricChart(Painted, can_focus=True):
         self._ask_detail()
 
     def _arrange(self) -> None:
-        run = self._desk.chosen()
+        run = self._pages.chosen()
         if run is None:
             return
         names = self._shown()
@@ -97,7 +97,7 @@ class MetricChart(Painted, can_focus=True):
             if what == self.metric and name != run.name:
                 style = CURVES[(index + 1) % len(CURVES)]
                 drawn.append((along_axis(curve, self._along, rates.get(name)), style))
-                shown = middle_cut(safe(name), min(len(name), _LEGEND), self._desk.glyphs)
+                shown = middle_cut(safe(name), min(len(name), _LEGEND), self._pages.glyphs)
                 legend.append(StyledSpan(f" {shown}", style))
         self._legend = legend
         marks = self._marks(run, names[0][0]) if names else ()
@@ -108,7 +108,7 @@ class MetricChart(Painted, can_focus=True):
     def _marks(self, run: RunView, quantity: str) -> object:
         if self._along != "step":
             return ()
-        return marks_of(run, self._curves[quantity], self._desk.snapshot, self._desk.glyphs)
+        return marks_of(run, self._curves[quantity], self._pages.snapshot, self._pages.glyphs)
 
     def action_cursor(self, by: int) -> None:
         """Move the cursor by columns, left if below 0; a new one starts at the last step shown."""
@@ -139,7 +139,7 @@ class MetricChart(Painted, can_focus=True):
         if found := metrics(self._curves):
             here = found.index(self.metric) if self.metric in found else 0
             self.metric = found[(here + by) % len(found)]
-            self._desk.redraw()
+            self._pages.redraw()
             self.show(self._curves, self._others)
 
     def action_full(self) -> None:
@@ -165,7 +165,7 @@ class MetricChart(Painted, can_focus=True):
     def action_along(self) -> None:
         """Draw over steps, over time since the run's start, or over tokens."""
         self._along = ALONG[(ALONG.index(self._along) + 1) % len(ALONG)]
-        self._desk.redraw()
+        self._pages.redraw()
         self.action_whole()
         self._arrange()
 
@@ -224,12 +224,12 @@ class MetricChart(Painted, can_focus=True):
 
     def _ask_detail(self) -> None:
         """Query the window in detail, if it is one: the coarse curve is shown until then."""
-        view, run = self.chart.view, self._desk.run or ""
+        view, run = self.chart.view, self._pages.run or ""
         if view == Viewport() or self._along != "step":
             return
         start, end = (round(each) for each in view.within(*self.chart.span()))
         wanted = [name for name, _ in self._shown() if name != "eval_loss"]
-        source = self._desk.source
+        source = self._pages.source
 
         def ask() -> Mapping[str, CurveView]:
             found = {
@@ -271,7 +271,7 @@ class MetricChart(Painted, can_focus=True):
         title = [*title, StyledSpan(" " * max(room, 1)), StyledSpan(note, "dim")]
         if not chart.curves:
             return [title]
-        return [title, *draw_chart(chart, width, max(height - 1, 3), self._desk.glyphs)]
+        return [title, *draw_chart(chart, width, max(height - 1, 3), self._pages.glyphs)]
 
     def _reading(self, curve: CurveView) -> Line:
         step = self.chart.cursor

@@ -10,9 +10,9 @@ from textual.containers import Horizontal, Vertical
 
 from ldlm_monitor.model.view import InputView, RunView, Snapshot
 from ldlm_monitor.text.format import counted
-from ldlm_monitor.tui.desk import Curves, Desk, OpenRun, SelectRun
 from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
 from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.page_context import Curves, OpenRun, PageContext, SelectRun
 from ldlm_monitor.tui.prompt import TextPrompt
 from ldlm_monitor.tui.run_card import RunCard
 from ldlm_monitor.tui.run_columns import SPARK, Layout, RunRow
@@ -81,21 +81,21 @@ class OverviewPage(Vertical):
         Key("space", "pick", "Pick", "pick runs, to draw them in one chart on page 2", "Space"),
     )
 
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._desk = desk
+        self._pages = context
         self._runs: list[RunView] = []
         self._curves: Curves = {}
         self._asked_at = 0.0
         self._inputs: list[InputView] = []
         self._columns: tuple[object, Layout] | None = None
         self.rows = RowList(self._row, id="runs")
-        self._card = RunCard(desk)
+        self._card = RunCard(context)
 
     @property
     def sorted_by(self) -> str:
         """The column by which the runs are sorted; "" in the order of triage."""
-        return self._desk.arrangement.column
+        return self._pages.arrangement.column
 
     @property
     def columns(self) -> Layout:
@@ -122,20 +122,20 @@ class OverviewPage(Vertical):
 
     def look(self) -> None:
         """Show the runs of the last snapshot, with the cursor on the selected run."""
-        desk = self._desk
-        self._runs = arranged(desk)
-        self._inputs = list(desk.snapshot.inputs)
+        context = self._pages
+        self._runs = arranged(context)
+        self._inputs = list(context.snapshot.inputs)
         self.rows.show(len(self._runs) + len(self._inputs))
         names = [run.name for run in self._runs]
-        if desk.run in names:
-            self.rows.cursor = names.index(desk.run)
-        now = desk.clock()
+        if context.run in names:
+            self.rows.cursor = names.index(context.run)
+        now = context.clock()
         if abs(now - self._asked_at) >= _CURVES_SECONDS:  # `abs`: a playback's clock may go back
             self._asked_at = now
             # Height 0 before the first layout: 10, a choice. Fewer miss rows, more are not shown.
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
             wanted = [(name, "loss") for name in names[top : top + height]]
-            in_thread(self, lambda: desk.curves(wanted, SPARK), self._take)
+            in_thread(self, lambda: context.curves(wanted, SPARK), self._take)
         for widget in self.query(Painted):
             widget.refresh()
         if self._card.display:
@@ -153,7 +153,7 @@ class OverviewPage(Vertical):
 
     def action_filter(self) -> None:
         """Ask for words, and show only the runs that have them."""
-        how = self._desk.arrangement
+        how = self._pages.arrangement
 
         def put(words: str | None) -> None:
             if words is not None:
@@ -171,7 +171,7 @@ class OverviewPage(Vertical):
 
     def sort_by(self, title: str, *, turns: bool = True) -> None:
         """Sort by a column; if it is sorted by already and `turns`, the other way round."""
-        how = self._desk.arrangement
+        how = self._pages.arrangement
         if title in SORTABLE:
             how.is_reversed = turns and how.column == title and not how.is_reversed
             how.column = title
@@ -179,13 +179,13 @@ class OverviewPage(Vertical):
 
     def action_reverse(self) -> None:
         """Sort the other way round."""
-        how = self._desk.arrangement
+        how = self._pages.arrangement
         how.is_reversed = not how.is_reversed
         self.look()
 
     def action_hide_ended(self) -> None:
         """Hide ended runs, apart from new failures, or show them."""
-        how = self._desk.arrangement
+        how = self._pages.arrangement
         how.hides_ended = not how.hides_ended
         self.look()
 
@@ -193,10 +193,10 @@ class OverviewPage(Vertical):
         """Pick the run under the cursor for a chart of several, or put it back."""
         if self.rows.cursor < len(self._runs):
             name = self._runs[self.rows.cursor].name
-            if name in self._desk.marked:
-                del self._desk.marked[name]
+            if name in self._pages.marked:
+                del self._pages.marked[name]
             else:
-                self._desk.marked[name] = None
+                self._pages.marked[name] = None
             self.rows.action_move(1)
             self.look()
 
@@ -205,23 +205,23 @@ class OverviewPage(Vertical):
         self.rows.refresh()
 
     def _summary(self) -> Line:
-        desk, how = self._desk, self._desk.arrangement
-        notes = [f"/{safe(how.words, desk.glyphs)}"] if how.words else []
+        context, how = self._pages, self._pages.arrangement
+        notes = [f"/{safe(how.words, context.glyphs)}"] if how.words else []
         notes += [f"by {how.column.lower()}"] if how.column else []
         notes += ["reversed"] if how.is_reversed else []
         notes += ["without ended"] if how.hides_ended else []
-        notes += [f"{len(desk.marked)} picked"] if desk.marked else []
-        hidden = len(desk.snapshot.runs) - len(self._runs)
+        notes += [f"{len(context.marked)} picked"] if context.marked else []
+        hidden = len(context.snapshot.runs) - len(self._runs)
         notes += [f"{hidden} hidden"] if hidden else []
-        prefix = safe(self.columns.prefix, desk.glyphs)
+        prefix = safe(self.columns.prefix, context.glyphs)
         notes += [f"names begin {prefix}"] if prefix else []
-        line = summary(desk.snapshot, desk.glyphs)
+        line = summary(context.snapshot, context.glyphs)
         return [*line, *(StyledSpan(f"   {note}", "accent") for note in notes)]
 
     def _row(self, index: int, width: int) -> Line:
         if index >= len(self._runs):
             found = self._inputs[index - len(self._runs)]
-            return input_line(found, self._desk.source.reading(), self._desk.glyphs)
+            return input_line(found, self._pages.source.reading(), self._pages.glyphs)
         run = self._runs[index]
-        facts = RunRow(run, self._curves.get((run.name, "loss")), self._desk)
+        facts = RunRow(run, self._curves.get((run.name, "loss")), self._pages)
         return self.columns.row(facts, chosen=index == self.rows.cursor)

@@ -9,8 +9,8 @@ from ldlm_monitor.text.format import number
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.chart import Chart, draw_chart
 from ldlm_monitor.tui.chart_marks import marks_of
-from ldlm_monitor.tui.desk import Curves, Desk, current, speed, whole_duration
 from ldlm_monitor.tui.draw import CURVES, HEALTH_STYLE, Line, StyledSpan, labelled, safe, wrap
+from ldlm_monitor.tui.page_context import Curves, PageContext, current, speed, whole_duration
 from ldlm_monitor.tui.why import why
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
@@ -21,9 +21,9 @@ _POINTS = 256  # buckets of the curve: the 2 dots of each cell of the widest car
 class RunCard(Vertical):
     """The selected run, drawn again with each snapshot and each move of the cursor."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, context: PageContext) -> None:
         super().__init__(id="card")
-        self._desk = desk
+        self._pages = context
         self._shown: tuple[str | None, int] = (None, -1)
         self._curves: Curves = {}
         self._lines: tuple[LogLine, ...] = ()
@@ -36,8 +36,8 @@ class RunCard(Vertical):
 
     def look(self) -> None:
         """Show the selected run, and query its curve and last lines if it has news."""
-        run = self._desk.chosen()
-        now = (run.name if run else None, self._desk.snapshot.version)
+        run = self._pages.chosen()
+        now = (run.name if run else None, self._pages.snapshot.version)
         if run is not None and now != self._shown:
             if now[0] != self._shown[0]:
                 self._curves, self._lines = {}, ()
@@ -50,10 +50,10 @@ class RunCard(Vertical):
             widget.refresh()
 
     def _ask(self, run: RunView) -> tuple[Curves, tuple[LogLine, ...]]:
-        curves = self._desk.curves([(run.name, "loss")], _POINTS)
+        curves = self._pages.curves([(run.name, "loss")], _POINTS)
         lines: tuple[LogLine, ...] = ()
         if run.files:
-            lines = self._desk.source.log(LogQuery(path=run.files[0], before=_LINES)).lines
+            lines = self._pages.source.log(LogQuery(path=run.files[0], before=_LINES)).lines
         return curves, lines
 
     def _take(self, found: tuple[Curves, tuple[LogLine, ...]]) -> None:
@@ -62,7 +62,7 @@ class RunCard(Vertical):
             widget.refresh()
 
     def _cause(self, width: int, height: int) -> list[Line]:
-        run, glyphs = self._desk.chosen(), self._desk.glyphs
+        run, glyphs = self._pages.chosen(), self._pages.glyphs
         if run is None:
             return []
         style = HEALTH_STYLE[run.health]
@@ -79,7 +79,7 @@ class RunCard(Vertical):
         ]
         inner = max(width - 12, 10)  # cells beside the heads of `labelled`, and a margin
         if run.reasons:
-            found = why(run, self._desk.snapshot)
+            found = why(run, self._pages.snapshot)
             text = f"{found.what}{found.where}"
             lines += labelled("why", safe(text, glyphs), inner, style)
             for reason in run.reasons[1:3]:  # a choice: more displace the chart
@@ -92,17 +92,17 @@ class RunCard(Vertical):
         return lines
 
     def _chart(self, width: int, height: int) -> list[Line]:
-        run, desk = self._desk.chosen(), self._desk
+        run, context = self._pages.chosen(), self._pages
         curve = self._curves.get((run.name, "loss")) if run else None
         if run is None or curve is None or not curve.steps:
             return [[StyledSpan(" no loss yet", "dim")]] if run else []
-        marks = marks_of(run, curve, desk.snapshot, desk.glyphs)
+        marks = marks_of(run, curve, context.snapshot, context.glyphs)
         return draw_chart(
-            Chart(curves=((curve, CURVES[0]),), marks=marks), width, height, desk.glyphs
+            Chart(curves=((curve, CURVES[0]),), marks=marks), width, height, context.glyphs
         )
 
     def _log(self, width: int, height: int) -> list[Line]:
-        glyphs = self._desk.glyphs
+        glyphs = self._pages.glyphs
         styles = {"error": "error", "warning": "warning"}
         rows: list[Line] = []
         for line in self._lines:

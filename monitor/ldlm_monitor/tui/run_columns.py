@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.text.format import number
-from ldlm_monitor.tui.desk import Desk, age_style, baseline, current, speed, whole_duration
 from ldlm_monitor.tui.draw import (
     HEALTH_STYLE,
     STATE_STYLE,
@@ -18,6 +17,14 @@ from ldlm_monitor.tui.draw import (
     spark,
 )
 from ldlm_monitor.tui.hold_back import muted
+from ldlm_monitor.tui.page_context import (
+    PageContext,
+    age_style,
+    baseline,
+    current,
+    speed,
+    whole_duration,
+)
 from ldlm_monitor.tui.triage import middle_cut, since
 from ldlm_monitor.tui.why import why
 
@@ -35,7 +42,7 @@ class RunRow:
 
     run: RunView
     curve: CurveView | None
-    desk: Desk
+    context: PageContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ def _loss(row: RunRow) -> Line:
 def _spark(row: RunRow) -> Line:
     if row.curve is None:
         return []
-    return spark(row.curve.means, row.curve.nonfinite, SPARK, row.desk.glyphs)
+    return spark(row.curve.means, row.curve.nonfinite, SPARK, row.context.glyphs)
 
 
 def _speed(row: RunRow) -> Line:
@@ -78,7 +85,7 @@ def _speed(row: RunRow) -> Line:
 
 
 def _since(row: RunRow) -> Line:
-    at, now = since(row.run, row.desk), row.desk.clock()
+    at, now = since(row.run, row.context), row.context.clock()
     waits = not row.run.reasons and row.run.ended_at is None
     style = age_style(row.run, now) if waits else "" if row.run.reasons else "dim"
     return [StyledSpan("-" if at is None else whole_duration(now - at), style)]
@@ -87,7 +94,7 @@ def _since(row: RunRow) -> Line:
 # Title, cells for usual values, and rank: columns of rank 0 are shown at any width.
 _AFTER_WHY = (
     _TableColumn("STEP", 13, 2, lambda row: [StyledSpan(_steps(row.run))]),
-    _TableColumn("DONE", 8, 8, lambda row: bar(row.run.progress, 8, row.desk.glyphs)),
+    _TableColumn("DONE", 8, 8, lambda row: bar(row.run.progress, 8, row.context.glyphs)),
     _TableColumn("LOSS", 8, 3, _loss),
     _TableColumn("LOSS SO FAR", SPARK, 7, _spark),
     _TableColumn("SPEED", 16, 6, _speed),
@@ -139,8 +146,8 @@ class Layout:
 
     def row(self, facts: RunRow, *, chosen: bool) -> Line:
         """The row of one run, at the cursor if `chosen`."""
-        run, desk, glyphs = facts.run, facts.desk, facts.desk.glyphs
-        mark = glyphs.cursor if chosen else glyphs.picked if run.name in desk.marked else " "
+        run, context, glyphs = facts.run, facts.context, facts.context.glyphs
+        mark = glyphs.cursor if chosen else glyphs.picked if run.name in context.marked else " "
         own = safe(run.name.removeprefix(self.prefix), glyphs)
         line = [
             StyledSpan(mark, "key"),
@@ -158,11 +165,11 @@ class Layout:
 
 
 def _why(facts: RunRow, width: int, *, shows_state: bool) -> Line:
-    run, desk = facts.run, facts.desk
-    if until := muted(run.name, desk.held_back):
+    run, context = facts.run, facts.context
+    if until := muted(run.name, context.held_back):
         return [StyledSpan(f"muted until {until}", "info")]
     if run.reasons:
-        found = why(run, desk.snapshot).line(width, desk.glyphs)
+        found = why(run, context.snapshot).line(width, context.glyphs)
         return [StyledSpan(found, HEALTH_STYLE[run.health])]
     return [] if shows_state or run.state == "running" else [StyledSpan(run.state, "dim")]
 

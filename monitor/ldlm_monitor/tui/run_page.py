@@ -16,17 +16,6 @@ from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.run.curve import is_charted
 from ldlm_monitor.text.format import byte_size, counted, number, si_number
 from ldlm_monitor.tui import ranks
-from ldlm_monitor.tui.desk import (
-    Curves,
-    Desk,
-    age,
-    alerts_of,
-    baseline,
-    current,
-    severity_of,
-    speed,
-    whole_duration,
-)
 from ldlm_monitor.tui.draw import (
     HEALTH_STYLE,
     STATE_STYLE,
@@ -40,6 +29,17 @@ from ldlm_monitor.tui.draw import (
 )
 from ldlm_monitor.tui.keys import Key, keys
 from ldlm_monitor.tui.metric_chart import MetricChart
+from ldlm_monitor.tui.page_context import (
+    Curves,
+    PageContext,
+    age,
+    alerts_of,
+    baseline,
+    current,
+    severity_of,
+    speed,
+    whole_duration,
+)
 from ldlm_monitor.tui.triage import triaged
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
@@ -65,12 +65,12 @@ class RunPage(Vertical):
         Key("right_square_bracket", "other(1)", "Next run"),
     )
 
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._desk = desk
+        self._pages = context
         self._curves: dict[str, CurveView] = {}
         self._asked: tuple[object, ...] = ()
-        self.chart = MetricChart(desk, id="chart")
+        self.chart = MetricChart(context, id="chart")
 
     def compose(self) -> ComposeResult:
         """State, loss, small curves, ranks, alerts."""
@@ -82,16 +82,16 @@ class RunPage(Vertical):
 
     def look(self) -> None:
         """Show the last snapshot; query the curves if the snapshot or the run is new."""
-        desk, run = self._desk, self._desk.chosen()
+        context, run = self._pages, self._pages.chosen()
         if run is not None and self._asked[:1] != (run.name,):
             self._curves = {}
             self.chart.action_whole()
             self.chart.show({})
         wanted = self._wanted(run) if run is not None else []
-        asked = (run.name if run else None, desk.snapshot.version, wanted)
+        asked = (run.name if run else None, context.snapshot.version, wanted)
         if run is not None and self._asked != asked:
             self._asked = asked
-            in_thread(self, lambda: desk.curves(wanted, _POINTS), self._take)
+            in_thread(self, lambda: context.curves(wanted, _POINTS), self._take)
         self._lay_out(run)
         for widget in self.query(Painted):
             if widget is not self.chart:
@@ -101,22 +101,22 @@ class RunPage(Vertical):
         """Runs and quantities to draw: all of the selected run, one of each picked run."""
         logged = (*run.statistics, "steps_per_second")  # a bar's rate, which has no statistics
         found = [(run.name, quantity) for quantity in logged if is_charted(quantity)]
-        names = {each.name for each in self._desk.snapshot.runs}
-        for other in self._desk.marked:
+        names = {each.name for each in self._pages.snapshot.runs}
+        for other in self._pages.marked:
             if other != run.name and other in names:
                 found += [(other, self.chart.metric), (other, "tokens_per_second")]
         return found
 
     def on_resize(self) -> None:
         """Divide the new height among the parts."""
-        self._lay_out(self._desk.chosen())
+        self._lay_out(self._pages.chosen())
 
     def action_other(self, by: int) -> None:
         """Show the run that is `by` runs further on by triage, or back if below 0."""
-        names = [run.name for run in triaged(self._desk)]
+        names = [run.name for run in triaged(self._pages)]
         if names:
-            here = names.index(self._desk.run) if self._desk.run in names else 0
-            self._desk.run = names[(here + by) % len(names)]
+            here = names.index(self._pages.run) if self._pages.run in names else 0
+            self._pages.run = names[(here + by) % len(names)]
             self.look()
 
     def _lay_out(self, run: RunView | None) -> None:
@@ -131,7 +131,7 @@ class RunPage(Vertical):
         self.query_one("#run-alerts").styles.height = min(last, 4 if height >= 30 else 2)
 
     def _take(self, found: Curves) -> None:
-        shown = self._desk.run
+        shown = self._pages.run
         self._curves = {name: curve for (run, name), curve in found.items() if run == shown}
         self.chart.show(
             self._curves, {key: curve for key, curve in found.items() if key[0] != shown}
@@ -139,10 +139,10 @@ class RunPage(Vertical):
         self.query_one("#small", Painted).refresh()
 
     def _state(self, width: int, height: int) -> list[Line]:
-        run, glyphs = self._desk.chosen(), self._desk.glyphs
+        run, glyphs = self._pages.chosen(), self._pages.glyphs
         if run is None:
             return [[StyledSpan(" no run yet: no file that was read contains a training", "dim")]]
-        waited, style = age(run, self._desk.clock())
+        waited, style = age(run, self._pages.clock())
         style_of_health = HEALTH_STYLE[run.health]
         is_bad = STATE_STYLE.get(run.state) == "critical"
         world = f" on {counted(run.world_size, 'rank')}" if run.world_size else ""
@@ -176,13 +176,13 @@ class RunPage(Vertical):
             StyledSpan("  speed ", "dim"),
             StyledSpan(f"{speed(run)} {baseline(run)}"),
         ]
-        todo = what_now(run, self._desk.snapshot.alerts)
+        todo = what_now(run, self._pages.snapshot.alerts)
         fourth = [StyledSpan(" to do ", "dim"), StyledSpan(safe(todo, glyphs), "title")]
         return [first, second, third, *([fourth] if todo else [])]
 
     def _small(self, width: int, height: int) -> list[Line]:
         """Four small curves side by side; with a height of 1, only their names and last values."""
-        run, glyphs = self._desk.chosen(), self._desk.glyphs
+        run, glyphs = self._pages.chosen(), self._pages.glyphs
         if run is None:
             return []
         each = max(width // len(_SMALL), 8)  # at least 8 cells: a tiny screen cuts the last curves
@@ -203,16 +203,16 @@ class RunPage(Vertical):
         return lines
 
     def _grid(self, width: int, height: int) -> list[Line]:
-        run = self._desk.chosen()
-        return ranks.grid(run, width, height, self._desk.glyphs) if run else []
+        run = self._pages.chosen()
+        return ranks.grid(run, width, height, self._pages.glyphs) if run else []
 
     def _alerts(self, width: int, height: int) -> list[Line]:
-        run = self._desk.chosen()
+        run = self._pages.chosen()
         return self._last_lines(run)[:height] if run else []
 
     def _last_lines(self, run: RunView) -> list[Line]:
         """The run's alerts, and the batch at which its loss spiked or broke last, if it has one."""
-        snapshot, glyphs = self._desk.snapshot, self._desk.glyphs
+        snapshot, glyphs = self._pages.snapshot, self._pages.glyphs
         lines: list[Line] = [
             [
                 StyledSpan(f" {glyphs.marks.get(severity_of(alert), ' ')} ", severity_of(alert)),

@@ -13,9 +13,9 @@ from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Event, FieldValue, Position
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.text.format import local_time
-from ldlm_monitor.tui.desk import OpenLog
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
 from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.page_context import OpenLog
 from ldlm_monitor.tui.triage import middle_cut, shared_prefix
 from ldlm_monitor.tui.widgets import DetailPage
 
@@ -184,9 +184,9 @@ class EventsPage(DetailPage[TimelineEntry]):
     def look(self) -> None:
         """Show the last snapshot's events; a cursor on the last event moves to the new last one."""
         at_end = self.rows.cursor >= self.rows.count - 1
-        run = None if self._all_runs else self._desk.run
-        self._prefix = shared_prefix([each.name for each in self._desk.snapshot.runs])
-        self.show(entries(self._desk.snapshot, run, worst_only=self._worst_only), to_end=at_end)
+        run = None if self._all_runs else self._pages.run
+        self._prefix = shared_prefix([each.name for each in self._pages.snapshot.runs])
+        self.show(entries(self._pages.snapshot, run, worst_only=self._worst_only), to_end=at_end)
 
     def action_worst(self) -> None:
         """Switch between errors only and all events."""
@@ -205,7 +205,7 @@ class EventsPage(DetailPage[TimelineEntry]):
 
     def title(self) -> Line:
         """How many events are shown, and of which run."""
-        which = "all runs" if self._all_runs else safe(self._desk.run or "", self._desk.glyphs)
+        which = "all runs" if self._all_runs else safe(self._pages.run or "", self._pages.glyphs)
         what = "errors" if self._worst_only else "events"
         return [
             StyledSpan(f" {len(self.items)} {what}", "title"),
@@ -218,14 +218,14 @@ class EventsPage(DetailPage[TimelineEntry]):
 
     def detail(self, item: TimelineEntry, width: int) -> list[Line]:
         """The entry's kind, place, message, fields and stacks."""
-        return detail(item, width, self._desk.glyphs)
+        return detail(item, width, self._pages.glyphs)
 
     def row(self, item: TimelineEntry) -> Line:
         """Time, run, severity, kind, rank or host, message; cells hold usual values, or cut."""
-        glyphs, style = self._desk.glyphs, item.severity
+        glyphs, style = self._pages.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
         line = [StyledSpan(fit(local_time(item.time), 14) + " ", "dim")]
-        if self._all_runs and len(self._desk.snapshot.runs) > 1:
+        if self._all_runs and len(self._pages.snapshot.runs) > 1:
             own = safe(item.run.removeprefix(self._prefix), glyphs)
             line.append(StyledSpan(middle_cut(own, _RUN_CELLS, glyphs) + " ", "accent"))
         # Below 120 cells the mark and its colour say the severity, and the message has the room.

@@ -23,9 +23,9 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from ldlm_monitor.model.errors import LdlmError
-from ldlm_monitor.tui.desk import Desk, SelectRun
 from ldlm_monitor.tui.draw import Line, StyledSpan, style_of
 from ldlm_monitor.tui.keys import Key, keys
+from ldlm_monitor.tui.page_context import PageContext, SelectRun
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -218,9 +218,9 @@ class DetailPage(Vertical, Generic[_T]):
     stays on its item, by `identity`, when others are inserted or removed above it.
     """
 
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._desk = desk
+        self._pages = context
         self.items: list[_T] = []
         self.rows = RowList(self._row, id=f"{id}-rows")
         self._detail = RowList(lambda index, width: self._lines[index], id=f"{id}-detail")
@@ -271,7 +271,7 @@ class DetailPage(Vertical, Generic[_T]):
 
     def arrive(self) -> None:
         """Move the cursor to the selected run's first or next row, if it has one."""
-        own = [i for i, item in enumerate(self.items) if self.run_of(item) == self._desk.run]
+        own = [i for i, item in enumerate(self.items) if self.run_of(item) == self._pages.run]
         if own and self.rows.cursor not in own:
             self.rows.move_to(next((i for i in own if i > self.rows.cursor), own[-1]), centre=True)
         self.on_row_list_moved()
@@ -289,5 +289,5 @@ class DetailPage(Vertical, Generic[_T]):
         self._detail.show(len(self._lines))
 
     def _row(self, index: int, width: int) -> Line:
-        mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "
+        mark = self._pages.glyphs.cursor if index == self.rows.cursor else " "
         return [StyledSpan(f"{mark} ", "key"), *self.row(self.items[index])]

@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reel:
+class TimedInputs:
     """A playback from `start` to `end` (Unix seconds); earlier pieces are the logs' old content.
 
     `runs`: the number of runs. `opened` opens a log up to where it was played. `finish` judges
@@ -47,8 +47,8 @@ class Reel:
     finish: Play
 
 
-def of_logs(settings: Settings) -> Reel:
-    """A reel of the finished logs that `settings` name. Raises as `Replay` does."""
+def of_logs(settings: Settings) -> TimedInputs:
+    """The finished logs that `settings` name. Raises as `Replay` does."""
     replay = Replay(settings)
     history, monitor = replay.history, replay.monitor
     _paced(history)
@@ -58,7 +58,7 @@ def of_logs(settings: Settings) -> Reel:
         ends[chunk.path] = chunk.offset + len(chunk.data)
         return monitor.feed(chunk, when)
 
-    return Reel(
+    return TimedInputs(
         start=min((file.timeline.start for file in history.all), default=history.end),
         end=history.end,
         runs=len({file.run for file in history.all}),
@@ -72,8 +72,8 @@ def of_logs(settings: Settings) -> Reel:
     )
 
 
-def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
-    """The reel of a recording; playing it writes the logs into `folder`. Raises `InputError`."""
+def of_recording(path: Path, settings: Settings, folder: Path) -> TimedInputs:
+    """The inputs of a recording; playing it writes the logs into `folder`. Raises `InputError`."""
     start, end, runs = _extent(path)
     monitor = assemble(settings)
     logs = _Logs(folder)
@@ -98,7 +98,7 @@ def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
             size = len(entry.text or entry.data) if isinstance(entry, Fed) else 0
             yield Piece(entry.at, size, partial(play, entry))
 
-    return Reel(
+    return TimedInputs(
         start=start,
         end=end,
         runs=runs,

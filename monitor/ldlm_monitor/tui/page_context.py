@@ -33,7 +33,7 @@ class Arrangement:
 
 
 @dataclass(slots=True)
-class Desk:
+class PageContext:
     """The last snapshot, the source that returns newer ones, the name of the selected `run`.
 
     `clock`: Unix seconds. `glyphs`: the terminal's. `held_back`: silences and acknowledgements.
