@@ -16,7 +16,7 @@ from fleet_nodes import row
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.serve.metrics import OPENMETRICS, TEXT, exposition
+from ldlm_monitor.serve.metrics import OPENMETRICS, TEXT, exposition, families
 
 BEGUN = 1_769_681_800.0  # Unix seconds of the first step
 
@@ -52,7 +52,7 @@ def main() -> int:
     shown = snapshot(given.runs, given.steps)
     for accept in (TEXT, OPENMETRICS):
         began = time.process_time()
-        _, body = exposition(shown, notifications={}, behind=0, accept=accept)
+        _, body = exposition(families(shown, notifications={}, behind=0), accept)
         spent = time.process_time() - began
         packed = len(gzip.compress(body, 1))
         print(f"{accept}: {len(body):,} bytes, {packed:,} by gzip, {spent:.2f} s")

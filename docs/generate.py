@@ -51,6 +51,32 @@ GROUPS = (
     ("The monitor itself", "ldlm_(monitor|build)_", "Whether it reads, judges and delivers."),
 )  # fmt: skip
 
+OTLP = """## OTLP
+
+For a backend that is not Prometheus, with the extra `otlp`:
+
+```toml
+[otlp]
+endpoint = "http://127.0.0.1:4318" # a collector's OTLP over HTTP
+```
+
+Each minute (`interval_seconds`) a push has the metrics above, under the same names and without \
+units: gauges, cumulative sums that begin at their `_created` where there is one, explicit \
+histograms. A failed push is not repeated; the next one has the same counters.
+
+An incident is two log records, `event_name` `ldlm.incident`: one when it opens, one at its end \
+(`ldlm.state` `open`, `resolved` or `ended`; `ldlm.incident` is its id). The title is the body, \
+the severity that of its worst alert, `FATAL` for critical; attributes `ldlm.*` have run, rank, \
+step, cause, why, what to do, and `log.file.path` the log. Records wait on disk until the \
+collector has accepted them, as every message does: at least once, also through `kill -9`. A \
+dead collector delays nothing else; a silence whose matchers fit the run holds its incidents \
+back.
+
+Headers, certificates, compression and time limit are those of OpenTelemetry's own variables, \
+such as `OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20..."`. `external_labels`, \
+`service.instance.id` (the monitor's address) and `host.name` are attributes of the resource. \
+`ldlm-monitor notify test` sends a record.
+"""
 ADVICE = (  # what Prometheus' pages on names and instrumentation advise, and what is done
     ("base units, `_total`, ratios from 0 to 1", "each; a test asks `promtool check metrics`"),
     ("no timestamps, one consistent scrape", "each scrape is made of one snapshot"),
@@ -191,6 +217,7 @@ def metrics() -> str:
     assert not left, f"of no group: {[*left]}"
     parts += ["## Prometheus' advice\n", "| advice | here |", "| --- | --- |"]
     parts += [*(f"| {advice} | {done} |" for advice, done in ADVICE), ""]
+    parts += [OTLP]
     about = (
         "By `rules/recording.yml` and `rules/fleet.yml`, in a Prometheus or ruler that loads them. "
         "`run:` is one series a run, `fleet:` one a cluster: what overviews and long-term stores "

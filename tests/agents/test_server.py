@@ -51,7 +51,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
 def url(tools: Tools) -> Iterator[str]:
     source: Any = tools._source
     site = Site(
-        snapshot=source.snapshot, notifications=dict, behind=lambda: 0, ready=lambda: True,
+        snapshot=source.snapshot, ready=lambda: True,
         redact=redact, source=source, mounted=HttpMount(tools), names=HostNames(),
         ask=tools._query.__self__._ask,  # type: ignore[attr-defined]
     )  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.host_view import DiskView, GpuView, HostView
 from ldlm_monitor.model.records import Event, Position, Sample
-from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.serve.metrics import exposition, families
 
 NOW = 1769681700.0
 
@@ -66,9 +66,7 @@ def test_metrics_have_the_gpus_of_this_host_until_the_run_has_ended(monitor: Mon
     (run,) = monitor.runs
     monitor.note_edge([], {run.name: host(None)})
     monitor.tick(NOW + 10)
-    _, shown = exposition(
-        monitor.snapshot(), notifications={}, behind=0, free=None, redact=str, accept=""
-    )
+    _, shown = exposition(families(monitor.snapshot(), notifications={}, behind=0), "")
     assert f'ldlm_gpu_temperature_celsius{{gpu="1",run="{run.name}"}} 71\n' in shown.decode()
     assert "ldlm_detect_checkpoint_disk_full_seconds" not in shown.decode()
     end = Event(
@@ -77,7 +75,5 @@ def test_metrics_have_the_gpus_of_this_host_until_the_run_has_ended(monitor: Mon
     )  # fmt: skip
     monitor.observe([end], NOW + 20)
     monitor.tick(NOW + 5000)
-    _, shown = exposition(
-        monitor.snapshot(), notifications={}, behind=0, free=None, redact=str, accept=""
-    )
+    _, shown = exposition(families(monitor.snapshot(), notifications={}, behind=0), "")
     assert "ldlm_gpu" not in shown.decode()

@@ -30,7 +30,7 @@ from ldlm_monitor.notify.slack_message import drawn
 from ldlm_monitor.notify.states import SentAlert, body
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.text import health_report
-from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.serve.metrics import exposition, families
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import transition_json, transition_line
 from ldlm_monitor.text.sanitize import plain, redact, run_path
@@ -216,7 +216,7 @@ def test_report_pages_and_api_show_harmless_text(transition: Transition, message
         "li", "a", "a href",
     }  # fmt: skip
     assert run_path(run) == run_path(plain(run))  # so that the page is found by the link
-    _, scrape = exposition(snapshot, notifications={}, behind=0, redact=redact, accept="")
+    _, scrape = exposition(families(snapshot, notifications={}, behind=0), "", redact)
     samples = [
         sample
         for family in text_string_to_metric_families(scrape.decode())

@@ -24,8 +24,6 @@ def status(make_snapshot: Callable[..., Snapshot]) -> Iterator[Callable[..., int
         0,
         Site(
             snapshot=make_snapshot,
-            notifications=dict,
-            behind=lambda: 0,
             ready=lambda: True,
             reload=lambda: "",
             takes_commands=True,
@@ -92,8 +90,6 @@ def test_a_client_that_says_no_name_is_no_browser(status, make_snapshot):
         0,
         Site(
             snapshot=make_snapshot,
-            notifications=dict,
-            behind=lambda: 0,
             ready=lambda: True,
             names=HostNames(),
         ),
@@ -141,8 +137,6 @@ def test_where_a_token_is_asked_for_any_name_will_do(make_snapshot, tmp_path):
         0,
         Site(
             snapshot=make_snapshot,
-            notifications=dict,
-            behind=lambda: 0,
             ready=lambda: True,
             gate=Gate(tmp_path / "web.yml"),
             names=HostNames(),

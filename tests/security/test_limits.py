@@ -240,7 +240,7 @@ class WatchedServer(Server):
 def test_a_connection_that_ends_leaves_no_task(make_snapshot, monkeypatch, request_, reset) -> None:
     """hypercorn alone keeps the tasks of one that asked for HTTP/2 for ever."""
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
-    site = Site(snapshot=make_snapshot, notifications=dict, behind=lambda: 0, ready=lambda: True)
+    site = Site(snapshot=make_snapshot, ready=lambda: True)
     served = WatchedServer("127.0.0.1", 0, site)
     served.start()
     peer = Peer(served.port)
@@ -265,7 +265,7 @@ def test_stop_does_not_wait_for_clients_or_handlers(make_snapshot) -> None:
         entered.set()
         return release.wait(PATIENCE)
 
-    site = Site(snapshot=make_snapshot, notifications=dict, behind=lambda: 0, ready=hangs)
+    site = Site(snapshot=make_snapshot, ready=hangs)
     hanging = Server("127.0.0.1", 0, site)
     hanging.start()
     peers = [Peer(hanging.port) for _ in range(3)]

@@ -11,6 +11,7 @@ from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, Statistics
 from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.serve.metrics import families
 
 DETECTED = (
     "loss_zscore",
@@ -168,8 +169,11 @@ def running(make_snapshot: Callable[..., Snapshot]) -> Iterator[Running]:
         0,
         Site(
             snapshot=lambda: state.snapshot,
-            notifications=lambda: {("slack", "sent"): 3, ("slack", "pending"): 1},
-            behind=lambda: 512,
+            families=lambda: families(
+                state.snapshot,
+                notifications={("slack", "sent"): 3, ("slack", "pending"): 1},
+                behind=512,
+            ),
             ready=lambda: state.ready,
             page=run_page,
             redact=lambda text: text.replace("hunter2", "[redacted]"),

@@ -36,8 +36,6 @@ def serve(running, tmp_path: Path) -> Iterator[Callable[..., None]]:
             0,
             Site(
                 snapshot=lambda: running.snapshot,
-                notifications=dict,
-                behind=lambda: 0,
                 ready=lambda: True,
                 redact=lambda text: text.replace("hunter2", "[redacted]"),
                 silencing=silences,

@@ -17,6 +17,7 @@ from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.report.html import policy
 from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.serve.metrics import families
 
 
 def test_healthy_is_always_200_and_ready_follows_the_monitor(running):
@@ -214,8 +215,7 @@ def a_server(host: str, port: int, snapshot: Callable[[], Snapshot]) -> Server:
         port,
         Site(
             snapshot=snapshot,
-            notifications=dict,
-            behind=lambda: 0,
+            families=lambda: families(snapshot(), notifications={}, behind=0),
             ready=lambda: True,
         ),
     )

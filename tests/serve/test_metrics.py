@@ -17,7 +17,7 @@ from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import METRICS
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.view import MonitorView, Snapshot
-from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.serve.metrics import exposition, families
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -32,14 +32,14 @@ Series = dict[tuple[str, Labels], str]
 
 
 def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:
-    content_type, body = exposition(
+    found = families(
         snapshot,
         notifications=NOTIFICATIONS,
         deliveries={"slack": Histogram((1.0,))},
         behind=512,
         free=4096,
-        accept=accept,
     )
+    content_type, body = exposition(found, accept)
     return content_type, body.decode()
 
 

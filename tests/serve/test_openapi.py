@@ -48,7 +48,7 @@ def site(running: Any, watched: Snapshot, tmp_path: Path) -> Iterator[Any]:
         "127.0.0.1",
         0,
         Site(
-            snapshot=lambda: watched, notifications=dict, behind=lambda: 0, ready=lambda: True,
+            snapshot=lambda: watched, ready=lambda: True,
             redact=redact, silencing=silences, takes_commands=True,
             source=LocalSource(lambda: watched, silences, RUN),
         ),

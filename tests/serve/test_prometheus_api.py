@@ -75,7 +75,7 @@ def serve(make_snapshot: Callable[..., Any]) -> Iterator[Callable[..., Api]]:
     def begin(ask: Callable[..., Any]) -> Api:
         snapshot = make_snapshot()
         site = Site(
-            snapshot=lambda: snapshot, notifications=dict, behind=lambda: 0, ready=lambda: True,
+            snapshot=lambda: snapshot, ready=lambda: True,
             redact=redact, ask=ask,
         )  # fmt: skip
         server = Server("127.0.0.1", 0, site)

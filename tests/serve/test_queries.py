@@ -80,8 +80,6 @@ def site(running, tmp_path: Path, log: Path, make_snapshot: Callable[..., Snapsh
         0,
         Site(
             snapshot=lambda: running.snapshot,
-            notifications=dict,
-            behind=lambda: 0,
             ready=lambda: True,
             redact=redact,
             source=LocalSource(lambda: running.snapshot, silences, "a.log"),

@@ -57,8 +57,6 @@ class GatedSite:
             0,
             Site(
                 snapshot=lambda: snapshot,
-                notifications=dict,
-                behind=lambda: 0,
                 ready=lambda: True,
                 reload=self.reload,
                 silencing=self.silences,

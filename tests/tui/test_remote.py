@@ -23,8 +23,6 @@ def server(shown: Shown) -> Iterator[Server]:
         0,
         Site(
             snapshot=lambda: shown.snapshot,
-            notifications=dict,
-            behind=lambda: 0,
             ready=lambda: True,
             redact=redact,
             silencing=shown.silences,

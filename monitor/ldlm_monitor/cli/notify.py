@@ -53,7 +53,7 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
 
 def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], object]]]:
     """Each receiver's name, and a function that sends the test message and may return a remark."""
-    from ldlm_monitor.daemon.dispatcher import receivers_of
+    from ldlm_monitor.daemon.dispatcher import otlp_logs, receivers_of
     from ldlm_monitor.notify.message import from_transition, message_of
     from ldlm_monitor.notify.slack_bot import SlackBot
     from ldlm_monitor.notify.states import AlertmanagerClient, SentAlert, ping
@@ -70,6 +70,8 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
         yield client.name, partial(client.send, [over_by_then], now)
     if url := configured.heartbeat.target():
         yield "heartbeat", partial(ping, url)
+    if logs := otlp_logs(configured, configured.external_url or ""):
+        yield logs.name, partial(logs.send, message)
 
 
 def _test_alert(now: float) -> tuple[Transition, AlertView]:

@@ -40,6 +40,10 @@ files = [
 
 # The URL of a Slack webhook, in a file for its owner alone, or in LDLM_SLACK_WEBHOOK_URL.
 {slack}
+
+# An OpenTelemetry collector that gets metrics and incidents (extra `otlp`).
+# [otlp]
+# endpoint = "http://127.0.0.1:4318"
 """
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from ldlm_monitor.config.fields import (
+    BaseUrl,
     SecretUrl,
     Section,
     Url,
@@ -196,6 +197,19 @@ class HeartbeatSettings(Section):
     def target(self) -> str | None:
         """The URL; None if none is set. Raises ConfigError if its file is unusable."""
         return _secret(self.url_file, "heartbeat.url_file", _URL, self.url)
+
+
+class OtlpSettings(Section):
+    """An OpenTelemetry collector that gets the metrics, and incidents as logs (extra `otlp`).
+
+    Headers, certificates and compression: the environment's `OTEL_EXPORTER_OTLP_*`.
+    """
+
+    endpoint: BaseUrl | None = Field(default=None, examples=["http://127.0.0.1:4318"])
+    """The base URL of OTLP over HTTP; `/v1/metrics` and `/v1/logs` are appended."""
+    # OpenTelemetry's own default (`OTEL_METRIC_EXPORT_INTERVAL`).
+    interval_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
+    """Seconds between two pushes of the metrics."""
 
 
 class Attach(Section):

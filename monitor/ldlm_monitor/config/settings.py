@@ -29,6 +29,7 @@ from ldlm_monitor.config.receivers import (
     Apprise,
     Attach,
     HeartbeatSettings,
+    OtlpSettings,
     Slack,
     WebhookSettings,
 )
@@ -144,6 +145,7 @@ class Settings(Section):
     webhook: WebhookSettings = WebhookSettings()
     apprise: Apprise = Apprise()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
+    otlp: OtlpSettings = OtlpSettings()
     attach: Attach = Attach()
     # Slack's limit: one message per second and channel (https://docs.slack.dev/apis/web-api/rate-limits/).
     post_interval_seconds: SecondsFromZero = 1

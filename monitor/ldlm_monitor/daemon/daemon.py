@@ -4,7 +4,7 @@ import logging
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from ldlm_monitor.daemon.dispatcher import (
     Dispatcher,
     couriers,
     draw_from,
+    incident_log,
     policy_of,
     receivers_of,
     senders,
@@ -29,6 +30,8 @@ from ldlm_monitor.daemon.pump_calls import PumpCalls
 from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.names import Metric
+from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.courier import Receiver, Sender
@@ -38,6 +41,7 @@ from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, RunPage, Server, Site
+from ldlm_monitor.serve.metrics import families
 from ldlm_monitor.serve.prometheus import PrometheusApi
 from ldlm_monitor.serve.site import Mounted
 from ldlm_monitor.source.notices import Journal
@@ -95,6 +99,7 @@ def run(
                 posting,
                 prints=not signals.has_screen,
                 external_url=settings.external_url,
+                incident_log=incident_log(settings, outbox),
             ),
             waker,
             probing=_probing(settings, waker, stack),
@@ -118,12 +123,19 @@ def run(
         prometheus = PrometheusApi(calls.call, redact, experimental=experimental)
         mounted = _for_agents(source, prometheus) if settings.mcp else None
 
+        def exported() -> Iterator[tuple[Metric, list[Point]]]:
+            return families(
+                pump.snapshot,
+                notifications=outbox.counts(),
+                deliveries=outbox.durations,
+                behind=pump.behind(),
+                free=state.free,
+            )
+
         def bind(host: str, port: int) -> Server:
             site = Site(
                 snapshot=lambda: pump.snapshot,
-                notifications=outbox.counts,
-                deliveries=lambda: outbox.durations,
-                behind=pump.behind,
+                families=exported,
                 ready=lambda: pump.caught_up,
                 redact=redact,
                 reload=signals.ask_reload,
@@ -134,7 +146,6 @@ def run(
                 experimental=experimental,
                 mounted=mounted,
                 page=page,
-                free=lambda: state.free,
                 gate=gate,
                 names=names_for(settings, host),
             )
@@ -143,7 +154,7 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
-        _start(senders(settings, pump, outbox, settings.external_url or url), stack)
+        _start(senders(settings, pump, outbox, settings.external_url or url, exported), stack)
         stack.callback(write_file_sd(settings, server.port, gate))
         try:
             _greet(settings, pump, state, url, receivers)

@@ -14,6 +14,7 @@ from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.notify.apprise import apprise_services
 from ldlm_monitor.notify.courier import Courier, Receiver, Sender
+from ldlm_monitor.notify.incident_log import LOGS, IncidentLog
 from ldlm_monitor.notify.loss_picture import picture_of
 from ldlm_monitor.notify.message import from_transition
 from ldlm_monitor.notify.outbox import Outbox
@@ -32,6 +33,7 @@ from ldlm_monitor.text.sanitize import plain
 
 if TYPE_CHECKING:
     from ldlm_monitor.daemon.pump import Pump
+    from ldlm_monitor.notify.otlp import Families, OtlpLogs
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Dispatcher:
     couriers: Sequence[Courier] = ()
     prints: bool = field(default=True, kw_only=True)
     external_url: str | None = field(default=None, kw_only=True)
+    incident_log: IncidentLog | None = field(default=None, kw_only=True)
 
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
@@ -115,7 +118,9 @@ class Dispatcher:
             log.info("alerts in the files' past that have ended: %d (see replay)", over)
 
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
-        """Update the sent messages of incidents that have changed since."""
+        """Update the sent messages of incidents that have changed since, and log new ones."""
+        if self.incident_log is not None:
+            self.incident_log.update(incidents, now)
         if self.receivers and self.outbox.update_incidents(incidents, now):
             self._wake()
 
@@ -179,8 +184,20 @@ def couriers(
         yield Courier(receiver, outbox, pace=pace)
 
 
-def senders(settings: Settings, pump: Pump, outbox: Outbox, url: str) -> Iterator[Sender]:
-    """A sender for each Alertmanager, and one for the dead man's switch, as configured."""
+def incident_log(settings: Settings, outbox: Outbox) -> IncidentLog | None:
+    """Queues incidents for the collector, if one is configured."""
+    if settings.otlp.endpoint is None:
+        return None
+    return IncidentLog(outbox, LOGS, settings.external_url)
+
+
+def senders(
+    settings: Settings, pump: Pump, outbox: Outbox, url: str, exported: Families
+) -> Iterator[Sender]:
+    """Senders for each Alertmanager, the dead man's switch and the collector, as configured.
+
+    `url`: the monitor's. `exported`: what `/metrics` exports. Raises ConfigError.
+    """
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(
@@ -196,3 +213,24 @@ def senders(settings: Settings, pump: Pump, outbox: Outbox, url: str) -> Iterato
         interval = settings.heartbeat.interval_seconds
         log.info("a dead man's switch is called every %g s", interval)
         yield HeartbeatSender(switch, interval, Pulse(lambda: pump.turns), outbox)
+    if logs := otlp_logs(settings, url):
+        from ldlm_monitor.notify.otlp import OtlpMetrics
+
+        log.info("the collector at %s gets metrics and incidents", settings.otlp.endpoint)
+        yield Courier(logs, outbox)
+        yield OtlpMetrics(logs, settings.otlp.interval_seconds, exported, outbox)
+
+
+def otlp_logs(settings: Settings, url: str) -> OtlpLogs | None:
+    """The receiver of incidents, if a collector is configured. Raises ConfigError without SDK."""
+    if settings.otlp.endpoint is None:
+        return None
+    try:
+        from ldlm_monitor.notify.otlp import OtlpLogs, resource_of
+    except ImportError as error:
+        raise ConfigError(
+            "needs the OpenTelemetry SDK",
+            where="otlp.endpoint",
+            remedy="pip install 'ldlm-monitor[otlp]'",
+        ) from error
+    return OtlpLogs(settings.otlp.endpoint, resource_of(url, settings.external_labels))

@@ -6,7 +6,7 @@ Each scrape is built from the snapshot alone, so the series of a run that has le
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -42,28 +42,21 @@ def _metric(name: str) -> names.Metric:
     return names.Metric(name, f"Computed by a detector: {words}.")
 
 
-def exposition(
+def families(
     snapshot: Snapshot,
     *,
     notifications: Mapping[tuple[str, str], int],
     behind: int,
     free: int | None = None,
     deliveries: Mapping[str, Histogram] = MappingProxyType({}),
-    redact: Callable[[str], str] = str,
-    accept: str,
-) -> tuple[str, bytes]:
-    """(content type, body) of a scrape, in the format that the header `accept` prefers.
+) -> Iterator[tuple[names.Metric, list[Point]]]:
+    """Each metric that is exported, sorted by name, with its points.
 
     `notifications` are `Outbox.counts()`, `deliveries` its durations. `behind` (not read yet) and
-    `free` (on the state's disk, None if unknown) are bytes. `redact` is applied to every label's
-    value, as names of runs and quantities come from logs. If a series occurs twice, the last value
-    is kept.
+    `free` (on the state's disk, None if unknown) are bytes.
     """
-    is_open = OPENMETRICS in accept.lower().partition(TEXT)[0]
-    # Prometheus lists the formats by falling weight, so the first known one is preferred.
     core = core_points(snapshot.monitor)
     edge = edge_points(notifications, behind, free, deliveries)
-    body = Body(redact, is_open=is_open)
     found: dict[names.Metric, list[Point]] = {}
     of_name: dict[str, list[Point]] = {}
     for point in chain(snapshot.points, core, edge):
@@ -71,11 +64,28 @@ def exposition(
             of_name[point.name] = found.setdefault(_metric(point.name), [])
         of_name[point.name].append(point)
     for metric in sorted(found, key=lambda metric: metric.name):
-        body.add(metric, found[metric])
+        yield metric, found[metric]
     for family in _PROCESS.collect():
         for sample in family.samples:
             metric = names.Metric(sample.name, family.documentation)
-            body.add(metric, [Point(sample.name, (), sample.value)])
+            yield metric, [Point(sample.name, (), sample.value)]
+
+
+def exposition(
+    found: Iterable[tuple[names.Metric, Iterable[Point]]],
+    accept: str,
+    redact: Callable[[str], str] = str,
+) -> tuple[str, bytes]:
+    """(content type, body) of a scrape of `families`, in the format that `accept` prefers.
+
+    `redact` is applied to every label's value, as names of runs and quantities come from logs. If
+    a series occurs twice, the last value is kept.
+    """
+    is_open = OPENMETRICS in accept.lower().partition(TEXT)[0]
+    # Prometheus lists the formats by falling weight, so the first known one is preferred.
+    body = Body(redact, is_open=is_open)
+    for metric, points in found:
+        body.add(metric, points)
     return (CONTENT_TYPE_LATEST if is_open else CONTENT_TYPE_PLAIN_0_0_4), body.encode()
 
 

@@ -154,15 +154,8 @@ class Routes:
         return Response(page[0], headers=headers, media_type="text/html")
 
     def _metrics(self, request: Request) -> Response:
-        content_type, body = exposition(
-            self._site.snapshot(),
-            notifications=self._site.notifications(),
-            deliveries=self._site.deliveries(),
-            behind=self._site.behind(),
-            free=self._site.free(),
-            redact=self._redact,
-            accept=request.headers.get("accept", ""),
-        )
+        accept = request.headers.get("accept", "")
+        content_type, body = exposition(self._site.families(), accept, self._redact)
         return Response(body, headers={"Content-Type": content_type})
 
     async def _healthy(self, _: Request) -> Response:

@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from ldlm_monitor.model.histogram import Histogram
+from ldlm_monitor.model.names import Metric
+from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.serve.access import HostNames
@@ -18,6 +19,8 @@ from ldlm_monitor.serve.web_config import Gate
 RunPage: TypeAlias = Callable[[Snapshot, str], tuple[str, str] | None]
 """Makes the HTML page of a run and its content security policy, given the run's name as
 `text.sanitize.run_path` writes it; None if there is no such run."""
+
+Families: TypeAlias = Callable[[], Iterable[tuple[Metric, Iterable[Point]]]]
 
 
 class Mounted(Protocol):
@@ -55,19 +58,17 @@ class Silencing(Protocol):
 class Site:
     """The values that are served. Callables are called in threads, for each request that needs one.
 
-    `notifications` is `Outbox.counts`, `deliveries` its `durations`. `behind` (not read yet) and
-    `free` (on the state's disk; None: unknown) return bytes. `ready`: whether all backlogs were
-    read. `redact` is applied to text from logs. `reload` loads the settings again and returns an
-    error's text, or "". `source` answers queries of curves and logs, `page` makes the page of a
-    run, `ask` answers queries of Prometheus' API (`experimental`: as in the settings), `mounted`
-    those below /mcp. `gate` has TLS and credentials; without both, requests may use only the host
-    names of `names` (None: any). Commands need a token unless `takes_commands`.
+    `families` are what `/metrics` exports. `ready`: whether all backlogs were read. `redact` is
+    applied to text from logs. `reload` loads the settings again and returns an error's text, or "".
+    `source` answers queries of curves and logs, `page` makes the page of a run, `ask` answers
+    queries of Prometheus' API (`experimental`: as in the settings), `mounted` those below /mcp.
+    `gate` has TLS and credentials; without both, requests may use only the host names of `names`
+    (None: any). Commands need a token unless `takes_commands`.
     """
 
     snapshot: Callable[[], Snapshot]
-    notifications: Callable[[], Mapping[tuple[str, str], int]]
-    behind: Callable[[], int]
     ready: Callable[[], bool]
+    families: Families = tuple
     redact: Callable[[str], str] = str
     reload: Callable[[], str] = str
     silencing: Silencing | None = None
@@ -77,7 +78,5 @@ class Site:
     ask: Asking | None = None
     experimental: bool = False
     mounted: Mounted | None = None
-    free: Callable[[], int | None] = lambda: None
-    deliveries: Callable[[], Mapping[str, Histogram]] = dict
     gate: Gate = field(default_factory=Gate)
     names: HostNames | None = None
