@@ -16,7 +16,7 @@ from fleet_nodes import row
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.serve.metrics import OPENMETRICS, TEXT, exposition, families
+from ldlm_monitor.serve.metrics import OPENMETRICS, PROTOBUF, TEXT, exposition, families
 
 BEGUN = 1_769_681_800.0  # Unix seconds of the first step
 
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--metrics", action="store_true", help="the bytes of each metric")
     given = parser.parse_args()
     shown = snapshot(given.runs, given.steps)
-    for accept in (TEXT, OPENMETRICS):
+    for accept in (TEXT, OPENMETRICS, PROTOBUF):
         began = time.process_time()
         _, body = exposition(families(shown, notifications={}, behind=0), accept)
         spent = time.process_time() - began

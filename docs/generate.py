@@ -105,7 +105,14 @@ ADVICE = (  # what Prometheus' pages on names and instrumentation advise, and wh
             "event, and the history of an old log is no news"
         ),
     ),
-    ("histograms for durations", "steps, evaluations, deliveries: classic, with fixed buckets"),
+    (
+        "histograms for durations",
+        (
+            "steps, evaluations, deliveries: classic, with fixed buckets, and in the protobuf "
+            "format native ones of schema 3, whose buckets are 9 % wide (a Prometheus with "
+            "`--enable-feature=native-histograms`, or in 3 `scrape_native_histograms: true`)"
+        ),
+    ),
     ("`_info` series, `build_info`", "`ldlm_run_info`, `ldlm_build_info`"),
     ("the process itself", "`process_*` on Linux, in scrapes alone: rules here do not see them"),
     (

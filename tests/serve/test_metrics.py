@@ -25,13 +25,17 @@ PROMETHEUS_2_42 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
+PROTOBUF = (
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+)
+PROMETHEUS_NATIVE = f"{PROTOBUF.replace('; ', ';')},{PROMETHEUS_2_42}"
 FORMATS = [(TEXT, "text/plain", parse_text), (OPENMETRICS, PROMETHEUS_2_42, parse_openmetrics)]
 NOTIFICATIONS = {("slack", "sent"): 3, ("slack", "retried"): 1, ("slack", "pending"): 2}
 
 Series = dict[tuple[str, Labels], str]
 
 
-def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:
+def raw(snapshot: Snapshot, accept: str) -> tuple[str, bytes]:
     found = families(
         snapshot,
         notifications=NOTIFICATIONS,
@@ -39,7 +43,11 @@ def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:
         behind=512,
         free=4096,
     )
-    content_type, body = exposition(found, accept)
+    return exposition(found, accept)
+
+
+def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:
+    content_type, body = raw(snapshot, accept)
     return content_type, body.decode()
 
 
@@ -175,10 +183,11 @@ def test_a_series_that_comes_twice_is_exported_once_with_its_last_value(make_sna
         ("text/plain;version=0.0.4;q=0.9,application/openmetrics-text;q=0.2", TEXT),
         ("application/openmetrics-text;version=abc\u00e9;q=x", OPENMETRICS),
         ("Application/OpenMetrics-Text; version=9.9", OPENMETRICS),
+        (PROMETHEUS_NATIVE, PROTOBUF),
     ],
 )
 def test_the_accept_header_chooses_the_format(make_snapshot, accept, content_type):
-    assert scrape(make_snapshot(), accept)[0] == content_type
+    assert raw(make_snapshot(), accept)[0] == content_type
 
 
 HOSTILE = [

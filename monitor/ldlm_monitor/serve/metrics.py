@@ -21,10 +21,17 @@ from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.serve.protobuf_format import ProtobufBody
 from ldlm_monitor.serve.text_formats import Body
 
 OPENMETRICS = "application/openmetrics-text"  # media types in the header `Accept`
+PROTOBUF = "application/vnd.google.protobuf"
 TEXT = "text/plain"
+CONTENT_TYPES = {
+    OPENMETRICS: CONTENT_TYPE_LATEST,
+    PROTOBUF: f"{PROTOBUF}; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+    TEXT: CONTENT_TYPE_PLAIN_0_0_4,
+}
 _PROCESS = ProcessCollector(registry=None)  # CPU, memory and files of this process; Linux alone
 _READABLE_BY_ALL = 0o644
 """Mode of the service discovery file: Prometheus runs as another user, and it holds no secret."""
@@ -81,12 +88,13 @@ def exposition(
     `redact` is applied to every label's value, as names of runs and quantities come from logs. If
     a series occurs twice, the last value is kept.
     """
-    is_open = OPENMETRICS in accept.lower().partition(TEXT)[0]
     # Prometheus lists the formats by falling weight, so the first known one is preferred.
-    body = Body(redact, is_open=is_open)
+    listed = f"{accept},{TEXT}".lower()
+    wanted = min((kind for kind in CONTENT_TYPES if kind in listed), key=listed.index)
+    body = ProtobufBody(redact) if wanted == PROTOBUF else Body(redact, is_open=wanted != TEXT)
     for metric, points in found:
         body.add(metric, points)
-    return (CONTENT_TYPE_LATEST if is_open else CONTENT_TYPE_PLAIN_0_0_4), body.encode()
+    return CONTENT_TYPES[wanted], body.encode()
 
 
 def target(host: str, port: int, node: str) -> str:
