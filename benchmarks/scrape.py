@@ -56,7 +56,7 @@ def main() -> int:
         spent = time.process_time() - began
         packed = len(gzip.compress(body, 1))
         print(f"{accept}: {len(body):,} bytes, {packed:,} by gzip, {spent:.2f} s")
-        if given.metrics:
+        if given.metrics and accept != PROTOBUF:
             sizes: Counter[str] = Counter()
             for line in body.splitlines():
                 sizes[line.split(b"{")[0].split(b" ")[0].decode()] += len(line) + 1

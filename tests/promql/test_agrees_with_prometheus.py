@@ -1,12 +1,14 @@
-"""A real Prometheus gives the same answers (its Debian package is 2.42).
+"""A real Prometheus gives the same answers: the engine of a 3, where LDLM_PROMQL_ENGINE
+names a build of `engine/main.go`, else Debian's 2.42.
 
-Its ranges are closed on the left, so queries stand between the samples; and it lets
+The ranges of 2.42 are closed on the left, so queries stand between the samples; and it lets
 a rate reach back to where a counter was zero further than Prometheus 3 does, so
 counters that begin within a range begin at zero. Answers are rounded, because
 promtool compares them to the last bit.
 """
 
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from expressions import expressions, sortings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_script import ScriptStorage
-from worlds import Prometheus, World, prometheus
+from worlds import ENGINE, Prometheus, World, prometheus
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
@@ -176,6 +178,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         yield running
 
 
+COMPARES = re.compile("[<>]|[=!]=")
 Question: TypeAlias = tuple[World, float, str]
 
 
@@ -193,13 +196,15 @@ def check(server: Prometheus, question: Question, *, ordered: bool = False) -> N
     world, at, text = question
     theirs = outcome_of_prometheus(server.ask(text, at))
     ours = our_outcome(text, world, at)
+    if ENGINE is None and ours == "execution" and COMPARES.search(text):
+        return  # 2.42 lets pairs share a place where a comparison then drops them
     assert agree(ours, theirs, ordered=ordered), (
         f"world {world.number}, {at - world.start:g} s: {text}\nours {ours}\ntheirs {theirs}"
     )
 
 
 needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None or shutil.which("promtool") is None,
+    not ENGINE and (shutil.which("prometheus") is None or shutil.which("promtool") is None),
     reason="the Debian package prometheus is missing",
 )
 loosely = settings(

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import math
+import os
 import random
 import socket
 import subprocess
@@ -25,6 +26,9 @@ SLOTS = 60
 EPOCH = 1_699_999_200
 """The first world's beginning, a multiple of two hours: each world is one block of Prometheus."""
 APART = 7200
+
+ENGINE = os.environ.get("LDLM_PROMQL_ENGINE")
+"""A build of `engine/main.go`: the engine of a Prometheus 3, which few systems package."""
 
 Points = list[tuple[float, float]]
 
@@ -150,6 +154,9 @@ class Prometheus:
         return self._post("query_range", {"query": query, **times})
 
     def _post(self, what: str, parameters: dict[str, str]) -> Any:
+        if ENGINE is not None:
+            query = parameters["query"]
+            parameters["query"] = query.replace("holt_winters", "double_exponential_smoothing")
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         self._connection.request("POST", f"/api/v1/{what}", urlencode(parameters), form)
         return json.loads(self._connection.getresponse().read())
@@ -168,9 +175,26 @@ class Prometheus:
         self._connection.close()
 
 
-@contextlib.contextmanager
-def prometheus(worlds: list[World], folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that was filled with the worlds by `promtool`, and runs on a free port."""
+def as_json(worlds: list[World]) -> str:
+    """What `engine/main.go` reads."""
+    return json.dumps(
+        [
+            {
+                "labels": dict(labels),
+                "times": [at for at, _ in points],
+                "values": [_shown(value) for _, value in points],
+            }
+            for world in worlds
+            for labels, points in world.series.items()
+        ]
+    )
+
+
+def _command(worlds: list[World], folder: Path, address: str) -> list[str]:
+    """How to start Prometheus' own engine if it was built, else the installed Prometheus."""
+    if ENGINE is not None:
+        (folder / "worlds.json").write_text(as_json(worlds), encoding="utf-8")
+        return [ENGINE, str(folder / "worlds.json"), address]
     source, data = folder / "worlds.om", folder / "data"
     source.write_text(openmetrics(worlds), encoding="utf-8")
     made = subprocess.run(
@@ -182,17 +206,23 @@ def prometheus(worlds: list[World], folder: Path) -> Iterator[Prometheus]:
     assert made.returncode == 0, made.stdout + made.stderr
     config = folder / "prometheus.yml"
     config.write_text("global: {evaluation_interval: 1m}\n", encoding="utf-8")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
+    return [
         "prometheus",
         f"--config.file={config}",
         f"--storage.tsdb.path={data}",
         "--storage.tsdb.retention.time=100y",
-        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.listen-address={address}",
         "--log.level=error",
     ]
+
+
+@contextlib.contextmanager
+def prometheus(worlds: list[World], folder: Path) -> Iterator[Prometheus]:
+    """A Prometheus that holds the worlds, on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = _command(worlds, folder, f"127.0.0.1:{port}")
     with (
         (folder / "prometheus.log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as process,

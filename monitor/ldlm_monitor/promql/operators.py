@@ -130,15 +130,16 @@ def vector_operation(node: Binary, unnamed: Rename) -> Callable[[Vector, Vector]
         for labels, column in many:
             group = signature(labels)
             for other, values in partners.get(group, ()):
-                pairs = zip(column, values, strict=True)
+                pairs = [*zip(column, values, strict=True)]
                 outcome = [None if x is None or y is None else compute(x, y) for x, y in pairs]
-                if all(value is None for value in outcome):
-                    continue
                 metric = rename(labels, other)
                 claim = (group, metric if node.matching.many else None)
-                claims.setdefault(claim, []).append(outcome)
-                result.append((metric, outcome))
-        if len(claims) < len(result) and any(map(overlap, claims.values())):
+                # A pair claims its place also where a comparison then drops it.
+                met = [None if x is None or y is None else 0.0 for x, y in pairs]
+                claims.setdefault(claim, []).append(met)
+                if any(value is not None for value in outcome):
+                    result.append((metric, outcome))
+        if any(len(each) > 1 and overlap(each) for each in claims.values()):
             raise RuleError("multiple matches for labels", remedy=remedy)
         return result
 
