@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ldlm_monitor.alerts import AlertRule, RecordingRule
+from ldlm_monitor.core.rule_ranges import interval
 from ldlm_monitor.model.names import METRICS, RUN_STATES, SEVERITIES, created
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.promql.analysis import metric_names, selectors
@@ -14,6 +15,7 @@ from ldlm_monitor.text.format import duration
 
 Rule = AlertRule[Expression] | RecordingRule[Expression]
 
+NEVER = "its comparisons leave no value: it never has a result"
 _SUFFIXES = {  # of the series that a metric of this kind has
     "gauge": ("",),
     "counter": ("",),
@@ -43,12 +45,14 @@ def lint(rules: Sequence[Rule], every: float, external: Iterable[str] = ()) -> I
     known = _EXPORTED | {rule.record for rule in rules if isinstance(rule, RecordingRule)}
     for rule in rules:
         unknown = _unknown_labels(rule, frozenset(external))
-        for what in (*_missing(rule, known), *unknown, *_severity(rule), *notes_on(rule.expr)):
+        never = [NEVER] if interval(rule.expr.root).is_empty else []
+        found = (*_missing(rule, known), *unknown, *_severity(rule), *never, *notes_on(rule.expr))
+        for what in found:
             yield f"{rule.file}: group {rule.group} ({_name(rule)}): {what}"
-    for file, group, interval in dict.fromkeys((r.file, r.group, r.interval) for r in rules):
-        if 0 < interval < every:
+    for file, group, own in dict.fromkeys((r.file, r.group, r.interval) for r in rules):
+        if 0 < own < every:
             yield (
-                f"{file}: group {group}: interval {duration(interval)} is not followed: "
+                f"{file}: group {group}: interval {duration(own)} is not followed: "
                 f"evaluation_interval is {duration(every)}"
             )
     for (name, labels, _), count in Counter(map(_identity, rules)).items():
