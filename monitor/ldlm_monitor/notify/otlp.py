@@ -69,10 +69,10 @@ class _Answers(Session):
     def _note(self, answer: Response, *_: Any, **__: Any) -> None:
         self.status = answer.status_code
 
-    def error(self, what: str) -> DeliveryError:
+    def error(self) -> DeliveryError:
         """Why the last request failed; permanent where the same one would fail again."""
         reason = "could not be reached" if self.status is None else f"answered {self.status}"
-        return DeliveryError(f"{what}: the collector {reason}", permanent=self.status in PERMANENT)
+        return DeliveryError(f"the collector {reason}", permanent=self.status in PERMANENT)
 
 
 class OtlpLogs:
@@ -92,7 +92,7 @@ class OtlpLogs:
         records = (_record(each, now) for each in message.news)
         batch = [ReadableLogRecord(record, self.resource, _SCOPE) for record in records]
         if self._exporter.export(batch) is not LogRecordExportResult.SUCCESS:
-            raise self._answers.error(LOGS)
+            raise self._answers.error()
         return Receipt()
 
 
@@ -155,7 +155,7 @@ class OtlpMetrics(StateSender):
         self._answers.status = None
         data = metrics_data(self._families(), self._resource, time.time_ns())
         if self._exporter.export(data) is not sdk.MetricExportResult.SUCCESS:
-            raise self._answers.error(METRICS)
+            raise self._answers.error()
 
 
 def metrics_data(
