@@ -13,6 +13,14 @@ import aiohttp
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0")
 
+NAMED = {"Enter": ("Enter", 13), "Esc": ("Escape", 27), "Space": ("Space", 32),
+         "Backspace": ("Backspace", 8), "PgUp": ("PageUp", 33), "PgDn": ("PageDown", 34),
+         "←": ("ArrowLeft", 37), "↑": ("ArrowUp", 38), "→": ("ArrowRight", 39),
+         "↓": ("ArrowDown", 40)}  # fmt: skip
+CODES = {"-": 189}  # by letter it would be that of Insert
+MODIFIERS = {"Ctrl": 2, "Shift": 8}
+"""Names and codes of the keys of docs/tui.md in a browser (UI Events, virtual key codes)."""
+
 
 class Browser:
     """One tab. `events` holds what the protocol reported, in order."""
@@ -42,11 +50,19 @@ class Browser:
                 await asyncio.sleep(0.05)
 
     async def press(self, key: str) -> None:
-        code = {"Enter": 13}.get(key, ord(key.upper()[0]))
-        text = "\r" if key == "Enter" else key
-        shared = {"key": key, "windowsVirtualKeyCode": code}
-        await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **shared)
+        """Press a key by its name in docs/tui.md, such as `j`, `Esc` or `Shift+←`."""
+        held, _, own = key.rpartition("+") if len(key) > 1 else ("", "", key)
+        name, code = NAMED.get(own, (own, CODES.get(own, ord(own[0].upper()))))
+        text = "\r" if name == "Enter" else " " if own == "Space" else name
+        shared = {"key": text if own == "Space" else name, "windowsVirtualKeyCode": code,
+                  "modifiers": MODIFIERS.get(held, 0)}  # fmt: skip
+        prints = {"text": text} if len(text) == 1 and held != "Ctrl" else {}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", **prints, **shared)
         await self.call("Input.dispatchKeyEvent", type="keyUp", **shared)
+
+    async def point(self, kind: str, x: float, y: float, **more: Any) -> None:
+        """Do something with the mouse at a place of the page, in pixels."""
+        await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     async def picture(self, path: Path) -> None:
         found = await self.call("Page.captureScreenshot")

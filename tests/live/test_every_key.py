@@ -1,4 +1,4 @@
-"""Every key and click of docs/tui.md on a real terminal (tmux) and in a real browser (Chromium).
+"""Every key and click of docs/tui.md on a real terminal (tmux); test_web.py has those of a browser.
 
 Each step says what it presses, and what then stands on the screen, or (with `!`) no longer does.
 """
@@ -77,14 +77,6 @@ PARTS = {"everywhere": EVERYWHERE, "overview": OVERVIEW, "run": RUN, "alerts": A
 TMUX = {"Esc": "Escape", "↓": "Down", "↑": "Up", "←": "Left", "→": "Right", "PgDn": "NPage",
         "PgUp": "PPage", "Backspace": "BSpace", "Ctrl+P": "C-p", "Ctrl+Z": "C-z",
         "Shift+←": "S-Left", "Shift+→": "S-Right"}  # fmt: skip
-SENT = {
-    "Esc": "\x1b",
-    "↓": "\x1b[B",
-    "↑": "\x1b[A",
-    "←": "\x1b[D",
-    "→": "\x1b[C",
-    "PgDn": "\x1b[6~",
-}
 
 
 def documented() -> set[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 aiohttp = pytest.importorskip("aiohttp", reason="the extra `web` is not installed")
 pytest.importorskip("textual_serve", reason="the extra `web` is not installed")
 from browser import CHROMIUM, Browser, browsing  # noqa: E402 # after aiohttp, which it needs
+from test_every_key import documented  # noqa: E402
 
 pytestmark = pytest.mark.live
 PATIENCE = 60.0
@@ -103,6 +105,42 @@ def test_in_a_browser_keys_work_at_once_nothing_is_fetched_and_the_end_is_plain(
             assert browser.seen("Network.loadingFailed") == []
             logged = [each["entry"] for each in browser.seen("Log.entryAdded")]
             assert [each for each in logged if each["source"] in ("security", "network")] == []
+
+    asyncio.run(browse())
+
+
+TERMINAL = {
+    "Enter": "\r", "Esc": "\x1b", "Space": " ", "PgUp": "\x1b[5~", "PgDn": "\x1b[6~",
+    "←": "\x1b[D", "→": "\x1b[C", "Shift+←": "\x1b[1;2D", "Shift+→": "\x1b[1;2C",
+    "Ctrl+P": "\x10", "Ctrl+Z": "\x1a",
+}  # fmt: skip
+"""What a terminal sends for the keys that have no letter (xterm, control sequences)."""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_in_a_browser_each_documented_key_and_the_mouse_arrive_as_from_a_terminal(
+    page: str, tmp_path: Path
+) -> None:
+    """What the screen does with them is tried on a terminal (test_every_key.py)."""
+    keys = sorted(documented() - {"q", "Ctrl+C"})  # which end it
+
+    async def browse() -> None:
+        async with browsing(tmp_path / "profile", page) as browser:
+            await browser.until("document.body.classList.contains('-first-byte')")
+            for key in keys:
+                await browser.press(key)
+            assert await browser.value("true")  # what was sent before is reported by now
+            expected = [TERMINAL.get(key, key) for key in keys]
+            assert [key for (key,) in sent(browser) if key[:3] != "\x1b[<"][
+                -len(keys) :
+            ] == expected
+            for kind, more in (("mousePressed", {"button": "left", "clickCount": 1}),
+                               ("mouseReleased", {"button": "left", "clickCount": 1}),
+                               ("mouseWheel", {"deltaX": 0, "deltaY": -100})):  # fmt: skip
+                await browser.point(kind, 100, 100, **more)
+            assert await browser.value("true")
+            mouse = "".join(key for (key,) in sent(browser) if key[:3] == "\x1b[<")
+            assert re.search(r"<0;\d+;\d+M.*<0;\d+;\d+m.*<64;\d+;\d+M", mouse, re.DOTALL), mouse
 
     asyncio.run(browse())
 

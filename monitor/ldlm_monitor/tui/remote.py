@@ -1,4 +1,8 @@
-"""`queries.Source` over HTTP: lets the screen show a daemon that runs elsewhere."""
+"""`queries.Source` over HTTP: lets the screen show a daemon that runs elsewhere.
+
+It shares no client with `notify`: that one is on the same floor, reads 4 KiB of an answer as text,
+and tells permanent failures from passing ones; this one reads large JSON, by ETag, with an own TLS.
+"""
 
 import http.client
 import json
