@@ -153,10 +153,15 @@ def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
     """The file is written under another name first."""
     if any(re.search(r"te?mp|partial|writing", word, re.I) for word in words_in(place)):
         return True
+    nodes = list(inside(body_of(module.scope(call))))
     return any(
         module.resolve(node.func).startswith(("os.", "shutil."))
         or (last_name(node.func) in ("rename", "replace") and len(node.args) == 1)
-        for node in calls_in(inside(body_of(module.scope(call))), _MOVES)
+        for node in calls_in(nodes, _MOVES)
+    ) or any(
+        _holds(full_path(module, node.args[1]), place)
+        for node in calls_in(nodes, ("copy", "copy2", "copyfile"))
+        if len(node.args) > 1
     )
 
 

@@ -30,7 +30,7 @@ def inspect(module: Module, program: Program) -> Findings:
     """Each loop that adds up a loss without gradients, and what Lightning logs of one."""
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
     if packages & _LIGHTNING:
-        if program.any_relative(matching(_DDP), module):
+        if any(map(matching(_DDP), program.users(module))):
             yield from _logged_alone(module)
         return
     if "torchmetrics" in packages or not program.any_near(_shares, module):

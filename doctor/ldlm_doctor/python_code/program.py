@@ -135,6 +135,10 @@ class Program:
         runs = module.runs_itself or not self._importers[module]
         return self.imports_of(module) if runs else []
 
+    def users(self, module: Module) -> list[Module]:
+        """The module and those that import it, in at most two steps."""
+        return _reached([module], self._importers, steps=2)
+
     def relatives(self, module: Module) -> list[Module]:
         """The module, all that it imports and that import it, and what is near it."""
         if module not in self._relatives:
@@ -189,7 +193,7 @@ class Program:
         Beyond two steps in either direction large libraries connect everything with everything.
         """
         if module not in self._near:
-            users = _reached([module], self._importers, steps=2)
+            users = self.users(module)
             found = {module, *_reached([module], self._imports, steps=2)}
             for user in users:
                 found.update((user, *self._imports[user]))

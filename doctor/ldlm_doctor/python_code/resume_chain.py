@@ -23,6 +23,7 @@ from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.tree import Function, Scope, attributes_of, body_of, inside
 from ldlm_doctor.python_code.values import arguments
 
+LOADERS = frozenset({"torch.load", "torch.serialization.load"})
 _FILE = re.compile(r"[^/\\]+\.\w{1,6}$")
 
 

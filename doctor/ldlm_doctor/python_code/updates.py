@@ -26,7 +26,6 @@ def inspect(module: Module, program: Program) -> Findings:
         yield from _clipped(loop)
         yield from _scaled(loop, steps)
         yield from _zeroed_first(loop, steps)
-        yield from _clipped_late(loop, steps)
         yield from _unscaled_again(loop)
         if program.any_relative(_drops, module) or program.framework_does_it(module):
             continue
@@ -72,27 +71,14 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
             if _owner(zero) != _stepped(step) or not _surely_before(module, zero, step):
                 continue
             between = [c for c in loop.backwards if _surely_before(module, c, zero)]
-            again = [c for c in loop.backwards if zero.lineno < c.lineno < step.lineno]
+            # also in a loop within the turn, whose backward is not this loop's
+            again = [c for c in loop.calls("backward") if zero.lineno < c.lineno < step.lineno]
             earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
             # `optimizer.step(closure)` computes the gradients itself
             closure = bool(step.args) and _owner(step) == _stepped(step)
             used = any(s.lineno < zero.lineno for s in earlier)
             if between and not again and not used and not closure:
                 yield module.finding("zero-grad-before-step", zero)
-
-
-def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
-    module = loop.module
-    clips = list(loop.calls(*_CLIPS))
-    for clip in clips:
-        before = [step for step in steps if _surely_before(module, step, clip)]
-        later = [c for c in (*steps, *loop.backwards) if c.lineno > clip.lineno]
-        first = any(other.lineno < clip.lineno for other in clips if other is not clip)
-        computed = [c for c in loop.backwards if c.lineno < clip.lineno]
-        if not before or not computed or later or first:
-            continue
-        if all(c.lineno < before[0].lineno for c in computed):
-            yield module.finding("clip-after-step", clip)
 
 
 def _unscaled_again(loop: TrainingLoop) -> Findings:
