@@ -30,7 +30,6 @@ _LINE = re2.compile(
 )
 _ENV = re2.compile(r"(?im)^[ \t]*ENV[ \t]+((?:[^\\\n]|\\\r?\n|\\.)*)")
 _ENV_PAIR = re2.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"\n]*"|'[^'\n]*'|[^\s"'\\]*)""")
-_OLD_PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)[ \t]+([^\n]*)$")
 
 
 def audit(project: Project) -> Findings:
@@ -84,7 +83,7 @@ def _settings(
             line, evidence = document.line(name)
             yield Setting(
                 str(name.value), _known(str(value.value)), document.file.path, line, evidence,
-                document.span(value), document.span(name),
+                document.span(value),
             )  # fmt: skip
 
 
@@ -101,7 +100,7 @@ def _listed(document: Document, node: yaml.SequenceNode) -> Iterator[Setting]:
         exact = document.file.content[middle + 1 : end] == value.encode()
         yield Setting(
             name, _known(value), document.file.path, line, evidence,
-            (middle + 1, end) if exact else None, (start, middle) if exact else None,
+            (middle + 1, end) if exact else None,
         )  # fmt: skip
 
 
@@ -133,15 +132,10 @@ def dotenv(file: SourceFile) -> Iterator[Setting]:
 
 
 def dockerfile(file: SourceFile) -> Iterator[Setting]:
-    """`ENV NAME=value NAME=value`, over several lines too, and `ENV NAME value`."""
+    """`ENV NAME=value NAME=value`, over several lines too."""
     text = file.content.decode("latin-1")
     for instruction in _ENV.finditer(text):
         start, body = instruction.start(1), str(instruction.group(1))
-        old = _OLD_PAIR.match(body)
-        if old and "=" not in body.split(maxsplit=1)[0]:
-            name, value = old.span(1), old.span(2)
-            yield _spelled(file, _moved(name, start), _moved(value, start))
-            continue
         for pair in _ENV_PAIR.finditer(body):
             yield _spelled(file, _moved(pair.span(1), start), _moved(pair.span(2), start))
 
@@ -164,7 +158,7 @@ def _spelled(file: SourceFile, name_at: tuple[int, int], value_at: tuple[int, in
     return Setting(
         content[slice(*name_at)].decode(), None if "$" in value else value, file.path,
         content.count(b"\n", 0, name_at[0]) + 1, line.decode(errors="replace").strip(),
-        (start, end), name_at,
+        (start, end),
     )  # fmt: skip
 
 

@@ -87,8 +87,7 @@ def names(environment: Environment, around: Surroundings) -> Findings:
                 detail = f"{new}{place} wins"
                 yield setting.finding("nccl-name-deprecated", detail)
             else:
-                edits = (setting.with_name(new),) if around.since_2_2 else ()
-                yield setting.finding("nccl-name-deprecated", f"now {new}", *edits)
+                yield setting.finding("nccl-name-deprecated", f"now {new}")
         for setting in environment.of(new) if old_torch else ():
             yield setting.finding("torch-nccl-name-ignored", f"{old} in this version")
 

@@ -19,8 +19,8 @@ _NO = ("0", "n", "no", "f", "false", "off")
 class Setting:
     """A name and its value: an environment variable, an option, a key of a configuration.
 
-    `value` is None where it is known only at run time. `name_at` and `value_at` are the bytes
-    that spell them (None: no edit).
+    `value` is None where it is known only at run time. `value_at` are the bytes that spell it
+    (None: no edit).
     `optional`: a default that the caller may override; `conditional`: set under some condition.
     """
 
@@ -30,7 +30,6 @@ class Setting:
     line: int
     evidence: str
     value_at: tuple[int, int] | None = None
-    name_at: tuple[int, int] | None = None
     optional: bool = False
     conditional: bool = False
 
@@ -66,10 +65,6 @@ class Setting:
         """Another value in its place."""
         return self.value_at and Edit(self.path, *self.value_at, text.encode())
 
-    def with_name(self, name: str) -> Edit | None:
-        """Another name in its place."""
-        return self.name_at and Edit(self.path, *self.name_at, name.encode())
-
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -83,13 +78,6 @@ class Surroundings:
     torch: Release | None = None
     group_timeout: float | None = None
     readers: frozenset[str] = frozenset()
-    modern: bool = False
-    """The project uses names that PyTorch has only since 2.2."""
-
-    @property
-    def since_2_2(self) -> bool:
-        """Whether the TORCH_NCCL_ names are known to work."""
-        return self.torch >= (2, 2) if self.torch else self.modern
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,11 +111,9 @@ def _replaced(event: _Event, later: list[_Event]) -> bool:
 def _setting(assignment: Assignment, script: Script) -> Setting:
     node = assignment.node
     value = assignment.value
-    name = node.child_by_field_name("name") or node.named_children[0]
     return replace(
         script.setting(node.start_byte, assignment.name, value.text),
         value_at=(value.start, value.end),
-        name_at=(name.start_byte, name.end_byte),
         optional=value.default,
         conditional=script.conditional(assignment.scope),
     )
@@ -150,7 +148,7 @@ def _pair(text: str, at: int, script: Script) -> Iterator[Setting]:
     setting = script.setting(at, name, value)
     middle, end = at + len(name), at + len(name) + 1 + len(value.encode())
     if script.content[middle + 1 : end] == value.encode():
-        setting = replace(setting, value_at=(middle + 1, end), name_at=(at, middle))
+        setting = replace(setting, value_at=(middle + 1, end))
     yield setting
 
 

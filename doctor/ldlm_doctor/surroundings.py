@@ -32,20 +32,16 @@ _WRITTEN = re2.compile(
     r"|environ\.setdefault\(\s*[\"']([A-Z][A-Z0-9_]+)"
 )
 _ASSIGNED = re2.compile(r"\b([A-Z][A-Z0-9_]+)=")
-_MODERN = re2.compile(r"\bTORCH_(?:NCCL|FR)_[A-Z_]+")
-_ALIKE = re2.compile(r"\bTORCH_NCCL_(?:ASYNC_ERROR_HANDLING|BLOCKING_WAIT)\b")
 _SET = re2.compile(r"(?m)^[ \t]*(?:export[ \t]+|declare -x[ \t]+)?([A-Z][A-Z0-9_]{3,})=")
 
 
 @lru_cache(maxsize=2)
 def surroundings(project: Project) -> Surroundings:
     """What the project pins, and what its code reads."""
-    texts = [_text(file) for file in project.files]
     return Surroundings(
         torch=_torch(project),
         group_timeout=max(_group_timeouts(project), default=None),
         readers=frozenset(_readers(project)),
-        modern=any(_MODERN.search(_ALIKE.sub("", text)) for text in texts),
     )
 
 

@@ -68,19 +68,6 @@ def test_the_heartbeat_is_as_long_as_the_process_groups_timeout_allows() -> None
     assert fixed(script, trainer)[0].splitlines()[0].endswith("=1800")
 
 
-@pytest.mark.parametrize(
-    ("pins", "line"),
-    [
-        ("torch==2.4.0", "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1"),
-        ("torch>=1.8", "export NCCL_ASYNC_ERROR_HANDLING=1"),
-    ],
-)
-def test_a_name_is_changed_only_where_the_new_one_is_known_to_work(pins: str, line: str) -> None:
-    script = shell("export NCCL_ASYNC_ERROR_HANDLING=1\npython train.py\n")
-    requirements = SourceFile("requirements.txt", Kind.REQUIREMENTS, pins.encode())
-    assert fixed(script, requirements)[0].splitlines()[0] == line
-
-
 def test_two_launches_of_a_script_need_pipefail_once() -> None:
     before = "  torchrun train.py | tee a.log\n  torchrun train.py | tee b.log\n"
     assert fixed(shell(before)) == [f"  set -o pipefail\n{before}"]

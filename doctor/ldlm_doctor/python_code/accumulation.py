@@ -7,8 +7,9 @@ import re
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import last_name, names_in, receiver
-from ldlm_doctor.python_code.module import Module, calling, naming
-from ldlm_doctor.python_code.program import DDP, Program
+from ldlm_doctor.python_code.facts import DDP, calling, naming
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
 from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.unread import ACCUMULATION

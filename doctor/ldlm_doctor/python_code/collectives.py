@@ -35,9 +35,6 @@ _FULL = frozenset(
     f"{where}{name}"
     for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
     for name in COLLECTIVES
-) | frozenset(
-    f"horovod.torch.{name}"
-    for name in ("allreduce", "allgather", "broadcast", "broadcast_object", "barrier", "alltoall")
 )
 _TOGETHER = frozenset(
     f"torch.distributed.checkpoint.{name}"
@@ -55,9 +52,6 @@ _OF_FRAMEWORKS = (
     }),
     (re.compile(r"^(self|pl_module)$"), {"lightning", "pytorch_lightning"}, {"all_gather"}),
     (re.compile(r"^trainer$"), {"lightning", "pytorch_lightning"}, {"save_checkpoint"}),
-    (re.compile(r"^strategy$"), {"lightning", "pytorch_lightning"}, {
-        "barrier", "broadcast", "reduce", "all_gather",
-    }),
     (re.compile(r"engine$"), {"deepspeed"}, {"save_checkpoint", "backward", "step"}),
 )  # fmt: skip
 """Whose methods every rank must call: the name of the object, the packages, the methods."""

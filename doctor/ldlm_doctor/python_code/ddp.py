@@ -9,8 +9,9 @@ from typing import TypeGuard
 
 from ldlm_doctor.model import Edits, Findings
 from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, receiver
-from ldlm_doctor.python_code.module import Module, naming
-from ldlm_doctor.python_code.program import DDP, Program, forwards
+from ldlm_doctor.python_code.facts import DDP, forwards, naming
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import keyword_added, replaced
 from ldlm_doctor.python_code.training import TrainingLoop, is_of_evaluation, without_gradient
 from ldlm_doctor.python_code.tree import Function, calls_in, inside

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import agreed, agrees
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver
+from ldlm_doctor.python_code.facts import matching
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
-from ldlm_doctor.python_code.module import Module, matching
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import callers
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import rank_branch
@@ -33,7 +34,7 @@ def inspect(module: Module, program: Program) -> Findings:
         if any(map(matching(_DDP), program.users(module))):
             yield from _logged_alone(module)
         return
-    if "torchmetrics" in packages or not program.any_near(_shares, module):
+    if "torchmetrics" in packages or not any(map(_shares, program.users(module))):
         return
     for loop in module.each(ast.For):
         summed = _summed(loop)

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edits, Finding, Findings
-from ldlm_doctor.python_code.expressions import last_name, owner_name
+from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.source_text import can_be_repeated, keyword_added, replaced
+from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.tree import Function, Loop
 from ldlm_doctor.python_code.values import Arguments, arguments, constant, likely, number
 
@@ -79,7 +79,8 @@ def _workers(
     persistent = given["persistent_workers"]
     restarted = given.lacks("persistent_workers") or constant(module, persistent) is False
     if count is not None and count > 0 and restarted and not _is_made_in_loop(module, call):
-        yield _not_persistent(module, program, call, given, exact)
+        detail = "" if exact is not None else "num_workers is decided by a setting"
+        yield module.finding("loader-persistent-workers", call, detail)
 
 
 def _configured(module: Module, program: Program, node: ast.expr) -> tuple[float | None, str]:
@@ -105,38 +106,6 @@ def _is_made_in_loop(module: Module, call: ast.Call) -> bool:
             return True
         child = outer
     return False
-
-
-def _not_persistent(
-    module: Module, program: Program, call: ast.Call, given: Arguments, exact: float | None
-) -> Finding:
-    if program.any_relative(_changes_data_set, module):
-        detail = "the data set is changed between epochs, which workers that stay would not see"
-        return module.finding("loader-persistent-workers", call, detail)
-    workers = given["num_workers"]
-    value = "True"
-    if exact is None:
-        if workers is None or not can_be_repeated(workers):
-            detail = "num_workers is decided by a setting"
-            return module.finding("loader-persistent-workers", call, detail)
-        value = f"{module.text(workers)} > 0"
-    present = given["persistent_workers"]
-    edits: Edits = (
-        (replaced(module, present, value),)
-        if isinstance(present, ast.Constant)
-        else keyword_added(module, call, f"persistent_workers={value}")
-    )
-    return module.finding("loader-persistent-workers", call, edits=edits)
-
-
-def _changes_data_set(module: Module) -> bool:
-    for node in module.each(ast.Attribute):
-        match node:
-            case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, ctx=ast.Store()):
-                if re.search(r"data_?set$|^train_(data|set)$", last_name(owner), re.I):
-                    return True
-    owners = map(owner_name, module.called("set_epoch"))
-    return any(re.search(r"data_?set|loader|^dl$", owner, re.I) for owner in owners)
 
 
 def _is_all_cpus(module: Module, node: ast.expr) -> bool:

@@ -15,8 +15,9 @@ from ldlm_doctor.python_code.expressions import (
     receiver,
     variables_in,
 )
+from ldlm_doctor.python_code.facts import DDP, FSDP
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, FSDP, Program
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import without_gradient
 from ldlm_doctor.python_code.tree import calls_in
 from ldlm_doctor.python_code.values import arguments, number

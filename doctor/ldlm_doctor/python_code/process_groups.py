@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from ldlm_doctor import environment_rules
 from ldlm_doctor.model import Findings, Project
 from ldlm_doctor.python_code.expressions import last_name, receiver
+from ldlm_doctor.python_code.facts import INIT_PROCESS_GROUP
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import UNKNOWN, arguments, constant, seconds
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
@@ -81,7 +82,7 @@ def _setting(
     evidence = module.finding("", value).evidence
     return Setting(
         name, None if known is UNKNOWN else str(known), module.file.path, value.lineno, evidence,
-        _spelled(module, value), _spelled(module, key),
+        _spelled(module, value),
         optional=last_name(getattr(module.parents.get(value), "func", None)) == "setdefault",
         conditional=module.function(value) is not None or module.around(value, ast.If) is not None,
     )  # fmt: skip

@@ -6,8 +6,9 @@ import ast
 import re
 
 from ldlm_doctor.model import Findings
-from ldlm_doctor.python_code.module import Module, naming
-from ldlm_doctor.python_code.program import Program, uses_framework
+from ldlm_doctor.python_code.facts import naming, uses_framework
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
 
 _SAVED = frozenset(
     f"torch.{of}get_rng_state{what}"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from ldlm_doctor.python_code.checkpoints import SAVE, full_path
 from ldlm_doctor.python_code.expressions import is_value, keyword, words_in
-from ldlm_doctor.python_code.module import Module, naming
+from ldlm_doctor.python_code.facts import naming
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.nothing import fails_as_none, is_none
 from ldlm_doctor.python_code.origins import (
     Origin,

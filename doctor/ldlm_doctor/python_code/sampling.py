@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.facts import matching, naming
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
-from ldlm_doctor.python_code.module import Module, matching, naming
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import arguments, constant
 

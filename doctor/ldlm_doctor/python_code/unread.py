@@ -9,10 +9,11 @@ from itertools import chain, takewhile
 from pathlib import PurePath
 
 from ldlm_doctor.model import Finding, Findings, Kind, SourceFile
+from ldlm_doctor.python_code.declared import Declared
 from ldlm_doctor.python_code.expressions import names_in
+from ldlm_doctor.python_code.facts import uses_framework
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program, uses_framework
-from ldlm_doctor.python_code.settings import Declared
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import likely
 
 ACCUMULATION = re.compile(

@@ -103,13 +103,12 @@ def _by_count(loop: TrainingLoop, node: ast.Call, other: ast.Call) -> bool:
         if isinstance(branch, ast.If)
         and (
             branch in module.above(node)
-            or (isinstance(branch.body[-1], ast.Continue) and _lies_between(branch, other, node))
+            or (
+                isinstance(branch.body[-1], ast.Continue)
+                and other.lineno < branch.lineno < node.lineno
+            )
         )
     )
-
-
-def _lies_between(node: ast.stmt, first: ast.expr, second: ast.expr) -> bool:
-    return first.lineno < node.lineno < second.lineno
 
 
 def _clipped(loop: TrainingLoop) -> Findings:

@@ -33,12 +33,12 @@ DEFECTS = [
     Planted(
         "loader-persistent-workers", "data.py",
         WITH_WORKERS, "    num_workers = 4\n",
-        "DataLoader(", "persistent_workers=True",
+        "DataLoader(",
     ),
     Planted(
         "loader-persistent-workers", "data.py",
         WITH_WORKERS, '    num_workers = config["data"].get("num_workers", 4)\n',
-        "DataLoader(", "persistent_workers=num_workers > 0",
+        "DataLoader(",
     ),
     Planted(
         "loader-options-without-workers", "data.py",
