@@ -150,10 +150,6 @@ _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), "nccl-transport-off"),
 )
 _ADVISED = (
-    (
-        "advice-async-error-handling",
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),
-    ),
     ("advice-nccl-debug", ("NCCL_DEBUG",)),
     ("advice-torch-log-level", ("TORCH_CPP_LOG_LEVEL",)),
     ("advice-faulthandler", ("PYTHONFAULTHANDLER",)),

@@ -11,6 +11,7 @@ from ldlm_doctor.model import Edits, Findings
 from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, receiver
 from ldlm_doctor.python_code.facts import DDP, forwards, naming
 from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.origins import origins
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import keyword_added, replaced
 from ldlm_doctor.python_code.training import TrainingLoop, is_of_evaluation, without_gradient
@@ -34,7 +35,7 @@ def inspect(module: Module, program: Program) -> Findings:
         if is_of_evaluation(module, call):
             continue
         given = arguments(module, call, _POSITIONAL)
-        place = _frozen_in_training(module, program)
+        place = _frozen_in_training(module, program, given["module"])
         yield from _unused(module, program, call, given, place)
         yield from _static(module, program, call, given, place)
         if program.trains(module):
@@ -140,9 +141,13 @@ def _replaces_gradients(module: Module) -> bool:
     return "detach_" in module.methods_called
 
 
-def _frozen_in_training(module: Module, program: Program) -> str:
-    """Where parameters are frozen while the model trains; "" where they are not."""
-    for other in program.imports_of(module):
+def _frozen_in_training(module: Module, program: Program, wrapped: ast.expr | None) -> str:
+    """Where parameters of the wrapped model are frozen while it trains; "" where they are not.
+
+    Looked at are the file itself and those of the classes that the model surely is of.
+    """
+    known = origins(program, module, wrapped) if wrapped is not None else set()
+    for other in dict.fromkeys((module, *(where for where, _ in known))):
         found = _freezing_statement(other, program.loops(other))
         if found is not None:
             return f"{other.file.path}:{found.lineno} freezes parameters in every step"

@@ -34,10 +34,14 @@ def inspect(module: Module, program: Program) -> Findings:
         if any(map(matching(_DDP), program.users(module))):
             yield from _logged_alone(module)
         return
-    if "torchmetrics" in packages or not any(map(_shares, program.users(module))):
+    if "torchmetrics" in packages:
         return
+    sharing = [user for user in program.users(module) if _shares(user)]
     for loop in module.each(ast.For):
-        summed = _summed(loop)
+        summed, function = _summed(loop), module.function(loop)
+        name = function.name if function is not None else ""
+        if not any(user is module or name in user.words for user in sharing):
+            continue
         if not summed or not without_gradient(module, loop) or rank_branch(module, loop):
             continue
         if any(map(_is_agreement, inside(loop.body))):

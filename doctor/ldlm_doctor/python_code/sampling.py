@@ -14,14 +14,12 @@ from ldlm_doctor.python_code.values import arguments, constant
 SAMPLER = frozenset(
     {"torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"}
 )
-_EPOCH = re.compile("epoch")
 
 
 def inspect(module: Module, program: Program) -> Findings:
     """Samplers of training data whose `set_epoch` is never called."""
-    if program.framework_does_it(module) or not program.trains(module):
-        return
-    if program.any_relative(naming("set_epoch"), module):
+    done = program.any_relative(naming("set_epoch"), module) or program.framework_does_it(module)
+    if done or not program.trains(module):
         return
     for call in module.calls_to(SAMPLER):
         given = arguments(module, call, ("dataset", "num_replicas", "rank", "shuffle"))
@@ -30,5 +28,5 @@ def inspect(module: Module, program: Program) -> Findings:
             continue
         if FOR_EVALUATION.search("_".join(called(module, call))):
             continue
-        if program.any_relative(matching(_EPOCH), module):
+        if program.any_relative(matching(re.compile("epoch")), module):
             yield module.finding("sampler-set-epoch", call)

@@ -101,9 +101,9 @@ def _has_rank(program: Program, module: Module, seed: ast.expr, *, unknown: bool
 
     Each expression is looked at once, and not more of them than decide anything.
     """
-    waiting, seen = [(module, seed)], {id(seed)}
-    for where, value in waiting:
-        if len(seen) > _MOST_ORIGINS:
+    waiting, seen = [(module, seed, 0)], {id(seed)}
+    for where, value, depth in waiting:
+        if depth > _DEEPEST or len(seen) > _MOST_ORIGINS:
             return unknown
         for part in ast.walk(value):
             if isinstance(part, ast.expr) and is_rank(part):
@@ -112,7 +112,7 @@ def _has_rank(program: Program, module: Module, seed: ast.expr, *, unknown: bool
                 return True
             fresh = [each for each in _given(program, where, part) if id(each[1]) not in seen]
             seen.update(id(its) for _, its in fresh)
-            waiting += fresh
+            waiting += [(*each, depth + 1) for each in fresh]
     return False
 
 

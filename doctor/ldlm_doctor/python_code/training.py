@@ -258,7 +258,7 @@ def ends_process(call: ast.Call) -> bool:
 
 def is_of_evaluation(module: Module, node: ast.AST) -> bool:
     """By the name of the file, the class or the function it is there to evaluate or to sample."""
-    names = [getattr(outer, "name", "") for outer in module.above(node)]
+    names = [getattr(outer, "name", "") or "" for outer in module.above(node)]
     named = [*names, *module.parts[-1:]]
     return any(map(_EVALUATES.search, named)) and not any(map(_TRAINS.search, named))
 
