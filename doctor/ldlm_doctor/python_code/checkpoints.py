@@ -150,7 +150,7 @@ def _is_fixed(module: Module, place: ast.expr) -> bool:
 
 
 def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
-    """The file is written under another name first."""
+    """The file is written under another name first, or copied at once."""
     if any(re.search(r"te?mp|partial|writing", word, re.I) for word in words_in(place)):
         return True
     nodes = list(inside(body_of(module.scope(call))))
@@ -159,9 +159,8 @@ def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
         or (last_name(node.func) in ("rename", "replace") and len(node.args) == 1)
         for node in calls_in(nodes, _MOVES)
     ) or any(
-        _holds(full_path(module, node.args[1]), place)
+        module.statement(node) in module.block(module.statement(call))
         for node in calls_in(nodes, ("copy", "copy2", "copyfile"))
-        if len(node.args) > 1
     )
 
 

@@ -35,6 +35,8 @@ def inspect(module: Module, _: Program) -> Findings:
         function, loop = module.function(call), module.loop(call)
         if function is None or loop is None or loop in seen or not _is_about_checkpoints(function):
             continue
+        if module.around(call, ast.ExceptHandler) is not None:
+            continue  # what is half made goes, and nothing old
         seen.add(loop)
         yield from _unbounded(module, loop, call, function)
         if name == "rmtree":
@@ -55,8 +57,7 @@ def _unbounded(module: Module, loop: Loop, call: ast.Call, function: Function) -
     if any(place is not None and _is_looked_at(place, name) for place in places):
         return
     edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),) if edit else ()
-    what = "all of them" if edit else "nothing: [:-0] is empty"
-    detail = f"{module.text(keep)} = 0 deletes {what}"
+    detail = f"{module.text(keep)} = 0 deletes {'all' if edit else 'nothing: [:-0] is empty'}"
     yield module.finding("rotation-keep-zero", call, detail, edits)
 
 

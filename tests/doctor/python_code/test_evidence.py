@@ -5,6 +5,7 @@ from code_audits import ids
 
 LOOP = """
 import os
+import shutil
 import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -48,6 +49,13 @@ def test_gradients_are_computed_again_in_a_loop_within_the_turn() -> None:
         "for _ in range(2):\n    second.zero_grad()\n    other(batch).backward()\n    second.step()"
     )
     assert "zero-grad-before-step" not in found(turn)
+
+
+@pytest.mark.parametrize(("copied", "expected"), [("", True), ("shutil.copy('a.pt', old)", False)])
+def test_of_a_checkpoint_that_is_copied_at_once_one_is_whole(copied: str, expected: bool) -> None:
+    saved = "torch.save({'optimizer': optimizer.state_dict()}, 'a.pt')"
+    turn = f"model(batch).backward()\n{STEP}\n{saved}\n{copied}"
+    assert ("checkpoint-not-atomic" in found(turn)) is expected
 
 
 def test_an_evaluation_in_one_process_shares_nothing() -> None:
