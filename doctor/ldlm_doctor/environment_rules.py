@@ -49,11 +49,7 @@ def heartbeat(environment: Environment, around: Surroundings) -> Findings:
         long = known >= _HEARTBEAT_WITH_LONG_GROUPS
         edit = setting.with_value(str(_HEARTBEAT_WITH_LONG_GROUPS if long else _HEARTBEAT_DEFAULT))
         if seconds >= _DAY:
-            off = any(
-                other.truth is False for other in environment.of("TORCH_NCCL_ENABLE_MONITORING")
-            )
-            detail = f"{duration(seconds)}{'; the monitor is off too' if off else ''}"
-            yield setting.finding("heartbeat-timeout-days", detail, edit)
+            yield setting.finding("heartbeat-timeout-days", duration(seconds), edit)
         elif seconds > (known or 3600.0):
             than = f", the process group's {duration(known)}" if known else ""
             yield setting.finding("heartbeat-timeout-long", f"{duration(seconds)}{than}")

@@ -142,10 +142,7 @@ def _replaces_gradients(module: Module) -> bool:
 
 
 def _frozen_in_training(module: Module, program: Program, wrapped: ast.expr | None) -> str:
-    """Where parameters of the wrapped model are frozen while it trains; "" where they are not.
-
-    Looked at are the file itself and those of the classes that the model surely is of.
-    """
+    """Where its file, or that of the model's surely known class, freezes parameters; else ""."""
     known = origins(program, module, wrapped) if wrapped is not None else set()
     for other in dict.fromkeys((module, *(where for where, _ in known))):
         found = _freezing_statement(other, program.loops(other))

@@ -66,7 +66,8 @@ def _workers(
     if exact is None and workers is not None:
         count, where = _configured(module, program, workers)
         where = f", by {where}" if where else ""
-    if count is None:
+    stored = {last_name(target) for target, _ in module.stores if isinstance(target, ast.Attribute)}
+    if count is None and last_name(workers) not in stored:
         count, where = likely(module, workers), " unless a setting says otherwise"
     has_ranks = program.is_distributed(module) or program.framework_does_it(module)
     if workers is not None and _is_all_cpus(module, workers):

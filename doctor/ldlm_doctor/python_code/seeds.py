@@ -97,10 +97,7 @@ def _is_certain(program: Program, module: Module, seed: ast.expr) -> bool:
 
 
 def _has_rank(program: Program, module: Module, seed: ast.expr, *, unknown: bool = False) -> bool:
-    """A seed is another one on each rank, or where it comes from is `unknown`.
-
-    Each expression is looked at once, and not more of them than decide anything.
-    """
+    """A seed is another one on each rank, or where it comes from is `unknown`."""
     waiting, seen = [(module, seed, 0)], {id(seed)}
     for where, value, depth in waiting:
         if depth > _DEEPEST or len(seen) > _MOST_ORIGINS:

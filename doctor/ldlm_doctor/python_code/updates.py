@@ -118,6 +118,8 @@ def _clipped(loop: TrainingLoop) -> Findings:
     if not scaled or not steps or any(True for _ in loop.calls("unscale_", "unscale")):
         return
     for call in loop.calls(*_CLIPS):
+        if all(_apart(module, each, call) for each in scaled):
+            continue
         edits: Edits = ()
         statement = module.statement(call)
         block = module.block(statement)
@@ -172,6 +174,13 @@ def _surely_before(module: Module, first: ast.Call, second: ast.Call) -> bool:
         if isinstance(outer, ast.If) and not _in_one_branch(outer, first, second):
             return False
     return True
+
+
+def _apart(module: Module, first: ast.AST, second: ast.AST) -> bool:
+    """They stand in different branches of one condition."""
+    around = {id(outer) for outer in module.above(first)}
+    both = (outer for outer in module.above(second) if id(outer) in around)
+    return any(isinstance(o, ast.If) and not _in_one_branch(o, first, second) for o in both)
 
 
 def _in_one_branch(branch: ast.If, first: ast.AST, second: ast.AST) -> bool:

@@ -86,3 +86,15 @@ val_loader = DataLoader(val_set, sampler=val_sampler)
     for name, expected in (("evaluate", True), ("decode", False)):
         files = {"scoring.py": shared, "start.py": start.format(name=name)}
         assert ("evaluation-of-one-rank" in ids(files)) is expected, name
+
+
+@pytest.mark.parametrize(("clipped", "expected"), [("scaled", True), ("plain", False)])
+def test_a_clip_concerns_the_backward_of_its_own_branch(clipped: str, expected: bool) -> None:
+    clip = "\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    turn = (
+        f"if args.half:\n    second.scale(model(batch)).backward()"
+        f"{clip if clipped == 'scaled' else ''}\n    scaler.step(optimizer)\n"
+        f"else:\n    model(batch).backward(){clip if clipped == 'plain' else ''}\n"
+        "    optimizer.step()\noptimizer.zero_grad()"
+    )
+    assert ("clip-before-unscale" in found(turn)) is expected
