@@ -14,14 +14,8 @@ SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 READERS = SHELLS | {"sbatch", "qsub", "bsub", "ssh"}
 """What takes a script from a here-document."""
 
-_REMOTE = {
-    "ssh": frozenset("bcDEeFIiJLlmOopQRSWw"),
-    "pdsh": frozenset("wxgltufRMP"),
-    "clush": frozenset("wxgXltufoO"),
-}
-"""What runs a command on other hosts, and its flags after which a value stands."""
-_COMMAND_FLAG = frozenset({"su", "runuser", "script", "flock"})
-_TMUX = frozenset({"new", "new-session", "new-window", "neww", "split-window", "splitw"})
+_WITH_VALUE = frozenset("bcDEeFIiJLlmOopQRSWw")
+"""Flags of ssh after which a value stands."""
 _DOCUMENT_ESCAPES = b"$`\\"
 _QUOTED = frozenset({"string", "raw_string"})
 _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
@@ -63,16 +57,12 @@ def script_in(nodes: Sequence[Node], value: Values) -> Inner | None:
     names = _names(nodes)
     for at, name in enumerate(names):
         rest = nodes[at + 1 :]
-        if name in SHELLS or (name in _COMMAND_FLAG and at == 0):
-            return _after_flag(rest, value, is_shell=name in SHELLS)
-        if name in _REMOTE:
-            return _remote(name, rest, value)
-        if name == "tmux" and _TMUX.intersection(names):
-            return _text(nodes[-1], value) if nodes[-1].type in _QUOTED else None
+        if name in SHELLS:
+            return _after_flag(rest, value)
+        if name == "ssh":
+            return _remote(rest, value)
         if name == "eval" and at == 0 and len(nodes) == 2:
             return _text(nodes[1], value, same_shell=True)
-        if name == "sbatch":
-            return _wrapped(rest, value)
     return None
 
 
@@ -80,17 +70,7 @@ def _names(nodes: Sequence[Node]) -> list[str]:
     return [text_of(node).rsplit("/", 1)[-1] for node in nodes]
 
 
-def _wrapped(nodes: Sequence[Node], value: Values) -> Inner | None:
-    """`sbatch --wrap TEXT`, `sbatch --wrap=TEXT`."""
-    for at, node in enumerate(nodes):
-        if text_of(node) == "--wrap" and at + 1 < len(nodes):
-            return _text(nodes[at + 1], value)
-        if text_of(node).startswith("--wrap=") and node.named_children:
-            return _text(node.named_children[-1], value)
-    return None
-
-
-def _after_flag(nodes: Sequence[Node], value: Values, *, is_shell: bool) -> Inner | None:
+def _after_flag(nodes: Sequence[Node], value: Values) -> Inner | None:
     """`bash -lc TEXT`: the first word after the flags, where one of them is -c."""
     flags: list[str] = []
     for node, word in zip(nodes, _names(nodes), strict=True):
@@ -98,18 +78,18 @@ def _after_flag(nodes: Sequence[Node], value: Values, *, is_shell: bool) -> Inne
             return _text(node, value, flags=flags)
         if word.startswith("-") and len(word) > 1:
             flags.append(word)
-        elif is_shell and not (flags and flags[-1].endswith("o")):
+        elif not (flags and flags[-1].endswith("o")):
             return None
     return None
 
 
-def _remote(program: str, nodes: Sequence[Node], value: Values) -> Inner | None:
-    """`ssh [-p 22] host COMMAND...`; pdsh and clush name their hosts by a flag."""
+def _remote(nodes: Sequence[Node], value: Values) -> Inner | None:
+    """`ssh [-p 22] host COMMAND...`."""
     names, rest = _names(nodes), 0
     while rest < len(names) and names[rest].startswith("-") and len(names[rest]) > 1:
-        takes = names[rest][1] in _REMOTE[program] and len(names[rest]) == 2
+        takes = names[rest][1] in _WITH_VALUE and len(names[rest]) == 2
         rest += 2 if takes else 1
-    given = nodes[rest + (program == "ssh") :]
+    given = nodes[rest + 1 :]
     if len(given) == 1:
         return _text(given[0], value)
     whole = given[0].parent if given else None

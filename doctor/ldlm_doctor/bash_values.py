@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,14 +17,6 @@ _BLANKS = re.compile(r"[ \t\n]+")
 _ESCAPED = re.compile(r"(\\.)", re.DOTALL)
 _EXPANDED = frozenset({"simple_expansion", "expansion"})
 _DEFAULTING = frozenset({":-", "-", ":=", "="})
-_NUMBER = frozenset("0123456789+-*/%() \t")
-_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,39 +207,6 @@ def whole_array(node: Node) -> str:
     return name[:-3] if name.endswith(("[@]", "[*]")) and not name.startswith("!") else ""
 
 
-def _arithmetic(node: Node, lookup: Lookup) -> Pieces:
-    texts = []
-    for leaf in _leaves(node):
-        name = leaf.type == "variable_name"
-        texts.append(joined(lookup(text_of(leaf))) if name else text_of(leaf))
-    inner = "".join(texts).removeprefix("$((").removesuffix("))")
-    if len(inner) > 200 or not set(inner) <= _NUMBER:
-        return NOTHING_KNOWN
-    try:
-        number = _calculated(ast.parse(inner.replace("/", "//").strip(), mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError):
-        return NOTHING_KNOWN
-    return (Piece(str(number), node.start_byte),)
-
-
-def _leaves(node: Node) -> Iterator[Node]:
-    if node.child_count == 0:
-        yield node
-    for child in node.children:
-        yield from _leaves(child)
-
-
-def _calculated(tree: ast.expr) -> int:
-    match tree:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_calculated(operand)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            return _OPERATIONS[type(op)](_calculated(left), _calculated(right))
-    raise ValueError
-
-
 _EXPANSIONS: dict[str, Callable[[Node, Lookup], Pieces]] = {
     "word": _plain,
     "number": _plain,
@@ -263,5 +220,4 @@ _EXPANSIONS: dict[str, Callable[[Node, Lookup], Pieces]] = {
     "command_name": _joined,
     "simple_expansion": lambda node, lookup: lookup(text_of(node).strip()[1:]),
     "expansion": _parameter,
-    "arithmetic_expansion": _arithmetic,
 }

@@ -110,13 +110,3 @@ class Variables:
     def forget(self, name: str, scope: Scope) -> None:
         """From here on it may be anything."""
         self._known.setdefault(name, []).append(_Known(scope, NOTHING_KNOWN))
-
-    def written(self, node: Node, scope: Scope) -> tuple[Value, ...]:
-        """The files that output goes to, right under a node."""
-        return tuple(
-            self.value(target, scope)
-            for child in node.children
-            if child.type == "file_redirect"
-            and any(">" in part.type for part in child.children)
-            and (target := child.child_by_field_name("destination")) is not None
-        )

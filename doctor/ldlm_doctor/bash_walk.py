@@ -24,7 +24,6 @@ from ldlm_doctor.bash_variables import Variables
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Bash takes it for a part of the first word."""
 _SOURCES = frozenset({"source", "."})
-_STARTERS = frozenset({"srun", "mpirun", "nohup", "exec", "time", "timeout"})
 _EXPORTING = ("export", "declare -x", "typeset -x")
 _BRANCHES = frozenset({"else_clause", "elif_clause", "case_item"})
 _ASSIGNED = frozenset({"variable_assignment", "variable_name"})
@@ -38,7 +37,6 @@ class _Walk:
         self._script = script
         self.options = options
         self._variables = Variables()
-        self._written: dict[str, bash_inner.Inner] = {}
         self._special: dict[str, Callable[[Node, Scope], None]] = {
             "if_statement": self._branches,
             "function_definition": self._function,
@@ -181,29 +179,14 @@ class _Walk:
 
     def _redirected(self, node: Node, scope: Scope) -> None:
         body = node.child_by_field_name("body")
-        files = self._variables.written(node, scope)
         for child in node.children:
-            if child.type == "heredoc_redirect":
-                self._children(child, scope)
-                inside = self._variables.written(child, scope)
-                self._document(child, body, [*files, *inside], scope)
-            else:
+            if child.type != "heredoc_redirect":
                 self.visit(child, scope)
-
-    def _document(self, node: Node, command: Node | None, files: list[Value], scope: Scope) -> None:
-        """Walk a here-document for a shell as a script; keep one that goes to a file."""
-        document = bash_inner.document_in(node)
-        if document is None:
-            return
-        names = bash_inner.readers_of(node, command)
-        if names & bash_inner.READERS:
-            self._run(document, scope)
-        elif names == {"cat"} or "tee" in names:
-            if names != {"cat"} and self._script.commands:
-                files += self._script.commands[-1].words[1:]
-            for file in files:
-                if file.known and file.text:
-                    self._written[file.text.removeprefix("./")] = document
+                continue
+            self._children(child, scope)
+            document = bash_inner.document_in(child)
+            if document is not None and bash_inner.readers_of(child, body) & bash_inner.READERS:
+                self._run(document, scope)
 
     def _run(self, inner: bash_inner.Inner, scope: Scope) -> None:
         """A script within this one, at its place."""
@@ -254,11 +237,6 @@ class _Walk:
             self._assigned_defaults(node, scope)
         elif name in _SOURCES and len(texts) > 1:
             self._script.sources.append(NamedPlace(texts[1], node.start_byte, scope))
-        runs = name in bash_inner.READERS or name in _SOURCES or name in _STARTERS
-        for text in texts if runs and self._written else texts[:1]:
-            document = self._written.pop(text.removeprefix("./"), None)
-            if document is not None:
-                self._run(document, scope)
 
     def _assigned_defaults(self, node: Node, scope: Scope) -> None:
         """`: "${NAME:=value}"` gives NAME a value where it has none."""

@@ -10,7 +10,7 @@ from pathlib import PurePath
 import re2
 import yaml
 
-from ldlm_doctor import deepspeed, environment_rules, option_rules, shell
+from ldlm_doctor import environment_rules, option_rules, shell
 from ldlm_doctor.model import Findings, Kind, Project, SourceFile
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Environment, Setting, Surroundings
@@ -22,13 +22,14 @@ _ENVIRONMENT = re2.compile(r"(?i)env|variables")
 _SCRIPT_KEYS = frozenset(
     {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
 )
+_HOSTS = frozenset({".github", ".circleci", ".gitlab", ".buildkite", ".azure", "workflows"})
+_PIPELINES = (".gitlab-ci", ".travis", "azure-pipelines", "cloudbuild", "appveyor")
 _LINE = re2.compile(
     r"""(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"""
     r"""("[^"\n]*"|'[^'\n]*'|[^\n#]*)(?:[ \t]*#[^\n]*)?\r?$"""
 )
 _ENV = re2.compile(r"(?im)^[ \t]*ENV[ \t]+((?:[^\\\n]|\\\r?\n|\\.)*)")
 _ENV_PAIR = re2.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"\n]*"|'[^'\n]*'|[^\s"'\\]*)""")
-_OLD_PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)[ \t]+([^\n]*)$")
 
 
 def audit(project: Project) -> Findings:
@@ -39,10 +40,15 @@ def audit(project: Project) -> Findings:
     for file in project.of(Kind.CONTAINER):
         yield from environment_rules.judge(Environment(_last(dockerfile(file))), around)
     for file in (*project.of(Kind.YAML), *project.of(Kind.JSON)):
-        # What a code host runs on its own machines is no training.
-        document = None if ".github" in PurePath(file.path).parts else read(file)
+        document = None if _is_of_code_host(file) else read(file)
         if document is not None:
             yield from _audit_document(document, around)
+
+
+def _is_of_code_host(file: SourceFile) -> bool:
+    """What a code host runs on its own machines is no training."""
+    path = PurePath(file.path)
+    return not _HOSTS.isdisjoint(path.parts) or path.name.startswith(_PIPELINES)
 
 
 def _audit_document(document: Document, around: Surroundings) -> Findings:
@@ -51,8 +57,6 @@ def _audit_document(document: Document, around: Surroundings) -> Findings:
     for key, node in nodes(document.roots):
         pairs = scalars(node)
         settings.extend(_settings(document, pairs))
-        if deepspeed.is_configuration(node):
-            yield from deepspeed.judge(document, node)
         if isinstance(node, yaml.SequenceNode) and _ENVIRONMENT.search(key):
             settings.extend(_listed(document, node))
         groups.append(tuple(document.option(name, value) for name, value in pairs))
@@ -64,10 +68,7 @@ def _audit_document(document: Document, around: Surroundings) -> Findings:
     yield from environment_rules.judge(Environment(tuple(settings)), around)
     names = frozenset(option.name for options in groups for option in options)
     for options in groups:
-        group = Group(options, all_names=names)
-        for finding in option_rules.judge(group):
-            if not (around.guards_workers and finding.check_id == "config-loader-without-workers"):
-                yield finding
+        yield from option_rules.judge(Group(options, all_names=names))
 
 
 def _settings(
@@ -82,7 +83,7 @@ def _settings(
             line, evidence = document.line(name)
             yield Setting(
                 str(name.value), _known(str(value.value)), document.file.path, line, evidence,
-                document.span(value), document.span(name),
+                document.span(value),
             )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def _listed(document: Document, node: yaml.SequenceNode) -> Iterator[Setting]:
         exact = document.file.content[middle + 1 : end] == value.encode()
         yield Setting(
             name, _known(value), document.file.path, line, evidence,
-            (middle + 1, end) if exact else None, (start, middle) if exact else None,
+            (middle + 1, end) if exact else None,
         )  # fmt: skip
 
 
@@ -127,21 +128,14 @@ def dotenv(file: SourceFile) -> Iterator[Setting]:
     """`NAME=value` and `export NAME='value'`, a line each."""
     text = file.content.decode("latin-1")
     for found in _LINE.finditer(text):
-        end = text.find("\n", found.start(1))
-        line = (text.rfind("\n", 0, found.start(1)) + 1, end + 1 if end >= 0 else len(text))
-        yield _spelled(file, found.span(1), found.span(2), (*line, b""))
+        yield _spelled(file, found.span(1), found.span(2))
 
 
 def dockerfile(file: SourceFile) -> Iterator[Setting]:
-    """`ENV NAME=value NAME=value`, over several lines too, and `ENV NAME value`."""
+    """`ENV NAME=value NAME=value`, over several lines too."""
     text = file.content.decode("latin-1")
     for instruction in _ENV.finditer(text):
         start, body = instruction.start(1), str(instruction.group(1))
-        old = _OLD_PAIR.match(body)
-        if old and "=" not in body.split(maxsplit=1)[0]:
-            name, value = old.span(1), old.span(2)
-            yield _spelled(file, _moved(name, start), _moved(value, start))
-            continue
         for pair in _ENV_PAIR.finditer(body):
             yield _spelled(file, _moved(pair.span(1), start), _moved(pair.span(2), start))
 
@@ -150,12 +144,7 @@ def _moved(span: tuple[int, int], by: int) -> tuple[int, int]:
     return span[0] + by, span[1] + by
 
 
-def _spelled(
-    file: SourceFile,
-    name_at: tuple[int, int],
-    value_at: tuple[int, int],
-    removal: tuple[int, int, bytes] | None = None,
-) -> Setting:
+def _spelled(file: SourceFile, name_at: tuple[int, int], value_at: tuple[int, int]) -> Setting:
     content = file.content
     start, end = value_at
     if content[start : start + 1] in (b'"', b"'") and end - start > 1:
@@ -169,7 +158,7 @@ def _spelled(
     return Setting(
         content[slice(*name_at)].decode(), None if "$" in value else value, file.path,
         content.count(b"\n", 0, name_at[0]) + 1, line.decode(errors="replace").strip(),
-        (start, end), name_at, removal,
+        (start, end),
     )  # fmt: skip
 
 

@@ -18,8 +18,6 @@ _ALIASES = {
     "NCCL_ENABLE_TIMING": "TORCH_NCCL_ENABLE_TIMING",
 }
 _RECORDS = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
-_PER_RANK = ("%p", "$SLURM_PROCID", "${SLURM_PROCID", "$SLURM_LOCALID", "${SLURM_LOCALID",
-             "$LOCAL_RANK", "${LOCAL_RANK", "$RANK", "${RANK", "OMPI_COMM_WORLD")  # fmt: skip
 _KNOWN = (
     "NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DISTRIBUTED_", "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME",
@@ -51,11 +49,7 @@ def heartbeat(environment: Environment, around: Surroundings) -> Findings:
         long = known >= _HEARTBEAT_WITH_LONG_GROUPS
         edit = setting.with_value(str(_HEARTBEAT_WITH_LONG_GROUPS if long else _HEARTBEAT_DEFAULT))
         if seconds >= _DAY:
-            off = any(
-                other.truth is False for other in environment.of("TORCH_NCCL_ENABLE_MONITORING")
-            )
-            detail = f"{duration(seconds)}{'; the monitor is off too' if off else ''}"
-            yield setting.finding("heartbeat-timeout-days", detail, edit)
+            yield setting.finding("heartbeat-timeout-days", duration(seconds), edit)
         elif seconds > (known or 3600.0):
             than = f", the process group's {duration(known)}" if known else ""
             yield setting.finding("heartbeat-timeout-long", f"{duration(seconds)}{than}")
@@ -75,7 +69,7 @@ def nccl_timeout(environment: Environment, around: Surroundings) -> Findings:
     """Only where the project itself does not read it."""
     if "NCCL_TIMEOUT" not in around.readers:
         for setting in environment.of("NCCL_TIMEOUT"):
-            yield setting.finding("nccl-timeout-unread", "", setting.removed())
+            yield setting.finding("nccl-timeout-unread")
 
 
 def names(environment: Environment, around: Surroundings) -> Findings:
@@ -87,26 +81,11 @@ def names(environment: Environment, around: Surroundings) -> Findings:
                 winner = next(environment.of(new), None)
                 place = f"={winner.value or '...'} of line {winner.line}" if winner else ""
                 detail = f"{new}{place} wins"
-                yield setting.finding("nccl-name-deprecated", detail, setting.removed())
+                yield setting.finding("nccl-name-deprecated", detail)
             else:
-                edits = (setting.with_name(new),) if around.since_2_2 else ()
-                yield setting.finding("nccl-name-deprecated", f"now {new}", *edits)
+                yield setting.finding("nccl-name-deprecated", f"now {new}")
         for setting in environment.of(new) if old_torch else ():
             yield setting.finding("torch-nccl-name-ignored", f"{old} in this version")
-
-
-def recorder_unset(environment: Environment, around: Surroundings) -> Findings:
-    """A launch without the flight recorder, by what the version of PyTorch does by itself."""
-    sized = environment.sets(*_RECORDS)
-    dumps = environment.sets("TORCH_NCCL_DUMP_ON_TIMEOUT")
-    launch = environment.launch
-    if launch is not None:
-        if around.torch_within((2, 6), (2, 6)) and not dumps:
-            yield launch.finding("flight-recorder-never-dumps")
-        elif around.torch_within((2, 2), (2, 5)) and not sized:
-            yield launch.finding("flight-recorder-off")
-        elif around.torch is None and environment.tunes_watchdog() and not (sized or dumps):
-            yield launch.finding("flight-recorder-off", "the version of PyTorch is not known here")
 
 
 def debugging(environment: Environment, _: Surroundings) -> Findings:
@@ -117,9 +96,6 @@ def debugging(environment: Environment, _: Surroundings) -> Findings:
         for setting in environment.of(name):
             if not setting.conditional and (setting.value or "").strip().upper() in values:
                 yield setting.finding(check, f"{name}={setting.value}")
-    for setting in _effective(environment, "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING"):
-        if setting.truth and not setting.conditional:
-            yield setting.finding("nccl-timing")
     chosen = [s for s in environment.of("NCCL_DEBUG_SUBSYS") if (s.value or "").upper() != "ALL"]
     for setting in environment.of("NCCL_DEBUG"):
         level = (setting.value or "").upper()
@@ -127,28 +103,11 @@ def debugging(environment: Environment, _: Surroundings) -> Findings:
             yield setting.finding("nccl-debug-noise", "", setting.with_value("WARN"))
 
 
-def debug_file(environment: Environment, _: Surroundings) -> Findings:
-    """One file for all processes of a node; /dev/stdout and /dev/stderr are none."""
-    for setting in environment.of("NCCL_DEBUG_FILE"):
-        written = f"{setting.value or ''} {setting.evidence}"
-        nowhere = setting.value == "" or written.startswith("/dev/std")
-        if not nowhere and not any(rank in written for rank in _PER_RANK):
-            yield setting.finding("nccl-debug-file-shared")
-
-
 def fabric(environment: Environment, _: Surroundings) -> Findings:
-    """InfiniBand and sockets."""
+    """InfiniBand."""
     for setting in environment.of("NCCL_IB_TIMEOUT"):
-        value = setting.amount
-        if value is not None and value > _IB_TIMEOUT_BITS:
+        if (setting.amount or 0) > _IB_TIMEOUT_BITS:
             yield setting.finding("nccl-ib-timeout-range")
-        elif value is not None and not 18 <= value <= 22:
-            yield setting.finding("nccl-ib-timeout")
-    threads = [*environment.of("NCCL_SOCKET_NTHREADS"), *environment.of("NCCL_NSOCKS_PERTHREAD")]
-    over_ib = any(setting.value == "0" for setting in environment.of("NCCL_IB_DISABLE"))
-    if environment.sets("NCCL_IB_HCA") or over_ib or _product(threads) > 64:
-        for setting in threads:
-            yield setting.finding("nccl-socket-threads")
 
 
 def advise(environment: Environment, around: Surroundings) -> Findings:
@@ -156,17 +115,11 @@ def advise(environment: Environment, around: Surroundings) -> Findings:
     launch = environment.launch
     if launch is None:
         return
-    has_pipes = around.torch is None or around.torch >= (2, 3)
     for check, names in _ADVISED:
-        if not environment.sets(*names) and (has_pipes or check != "advice-dump-pipe"):
+        if not environment.sets(*names):
             yield launch.finding(check)
-    words = launch.evidence.split()
-    if "ray" in words and not environment.sets("RAY_DEDUP_LOGS"):
-        yield launch.finding("advice-ray-dedup")
     if "nnodes" in launch.evidence and not environment.sets("NCCL_SOCKET_IFNAME"):
         yield launch.finding("advice-socket-interface")
-    if "torchrun" in launch.evidence and not around.records_errors:
-        yield launch.finding("advice-record")
 
 
 def _effective(environment: Environment, *old_names: str) -> Iterator[Setting]:
@@ -174,13 +127,6 @@ def _effective(environment: Environment, *old_names: str) -> Iterator[Setting]:
     for old in old_names:
         new = _ALIASES.get(old, old)
         yield from environment.of(new if environment.sets(new) else old)
-
-
-def _product(settings: list[Setting]) -> float:
-    product = 1.0
-    for setting in settings:
-        product *= setting.amount or 1.0
-    return product if len(settings) > 1 else 0.0
 
 
 _SWITCHES: tuple[tuple[tuple[str, ...], bool, str, str, str], ...] = (
@@ -200,16 +146,11 @@ _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), "nccl-transport-off"),
 )
 _ADVISED = (
-    (
-        "advice-async-error-handling",
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),
-    ),
     ("advice-nccl-debug", ("NCCL_DEBUG",)),
     ("advice-torch-log-level", ("TORCH_CPP_LOG_LEVEL",)),
     ("advice-faulthandler", ("PYTHONFAULTHANDLER",)),
     ("advice-unbuffered", ("PYTHONUNBUFFERED",)),
-    ("advice-dump-pipe", ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)),
 )
 _RULES: tuple[Callable[[Environment, Surroundings], Findings], ...] = (
-    heartbeat, switches, nccl_timeout, names, recorder_unset, debugging, debug_file, fabric,
+    heartbeat, switches, nccl_timeout, names, debugging, fabric,
 )  # fmt: skip

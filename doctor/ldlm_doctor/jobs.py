@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import re2
 from tree_sitter import Node
 
-from ldlm_doctor.bash_script import Command, Pipeline, Scope, Script
+from ldlm_doctor.bash_script import Pipeline, Scope, Script
 from ldlm_doctor.bash_syntax import text_of, within
-from ldlm_doctor.bash_values import UNKNOWN
-from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.model import Edit, Findings
 from ldlm_doctor.options import launches
 
@@ -20,7 +16,9 @@ _SWALLOWS = re2.compile(r"(?:^|/)(?:head|grep|less|sed)$")
 def exit_codes(script: Script) -> Findings:
     """Launches that are piped into tee while pipefail is off, and whose status nobody reads."""
     fixed_before: list[tuple[Scope, Edit]] = []
-    for place in _piped(script):
+    for place in script.pipelines:
+        if not _hides(script, place):
+            continue
         options = place.options
         if script.in_function(place.scope):
             options |= script.options_at_end
@@ -34,19 +32,6 @@ def exit_codes(script: Script) -> Findings:
         inner = script.commands_within(place.node)
         at = next((c.start for c in inner if launches(c.texts)), place.node.start_byte)
         yield script.finding(at, "exit-code-hidden", "", edit)
-
-
-def _piped(script: Script) -> Iterator[Pipeline | Command]:
-    """Pipelines from a launch into tee, also as the text that `eval` is given."""
-    for pipeline in script.pipelines:
-        if _hides(script, pipeline):
-            yield pipeline
-    for command in script.commands:
-        if command.texts[:1] == ("eval",):
-            text = " ".join(command.texts[1:]).replace(UNKNOWN, "x")
-            inner = read_script(text.encode())
-            if any(_hides(inner, pipeline) for pipeline in inner.pipelines):
-                yield command
 
 
 def _hides(script: Script, pipeline: Pipeline) -> bool:
@@ -70,7 +55,7 @@ def _status_read(node: Node) -> bool:
     )
 
 
-def _with_pipefail(script: Script, place: Pipeline | Command) -> Edit | None:
+def _with_pipefail(script: Script, place: Pipeline) -> Edit | None:
     """`set -o pipefail` before it, unless another pipeline would then end the script."""
     node = place.node
     first = script.content.split(b"\n", 1)[0]

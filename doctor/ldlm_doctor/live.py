@@ -130,7 +130,7 @@ def audit(process: Process, project: Surroundings = _NO_FILES) -> Findings:
     """
     itself = Setting("", None, f"/proc/{process.pid}/environ", 1, process.command)
     environment = Environment(process.settings, itself if process.torch is not None else None)
-    around = replace(project, torch=process.torch, records_errors=True)
+    around = replace(project, torch=process.torch)
     yield from environment_rules.judge(environment, around)
     yield from option_rules.judge(_options(process))
     yield from environment_rules.advise(environment, around)

@@ -12,9 +12,6 @@ from ldlm_monitor.text.format import duration
 TIMEOUTS = {"ddp_timeout": 1, "nccl_timeout": 1, "distributed_timeout_minutes": 60}
 """Options for the process group's timeout (of transformers, verl and Megatron-LM), in seconds."""
 _MODES = frozenset({"sequential", "random", "mixed", "alternate", "alternating", "cycle"})
-_NODES = ("nnodes", "num_machines", "num_nodes")
-_ADDRESSES = ("master_addr", "main_process_ip", "rdzv_endpoint")
-_HERE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 
 
 def judge(group: Group) -> Findings:
@@ -23,47 +20,14 @@ def judge(group: Group) -> Findings:
         yield from rule(group)
 
 
-def loader(group: Group) -> Findings:
-    """Zero workers with options that need some; and options that waste the ones there are."""
-    workers = next(_workers(group), None)
-    if workers is None or workers.number is None:
-        return
-    if workers.number == 0:
-        for option in group.on("persistent_workers", "dataloader_persistent_workers"):
-            edit = _switched_off(option)
-            yield option.finding("config-loader-without-workers", _with(workers), edit)
-        for option in group.of("prefetch_factor", "dataloader_prefetch_factor"):
-            if option.number:
-                yield option.finding("config-loader-without-workers", _with(workers))
-    for option in group.of("persistent_workers", "dataloader_persistent_workers"):
-        if workers.number > 0 and option.truth is False:
-            yield option.finding("workers-not-persistent", _with(workers))
-    for option in group.of("pin_memory", "dataloader_pin_memory"):
-        if option.truth is False:
-            yield option.finding("memory-not-pinned")
-
-
 def workers(group: Group) -> Findings:
-    """More than the node has cores, where that is known; else very many."""
+    """More than the node has cores, where that is known."""
     for option in _workers(group):
         number = option.number or 0
         total = number * (group.processes or 1)
         counted = f"{number} workers x {group.processes or 'all'} processes of a node"
-        if group.cores is not None and number > 1:
-            if total > group.cores:
-                detail = f"{counted}, {group.cores} cores"
-                yield option.finding("too-many-workers", detail)
-        elif number >= 32 or total >= 128 or (number >= 16 and group.processes is None):
-            yield option.finding("many-workers", counted)
-
-
-def rotation(group: Group) -> Findings:
-    """Everything is kept."""
-    limits = {"save_total_limit", "save_only_model"} & group.all_names
-    for option in group.of("save_steps"):
-        is_trainer = {"output_dir", "per_device_train_batch_size"} <= group.all_names
-        if is_trainer and not limits:
-            yield option.finding("no-checkpoint-rotation")
+        if group.cores is not None and number > 1 and total > group.cores:
+            yield option.finding("too-many-workers", f"{counted}, {group.cores} cores")
 
 
 def timeouts(group: Group) -> Findings:
@@ -88,22 +52,9 @@ def distributed(group: Group) -> Findings:
         yield option.finding("static-graph-with-modes", f"{other.name}: {other.value}", edit)
 
 
-def launchers(group: Group) -> Findings:
-    """The rendezvous of several nodes."""
-    nodes = max((option.number or 1 for option in group.of(*_NODES)), default=1)
-    for option in group.of(*_ADDRESSES) if nodes > 1 else ():
-        host = (option.value or "").rsplit(":", 1)[0] if option.value != "[::1]" else "[::1]"
-        if host in _HERE:
-            yield option.finding("rendezvous-on-localhost", f"{nodes} nodes")
-
-
 def _workers(group: Group) -> Iterator[Setting]:
     """Numbers of workers of a DataLoader; other programs have workers too."""
     return group.of(*data("names")["workers"], *(("workers",) if group.launched else ()))
-
-
-def _with(option: Setting) -> str:
-    return f"{option.name} is {option.value} in line {option.line}"
 
 
 def _switched_off(option: Setting) -> Edit | None:
@@ -113,5 +64,5 @@ def _switched_off(option: Setting) -> Edit | None:
 
 
 _RULES: tuple[Callable[[Group], Findings], ...] = (
-    loader, workers, rotation, timeouts, distributed, launchers,
+    workers, timeouts, distributed,
 )  # fmt: skip

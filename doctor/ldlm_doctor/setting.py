@@ -11,11 +11,6 @@ Release = tuple[int, int]
 """Major and minor of a version of PyTorch."""
 
 
-_OF_THE_WATCHDOG = frozenset({
-    "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG",
-    "NCCL_ENABLE_MONITORING", "NCCL_ENABLE_TIMING", "NCCL_HEARTBEAT_TIMEOUT_SEC",
-})  # fmt: skip
-"""Without the TORCH_ that they begin with since 2.2."""
 _YES = ("1", "y", "yes", "t", "true", "on")
 _NO = ("0", "n", "no", "f", "false", "off")
 
@@ -24,8 +19,8 @@ _NO = ("0", "n", "no", "f", "false", "off")
 class Setting:
     """A name and its value: an environment variable, an option, a key of a configuration.
 
-    `value` is None where it is known only at run time. `name_at` and `value_at` are the bytes
-    that spell them, `removal` the bytes to delete and their replacement (None: no edit).
+    `value` is None where it is known only at run time. `value_at` are the bytes that spell it
+    (None: no edit).
     `optional`: a default that the caller may override; `conditional`: set under some condition.
     """
 
@@ -35,8 +30,6 @@ class Setting:
     line: int
     evidence: str
     value_at: tuple[int, int] | None = None
-    name_at: tuple[int, int] | None = None
-    removal: tuple[int, int, bytes] | None = None
     optional: bool = False
     conditional: bool = False
 
@@ -72,14 +65,6 @@ class Setting:
         """Another value in its place."""
         return self.value_at and Edit(self.path, *self.value_at, text.encode())
 
-    def with_name(self, name: str) -> Edit | None:
-        """Another name in its place."""
-        return self.name_at and Edit(self.path, *self.name_at, name.encode())
-
-    def removed(self) -> Edit | None:
-        """Without it."""
-        return self.removal and Edit(self.path, *self.removal)
-
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -87,27 +72,12 @@ class Surroundings:
 
     `torch` is the version that the project pins, or the process has (None: not known);
     `group_timeout` is the longest that the project gives a process group, in seconds (None: none
-    seen); `guards_workers`:
-    its code asks whether there are loader workers; `readers` are names that its code reads.
+    seen); `readers` are names that its code reads.
     """
 
     torch: Release | None = None
     group_timeout: float | None = None
-    guards_workers: bool = False
     readers: frozenset[str] = frozenset()
-    modern: bool = False
-    """The project uses names that PyTorch has only since 2.2."""
-    records_errors: bool = False
-    """Its code reports exceptions to torchrun, with @record."""
-
-    def torch_within(self, first: Release, last: Release) -> bool:
-        """Whether the version is known, and one of these."""
-        return self.torch is not None and first <= self.torch <= last
-
-    @property
-    def since_2_2(self) -> bool:
-        """Whether the TORCH_NCCL_ names are known to work."""
-        return self.torch >= (2, 2) if self.torch else self.modern
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +108,3 @@ class Environment:
     def sets(self, *names: str) -> bool:
         """Whether one of these names is set, here or elsewhere."""
         return any(name in self._by_name or name in self.elsewhere for name in names)
-
-    def tunes_watchdog(self) -> bool:
-        """Whether it sets how PyTorch watches over NCCL, under new names or old ones."""
-        return not _OF_THE_WATCHDOG.isdisjoint(
-            name.removeprefix("TORCH_") for name in self._by_name
-        )

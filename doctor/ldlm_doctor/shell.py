@@ -70,7 +70,7 @@ def environment_of(script: Script, others: Neighbours) -> Environment:
     started = script.setting(launch.start) if launch is not None else None
     debugging = bool(_DEBUGGING.search(PurePath(script.path).stem))
     taken = (name for _, names in others.sourced(script) for name in names)
-    elsewhere = others.of_callers(script.path).union(taken) if started is not None else frozenset()
+    elsewhere = frozenset(taken) if started is not None else frozenset()
     return Environment(settings_of(script, others), started, elsewhere, debugging)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import re2
-from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Assignment, Command, Scope, Script
 from ldlm_doctor.bash_syntax import text_of
@@ -22,9 +21,6 @@ _PASSING = frozenset({
     "env", "mpirun", "mpiexec", "orterun", "docker", "podman", "srun", "sbatch", "apptainer",
     "singularity", "enroot", "qsub", "kubectl",
 })  # fmt: skip
-_NAMED = frozenset({"variable_assignment", "variable_name"})
-_BETWEEN = frozenset({"comment", ";", "\n", "&"})
-_CLAUSES = frozenset({"elif_clause", "else_clause"})
 _LIST_FLAGS = frozenset({"--export", "-v"})
 _PASSING_FLAGS = frozenset({"-x", "-e", "--env"}) | _LIST_FLAGS
 
@@ -115,69 +111,12 @@ def _replaced(event: _Event, later: list[_Event]) -> bool:
 def _setting(assignment: Assignment, script: Script) -> Setting:
     node = assignment.node
     value = assignment.value
-    name = node.child_by_field_name("name") or node.named_children[0]
     return replace(
         script.setting(node.start_byte, assignment.name, value.text),
         value_at=(value.start, value.end),
-        name_at=(name.start_byte, name.end_byte),
-        removal=_removal(assignment, script.content),
         optional=value.default,
         conditional=script.conditional(assignment.scope),
     )
-
-
-def _removal(assignment: Assignment, content: bytes) -> tuple[int, int, bytes] | None:
-    """What to drop so that the variable is not set, and the script still parses."""
-    node = assignment.node
-    if assignment.command is not None:
-        return node.start_byte, _after_blanks(content, node.end_byte), b""
-    parent = node.parent
-    if node.type != "variable_assignment" or parent is None:
-        return None
-    if parent.type == "declaration_command":
-        if sum(child.type in _NAMED for child in parent.children) > 1:
-            start = node.start_byte
-            while content[start - 1 : start] in (b" ", b"\t"):
-                start -= 1
-            return start, node.end_byte, b""
-        node, parent = parent, parent.parent
-    elif parent.type == "variable_assignments":
-        return node.start_byte, _after_blanks(content, node.end_byte), b""
-    needed = parent is None or parent.type in ("list", "pipeline") or _alone(node)
-    start, end = _whole_lines(content, node.start_byte, node.end_byte)
-    if needed or start < 0:
-        return node.start_byte, node.end_byte, b":"
-    return start, end, b""
-
-
-def _alone(node: Node) -> bool:
-    """Whether it is the only statement of a branch or a body, which must not be empty."""
-    before, after = node.prev_sibling, node.next_sibling
-    while before is not None and before.type in _BETWEEN:
-        before = before.prev_sibling
-    while after is not None and after.type in _BETWEEN:
-        after = after.next_sibling
-    starts = before is not None and not before.is_named
-    inside = node.parent is not None and node.parent.type != "program"
-    ends = after is None or not after.is_named or after.type in _CLAUSES
-    return inside and ends and (starts or before is None)
-
-
-def _after_blanks(content: bytes, at: int) -> int:
-    while content[at : at + 1] in (b" ", b"\t") or content[at : at + 2] == b"\\\n":
-        at += 2 if content[at : at + 1] == b"\\" else 1
-    return at
-
-
-def _whole_lines(content: bytes, start: int, end: int) -> tuple[int, int]:
-    """The lines of a statement if nothing but a comment stands beside it, else -1."""
-    first = content.rfind(b"\n", 0, start) + 1
-    last = content.find(b"\n", end)
-    last = len(content) if last < 0 else last + 1
-    after = content[end:last].strip()
-    if content[first:start].strip() or (after and not after.startswith(b"#")):
-        return -1, -1
-    return first, last
 
 
 def _passed(command: Command, script: Script) -> Iterator[Setting]:
@@ -209,7 +148,7 @@ def _pair(text: str, at: int, script: Script) -> Iterator[Setting]:
     setting = script.setting(at, name, value)
     middle, end = at + len(name), at + len(name) + 1 + len(value.encode())
     if script.content[middle + 1 : end] == value.encode():
-        setting = replace(setting, value_at=(middle + 1, end), name_at=(at, middle))
+        setting = replace(setting, value_at=(middle + 1, end))
     yield setting
 
 

@@ -19,10 +19,6 @@ _TORCH_PINNED = re2.compile(
     r"[\"'v^~]*([12])\.([0-9]+)"
 )
 _GROUP_CALL = re2.compile(r"(?s)(?:init_process_group|new_group|InitProcessGroupKwargs)\(.{0,400}")
-_GUARDS_WORKERS = re2.compile(
-    r"""workers["'\]]*\s*(?:>|==|!=)\s*0\b|\bif\s+[\w.]*workers\s*(?:else|and|:)"""
-)
-"""Code that asks whether there are workers, and so can leave out what needs some."""
 _TIMEDELTA = re2.compile(
     r"timeout\s*=\s*(?:datetime\.)?timedelta\(\s*(days|hours|minutes|seconds)\s*=\s*([0-9][0-9_.]*)"
 )
@@ -36,22 +32,16 @@ _WRITTEN = re2.compile(
     r"|environ\.setdefault\(\s*[\"']([A-Z][A-Z0-9_]+)"
 )
 _ASSIGNED = re2.compile(r"\b([A-Z][A-Z0-9_]+)=")
-_MODERN = re2.compile(r"\bTORCH_(?:NCCL|FR)_[A-Z_]+")
-_ALIKE = re2.compile(r"\bTORCH_NCCL_(?:ASYNC_ERROR_HANDLING|BLOCKING_WAIT)\b")
 _SET = re2.compile(r"(?m)^[ \t]*(?:export[ \t]+|declare -x[ \t]+)?([A-Z][A-Z0-9_]{3,})=")
 
 
 @lru_cache(maxsize=2)
 def surroundings(project: Project) -> Surroundings:
     """What the project pins, and what its code reads."""
-    texts = [_text(file) for file in project.files]
     return Surroundings(
         torch=_torch(project),
         group_timeout=max(_group_timeouts(project), default=None),
-        guards_workers=any(_GUARDS_WORKERS.search(_text(file)) for file in project.of(Kind.PYTHON)),
         readers=frozenset(_readers(project)),
-        records_errors=any("import record" in text for text in texts),
-        modern=any(_MODERN.search(_ALIKE.sub("", text)) for text in texts),
     )
 
 
@@ -117,16 +107,6 @@ class Neighbours:
             beside = [file for file in found if _folder(file.path) == _folder(script.path)]
             for file in beside or found:
                 yield source, file.sets
-
-    def of_callers(self, path: str) -> frozenset[str]:
-        """The names that are set by scripts which name this one."""
-        name = PurePath(path).name
-        return frozenset(
-            variable
-            for file in self._files
-            if file.path != path and name in file.text
-            for variable in file.sets
-        )
 
 
 NO_NEIGHBOURS = Neighbours()

@@ -48,18 +48,14 @@ def test_a_fix_changes_values_and_leaves_everything_else() -> None:
         "\n"
         "export   TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC='480'  # relaxed\n"
         'export TORCH_NCCL_ENABLE_MONITORING="${WATCH:-1}"\n'
-        "export NCCL_SOCKET_IFNAME=eth0\n"
+        "export NCCL_TIMEOUT=7200 NCCL_SOCKET_IFNAME=eth0\n"
         "\texport NCCL_DEBUG=WARN # noise\n"
         "set -o pipefail\n"
         "TORCH_NCCL_BLOCKING_WAIT=0 \\\n"
+        "  NCCL_TIMEOUT=3 \\\n"
         "  torchrun train.py --resume x 2>&1 | tee out.log\n"
     )
     assert fixed(shell(before)) == [after]
-
-
-def test_a_setting_that_stands_alone_in_a_branch_leaves_a_branch_that_is_valid() -> None:
-    before = 'if [ -n "$SLOW" ]; then\n  export NCCL_TIMEOUT=7200\nfi\ntorchrun train.py\n'
-    assert fixed(shell(before)) == ['if [ -n "$SLOW" ]; then\n  :\nfi\ntorchrun train.py\n']
 
 
 def test_the_heartbeat_is_as_long_as_the_process_groups_timeout_allows() -> None:
@@ -70,19 +66,6 @@ def test_the_heartbeat_is_as_long_as_the_process_groups_timeout_allows() -> None
     )
     script = shell("export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=12000000\ntorchrun train.py\n")
     assert fixed(script, trainer)[0].splitlines()[0].endswith("=1800")
-
-
-@pytest.mark.parametrize(
-    ("pins", "line"),
-    [
-        ("torch==2.4.0", "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1"),
-        ("torch>=1.8", "export NCCL_ASYNC_ERROR_HANDLING=1"),
-    ],
-)
-def test_a_name_is_changed_only_where_the_new_one_is_known_to_work(pins: str, line: str) -> None:
-    script = shell("export NCCL_ASYNC_ERROR_HANDLING=1\npython train.py\n")
-    requirements = SourceFile("requirements.txt", Kind.REQUIREMENTS, pins.encode())
-    assert fixed(script, requirements)[0].splitlines()[0] == line
 
 
 def test_two_launches_of_a_script_need_pipefail_once() -> None:
@@ -127,7 +110,7 @@ def test_yaml_keeps_its_form() -> None:
         "- {name: NCCL_DEBUG, value: 'INFO'}\n"
     )
     file = SourceFile("c.yaml", Kind.YAML, before.encode())
-    after = before.replace("workers: True", "workers: False").replace("'INFO'", "'WARN'")
+    after = before.replace("'INFO'", "'WARN'")
     assert fixed(file) == [after]
 
 
@@ -173,7 +156,7 @@ def test_a_script_that_is_broken_already_is_left_alone() -> None:
     [
         "\ufeffexport NCCL_TIMEOUT=1\ntorchrun train.py\n",
         'ssh node "cd \\"$PWD\\"; export NCCL_TIMEOUT=1; torchrun train.py"\n',
-        "cat > job.sh <<JOB\nexport A=\\$B NCCL_TIMEOUT=1\ntorchrun train.py\nJOB\nsh job.sh\n",
+        "sbatch <<JOB\nexport A=\\$B NCCL_TIMEOUT=1\ntorchrun train.py\nJOB\n",
     ],
     ids=["byte order mark", "escaped quotes", "escaped dollar"],
 )
@@ -181,16 +164,6 @@ def test_a_text_that_is_not_what_a_shell_gets_is_left_alone(before: str) -> None
     project = Project((shell(before),))
     assert [finding.check.id for finding in audit(project)] == ["nccl-timeout-unread"]
     assert plan(project, audit).repairs == ()
-
-
-def test_an_option_is_mended_where_it_is_written() -> None:
-    before = (
-        "ARGS='--num_workers 0 \\\n  --persistent_workers true'\ntorchrun train.py $ARGS\n"
-        "export NCCL_DEBUG=INFO\nX=(--lr 1e-4)\n"
-        'CMD="deepspeed train.py"\neval "$CMD ${X[@]}"\n'
-    )
-    after = before.replace("workers true", "workers false").replace("=INFO", "=WARN")
-    assert fixed(shell(before)) == [after]
 
 
 def finding(text: bytes, *edits: Edit, worst: bool = False) -> Finding:

@@ -6,16 +6,17 @@ import ast
 import re
 
 from ldlm_doctor.model import Findings
-from ldlm_doctor.python_code.expressions import last_name, names_in, receiver, variables_in
-from ldlm_doctor.python_code.module import Module, calling, naming
-from ldlm_doctor.python_code.program import DDP, Program
+from ldlm_doctor.python_code.expressions import last_name, names_in, receiver
+from ldlm_doctor.python_code.facts import DDP, calling, naming
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
 from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.unread import ACCUMULATION
 
+_TURN = re.compile(r"step|iter|micro|batch_?(i|n)|idx|index|count|(^|_)it$", re.I)
+"""Names of what counts turns; the remainder of a picture's width is none of theirs."""
 _NO_SYNC = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync")
-_COUNTS = re.compile(r"accum|micro|grad.*steps|update_freq|iter_size|loss", re.I)
-"""Names of what a loss or its gradients are divided by, and of the loss itself."""
 
 
 def inspect(module: Module, program: Program) -> Findings:
@@ -24,8 +25,6 @@ def inspect(module: Module, program: Program) -> Findings:
         return
     for loop in program.loops(module):
         yield from _zeroed(loop)
-        if _accumulates(loop) and not any(map(_averages, program.relatives(module))):
-            yield from _summed(loop)
         if (
             _accumulates(loop)
             and program.any_near(calling(DDP), module)
@@ -58,59 +57,23 @@ def _zeroed(loop: TrainingLoop) -> Findings:
             yield loop.module.finding("accumulation-zeroed", zero)
 
 
-def _averages(module: Module) -> bool:
-    """Something is divided by what counts the micro-batches, or gradients are scaled by hand."""
-    if {"scale_grads", "reduction", "num_items_in_batch"} & module.words:
-        return True
-    for node in module.each(ast.BinOp, ast.AugAssign):
-        match node:
-            case ast.BinOp(op=ast.Div() | ast.Mult(), left=left, right=right):
-                parts: tuple[ast.expr, ...] = (left, right)
-            case ast.AugAssign(op=ast.Div() | ast.Mult(), target=target, value=value):
-                parts = (target, value)
-            case _:
-                continue
-        if any(_COUNTS.search(name) for part in parts for name in names_in(part)):
-            return True
-    return any(call.args for call in module.called("div_", "mul_", "div"))
-
-
-def _summed(loop: TrainingLoop) -> Findings:
-    """`loss.backward()` of a loss as the model gave it."""
-    for call in loop.backwards:
-        match receiver(call):
-            case (
-                ast.Name(id=name)
-                | ast.Call(func=ast.Attribute(attr="scale"), args=[ast.Name(id=name)])
-            ) if not call.args and _is_given_by_model(loop, name):
-                yield loop.module.finding("accumulation-not-averaged", call)
-
-
-def _is_given_by_model(loop: TrainingLoop, name: str) -> bool:
-    """The name is assigned once in a turn, what a call gave."""
-    given = [
-        node.value
-        for node in loop.nodes()
-        if isinstance(node, ast.Assign) and name in set().union(*map(variables_in, node.targets))
-    ]
-    return len(given) == 1 and isinstance(given[0], ast.Call)
-
-
 def _is_modulo(loop: TrainingLoop, step: ast.Call) -> bool:
-    """`if (i + 1) % n == 0: optimizer.step()`."""
+    """`if (i + 1) % n == 0: optimizer.step()`, where backward is not under that condition too."""
     for outer in loop.module.above(step):
         if outer is loop.loop:
             return False
         if isinstance(outer, ast.If) and counts(loop.module, outer.test):
-            return True
+            rare = {id(node) for node in inside(outer.body)}
+            return any(id(call) not in rare for call in loop.backwards)
     return False
 
 
 def _is_left_before(loop: TrainingLoop, step: ast.Call) -> bool:
-    """`if (i + 1) % n: continue` before it."""
+    """`if (i + 1) % n: continue` between backward and it."""
     return any(
         isinstance(node, ast.If)
         and node.lineno < step.lineno
+        and any(call.lineno < node.lineno for call in loop.backwards)
         and any(isinstance(statement, ast.Continue) for statement in node.body)
         and counts(loop.module, node.test)
         for node in loop.nodes()
@@ -118,10 +81,15 @@ def _is_left_before(loop: TrainingLoop, step: ast.Call) -> bool:
 
 
 def counts(module: Module, test: ast.expr) -> bool:
-    """A condition on a remainder, directly or by a name for it."""
+    """A condition on the remainder of something that counts, directly or by a name for it."""
     bound = (module.bound(part) for part in ast.walk(test) if isinstance(part, ast.Name))
+    targets = [each.target for each in module.each(ast.For)]
+    targets += [each.target for each in module.each(ast.AugAssign)]
+    counters = set().union(*map(names_in, targets))
     return any(
-        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Mod)
+        and any(name in counters or _TURN.search(name) for name in names_in(part.left))
         for node in (test, *bound)
         if node is not None
         for part in ast.walk(node)

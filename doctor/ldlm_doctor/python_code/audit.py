@@ -26,9 +26,7 @@ from ldlm_doctor.python_code import (
     resuming,
     rotation,
     sampling,
-    saved_state,
     seeds,
-    steps,
     unread,
     updates,
 )
@@ -38,9 +36,9 @@ from ldlm_doctor.python_code.program import Program
 _INSPECTIONS = (
     loaders.inspect_workers, loaders.inspect_speed, sampling.inspect, seeds.inspect,
     ends.inspect, evaluation.inspect, ddp.inspect, process_groups.inspect,
-    process_groups.inspect_environment, collectives.inspect, leaving.inspect, steps.inspect,
+    process_groups.inspect_environment, collectives.inspect, leaving.inspect,
     updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
-    optimizers.inspect_schedules, models.inspect, checkpoints.inspect, saved_state.inspect,
+    optimizers.inspect_schedules, models.inspect, checkpoints.inspect,
     resuming.inspect, random_state.inspect, rotation.inspect,
 )  # fmt: skip
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")

@@ -150,13 +150,17 @@ def _is_fixed(module: Module, place: ast.expr) -> bool:
 
 
 def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
-    """The file is written under another name first."""
+    """The file is written under another name first, or copied at once."""
     if any(re.search(r"te?mp|partial|writing", word, re.I) for word in words_in(place)):
         return True
+    nodes = list(inside(body_of(module.scope(call))))
     return any(
         module.resolve(node.func).startswith(("os.", "shutil."))
         or (last_name(node.func) in ("rename", "replace") and len(node.args) == 1)
-        for node in calls_in(inside(body_of(module.scope(call))), _MOVES)
+        for node in calls_in(nodes, _MOVES)
+    ) or any(
+        module.statement(node) in module.block(module.statement(call))
+        for node in calls_in(nodes, ("copy", "copy2", "copyfile"))
     )
 
 

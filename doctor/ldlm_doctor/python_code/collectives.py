@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from ldlm_doctor.model import Findings
-from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, owner_name
-from ldlm_doctor.python_code.module import Module, calling
-from ldlm_doctor.python_code.program import FSDP, Program
+from ldlm_doctor.python_code.expressions import keyword, last_name, names_in
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import described, rank_branch
 from ldlm_doctor.python_code.training import Ranks
 from ldlm_doctor.python_code.tree import Function
@@ -35,9 +35,6 @@ _FULL = frozenset(
     f"{where}{name}"
     for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
     for name in COLLECTIVES
-) | frozenset(
-    f"horovod.torch.{name}"
-    for name in ("allreduce", "allgather", "broadcast", "broadcast_object", "barrier", "alltoall")
 )
 _TOGETHER = frozenset(
     f"torch.distributed.checkpoint.{name}"
@@ -46,17 +43,6 @@ _TOGETHER = frozenset(
         "state_dict_saver.save", "state_dict_loader.load",
     )
 )  # fmt: skip
-_OF_SHARDED = frozenset(
-    f"torch.distributed.checkpoint.state_dict.{verb}_{what}state_dict"
-    for verb in ("get", "set")
-    for what in ("", "model_", "optimizer_")
-) | frozenset(
-    f"{name}.{method}"
-    for name in FSDP
-    for method in ("optim_state_dict", "full_optim_state_dict", "summon_full_params")
-)
-"""Of a model that is sharded; of one that is not yet they are no collectives."""
-_FSDP1 = frozenset(name for name in FSDP if name.endswith("FullyShardedDataParallel"))
 _OF_FRAMEWORKS = (
     (re.compile(r"^_?accelerator$"), {"accelerate"}, {
         "gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes",
@@ -66,9 +52,6 @@ _OF_FRAMEWORKS = (
     }),
     (re.compile(r"^(self|pl_module)$"), {"lightning", "pytorch_lightning"}, {"all_gather"}),
     (re.compile(r"^trainer$"), {"lightning", "pytorch_lightning"}, {"save_checkpoint"}),
-    (re.compile(r"^strategy$"), {"lightning", "pytorch_lightning"}, {
-        "barrier", "broadcast", "reduce", "all_gather",
-    }),
     (re.compile(r"engine$"), {"deepspeed"}, {"save_checkpoint", "backward", "step"}),
 )  # fmt: skip
 """Whose methods every rank must call: the name of the object, the packages, the methods."""
@@ -134,8 +117,6 @@ def inspect(module: Module, program: Program) -> Findings:
 def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     yield from module.calls_to(_FULL)
     yield from module.calls_to(_TOGETHER)
-    if program.any_near(calling(FSDP), module):
-        yield from _of_sharded_models(module)
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
     for owner, of, methods in _OF_FRAMEWORKS:
         for call in module.calls if of & packages else ():
@@ -148,32 +129,6 @@ def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     for call in module.called(*program.once(_functions_with_collectives)):
         if _inner(module, program, call):
             yield call
-
-
-def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
-    """`model.state_dict()` of FSDP's first version, `.full_tensor()` of the second."""
-    yield from module.called("full_tensor")
-    places = [
-        (call.lineno, name) for call in module.calls_to(FSDP) for name in _wrapped(module, call)
-    ]
-    for call in module.calls_to(_OF_SHARDED):
-        of = {last_name(each) for each in call.args[:1]} - {""}
-        if any(name in of and line < call.lineno for line, name in places):
-            yield call
-    if module.words & {"SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}:
-        return
-    first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
-    for call in module.called("state_dict"):
-        if owner_name(call) in first:
-            yield call
-
-
-def _wrapped(module: Module, call: ast.Call) -> set[str]:
-    """The names that a sharded model goes by: what is assigned, or what is sharded in place."""
-    statement = module.statement(call)
-    if isinstance(statement, ast.Assign) and statement.value is call:
-        return {last_name(target) for target in statement.targets} - {""}
-    return {last_name(call.args[0])} - {""} if call.args else set()
 
 
 def _logged_together(module: Module) -> Iterator[ast.Call]:

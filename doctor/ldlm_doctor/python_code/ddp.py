@@ -9,10 +9,12 @@ from typing import TypeGuard
 
 from ldlm_doctor.model import Edits, Findings
 from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, receiver
-from ldlm_doctor.python_code.module import Module, naming
-from ldlm_doctor.python_code.program import DDP, Program, forwards
+from ldlm_doctor.python_code.facts import DDP, forwards, naming
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.origins import origins
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import keyword_added, replaced
-from ldlm_doctor.python_code.training import TrainingLoop, without_gradient
+from ldlm_doctor.python_code.training import TrainingLoop, is_of_evaluation, without_gradient
 from ldlm_doctor.python_code.tree import Function, calls_in, inside
 from ldlm_doctor.python_code.values import Arguments, arguments, constant
 
@@ -30,13 +32,14 @@ def inspect(module: Module, program: Program) -> Findings:
         for loop in program.loops(module):
             yield from _bypassed(module, loop)
     for call in module.calls_to(DDP):
+        if is_of_evaluation(module, call):
+            continue
         given = arguments(module, call, _POSITIONAL)
-        place = _frozen_in_training(module, program)
+        place = _frozen_in_training(module, program, given["module"])
         yield from _unused(module, program, call, given, place)
         yield from _static(module, program, call, given, place)
         if program.trains(module):
             yield from _memory(module, program, call, given)
-            yield from _buffers(module, program, call, given)
 
 
 def _bypassed(module: Module, loop: TrainingLoop) -> Findings:
@@ -138,31 +141,10 @@ def _replaces_gradients(module: Module) -> bool:
     return "detach_" in module.methods_called
 
 
-def _buffers(module: Module, program: Program, call: ast.Call, given: Arguments) -> Findings:
-    option = given["broadcast_buffers"] or given["forward_sync_buffers"]
-    has_statistics = program.any_relative(_uses_batch_norm, module)
-    if option is not None and constant(module, option) is False and has_statistics:
-        yield module.finding("ddp-unsynced-batch-norm", option)
-    elif (
-        given.lacks("broadcast_buffers")
-        and given.lacks("forward_sync_buffers")
-        and not has_statistics
-        and program.any_relative(naming("register_buffer"), module)
-    ):
-        yield module.finding("ddp-broadcast-buffers", call)
-
-
-def _uses_batch_norm(module: Module) -> bool:
-    words = module.words
-    return any(word.startswith("BatchNorm") for word in words) and not any(
-        word in words
-        for word in ("SyncBatchNorm", "convert_sync_batchnorm", "all_reduce_norm", "distribute_bn")
-    )
-
-
-def _frozen_in_training(module: Module, program: Program) -> str:
-    """Where parameters are frozen while the model trains; "" where they are not."""
-    for other in program.imports_of(module):
+def _frozen_in_training(module: Module, program: Program, wrapped: ast.expr | None) -> str:
+    """Where its file, or that of the model's surely known class, freezes parameters; else ""."""
+    known = origins(program, module, wrapped) if wrapped is not None else set()
+    for other in dict.fromkeys((module, *(where for where, _ in known))):
         found = _freezing_statement(other, program.loops(other))
         if found is not None:
             return f"{other.file.path}:{found.lineno} freezes parameters in every step"

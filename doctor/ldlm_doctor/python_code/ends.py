@@ -7,8 +7,9 @@ import re
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import last_name, words_in
+from ldlm_doctor.python_code.facts import uses_framework
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program, uses_framework
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.settings import looked_up
 from ldlm_doctor.python_code.training import ends_process
 from ldlm_doctor.python_code.tree import Function, inside

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import agreed, agrees
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver
+from ldlm_doctor.python_code.facts import matching
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
-from ldlm_doctor.python_code.module import Module, matching
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import callers
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import rank_branch
@@ -30,13 +31,17 @@ def inspect(module: Module, program: Program) -> Findings:
     """Each loop that adds up a loss without gradients, and what Lightning logs of one."""
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
     if packages & _LIGHTNING:
-        if program.any_relative(matching(_DDP), module):
+        if any(map(matching(_DDP), program.users(module))):
             yield from _logged_alone(module)
         return
-    if "torchmetrics" in packages or not program.any_near(_shares, module):
+    if "torchmetrics" in packages:
         return
+    sharing = [user for user in program.users(module) if _shares(user)]
     for loop in module.each(ast.For):
-        summed = _summed(loop)
+        summed, function = _summed(loop), module.function(loop)
+        name = function.name if function is not None else ""
+        if not any(user is module or name in user.words for user in sharing):
+            continue
         if not summed or not without_gradient(module, loop) or rank_branch(module, loop):
             continue
         if any(map(_is_agreement, inside(loop.body))):

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edits, Finding, Findings
-from ldlm_doctor.python_code.expressions import is_value, last_name, owner_name, words_in
+from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.source_text import can_be_repeated, keyword_added, replaced
-from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside
+from ldlm_doctor.python_code.source_text import replaced
+from ldlm_doctor.python_code.tree import Function, Loop
 from ldlm_doctor.python_code.values import Arguments, arguments, constant, likely, number
 
 _LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
@@ -36,8 +36,6 @@ def inspect_speed(module: Module, program: Program) -> Findings:
             given = arguments(module, call, _POSITIONAL)
             exact = number(module, given["num_workers"])
             yield from _workers(module, program, call, given, exact)
-            if program.is_on_cuda(module) and not given.lacks("num_workers") and exact != 0:
-                yield from _pinned(module, program, call, given)
 
 
 def _trains_on(module: Module, program: Program, call: ast.Call) -> bool:
@@ -68,7 +66,8 @@ def _workers(
     if exact is None and workers is not None:
         count, where = _configured(module, program, workers)
         where = f", by {where}" if where else ""
-    if count is None:
+    stored = {last_name(target) for target, _ in module.stores if isinstance(target, ast.Attribute)}
+    if count is None and last_name(workers) not in stored:
         count, where = likely(module, workers), " unless a setting says otherwise"
     has_ranks = program.is_distributed(module) or program.framework_does_it(module)
     if workers is not None and _is_all_cpus(module, workers):
@@ -81,21 +80,8 @@ def _workers(
     persistent = given["persistent_workers"]
     restarted = given.lacks("persistent_workers") or constant(module, persistent) is False
     if count is not None and count > 0 and restarted and not _is_made_in_loop(module, call):
-        yield _not_persistent(module, program, call, given, exact)
-
-
-def _pinned(module: Module, program: Program, call: ast.Call, given: Arguments) -> Findings:
-    if program.any_relative(_loads_to_gpu, module):
-        return  # tensors on the GPU cannot be pinned
-    pin = given["pin_memory"]
-    edits: Edits = ()
-    if given.lacks("pin_memory"):
-        edits = keyword_added(module, call, "pin_memory=True")
-    elif is_value(pin, False):
-        edits = (replaced(module, pin, "True"),)
-    else:
-        return
-    yield module.finding("loader-pin-memory", call, edits=edits)
+        detail = "" if exact is not None else "num_workers is decided by a setting"
+        yield module.finding("loader-persistent-workers", call, detail)
 
 
 def _configured(module: Module, program: Program, node: ast.expr) -> tuple[float | None, str]:
@@ -121,50 +107,6 @@ def _is_made_in_loop(module: Module, call: ast.Call) -> bool:
             return True
         child = outer
     return False
-
-
-def _loads_to_gpu(module: Module) -> bool:
-    """Samples or batches are put on a GPU where they are made."""
-    for function in module.functions:
-        if not re.search(r"^__(getitem|iter|getitems)__$|collate", function.name):
-            continue
-        for call in calls_in(inside(function.body), ("cuda", "to")):
-            words = set().union(*map(words_in, call.args))
-            if last_name(call.func) == "cuda" or any(re.search("device|cuda", w) for w in words):
-                return True
-    return False
-
-
-def _not_persistent(
-    module: Module, program: Program, call: ast.Call, given: Arguments, exact: float | None
-) -> Finding:
-    if program.any_relative(_changes_data_set, module):
-        detail = "the data set is changed between epochs, which workers that stay would not see"
-        return module.finding("loader-persistent-workers", call, detail)
-    workers = given["num_workers"]
-    value = "True"
-    if exact is None:
-        if workers is None or not can_be_repeated(workers):
-            detail = "num_workers is decided by a setting"
-            return module.finding("loader-persistent-workers", call, detail)
-        value = f"{module.text(workers)} > 0"
-    present = given["persistent_workers"]
-    edits: Edits = (
-        (replaced(module, present, value),)
-        if isinstance(present, ast.Constant)
-        else keyword_added(module, call, f"persistent_workers={value}")
-    )
-    return module.finding("loader-persistent-workers", call, edits=edits)
-
-
-def _changes_data_set(module: Module) -> bool:
-    for node in module.each(ast.Attribute):
-        match node:
-            case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, ctx=ast.Store()):
-                if re.search(r"data_?set$|^train_(data|set)$", last_name(owner), re.I):
-                    return True
-    owners = map(owner_name, module.called("set_epoch"))
-    return any(re.search(r"data_?set|loader|^dl$", owner, re.I) for owner in owners)
 
 
 def _is_all_cpus(module: Module, node: ast.expr) -> bool:
@@ -203,8 +145,7 @@ def _without_workers(module: Module, program: Program, call: ast.Call) -> Findin
         count, where = _configured(module, program, workers)
         if count == 0 and where:
             detail = f"num_workers is 0 by {'; '.join([where, *places])}, but {named} set"
-            edits = _guarded(module, workers, options)
-            yield module.finding("loader-options-without-workers", call, detail, edits)
+            yield module.finding("loader-options-without-workers", call, detail)
 
 
 def _options_of_workers(
@@ -224,21 +165,6 @@ def _options_of_workers(
             options.append((name, value, off))
             places += [known.where] if known.where else []
     return options, places
-
-
-def _guarded(module: Module, workers: ast.expr, options: list[tuple[str, ast.expr, str]]) -> Edits:
-    """Each option only where there are workers, as far as both are plain to see."""
-    if not can_be_repeated(workers):
-        return ()
-    number_of = module.text(workers)
-    edits = []
-    for name, value, off in options:
-        if not isinstance(value, ast.Constant):
-            return ()
-        on = f"{number_of} > 0"
-        text = on if name == "persistent_workers" else f"{module.text(value)} if {on} else {off}"
-        edits.append(replaced(module, value, text))
-    return tuple(edits)
 
 
 def _may_divide_to_zero(module: Module, node: ast.expr) -> bool:

@@ -113,14 +113,6 @@ def _blocks(cls: ast.ClassDef) -> list[ast.expr]:
     return found
 
 
-def _repeats(module: Module, call: ast.Call) -> bool:
-    """`Sequential(*[AttentionBlock() for _ in range(depth)])`."""
-    match call.args:
-        case [ast.Starred(value=ast.ListComp(elt=ast.Call() as made) as blocks)]:
-            return bool(_ATTENTION.search(last_name(made.func))) and not _is_shallow(module, blocks)
-    return False
-
-
 def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     """`self.x = Backbone(depth=...)` of a package, which has no switch of its own here."""
     for statement, _, call in _attributes(cls):
@@ -131,8 +123,6 @@ def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
         count = likely(module, depth)
         shallow = count is not None and count <= _SHALLOW
         if (name in _KEYWORD_ONLY or name in _TORCH_STACKS) and depth and not shallow:
-            return statement
-        if name == "torch.nn.Sequential" and _repeats(module, call):
             return statement
     return None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import TypeVar, cast
@@ -284,21 +284,3 @@ def read(file: SourceFile) -> Module:
 
 def _place(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-@cache
-def calling(names: frozenset[str]) -> Callable[[Module], bool]:
-    """The fact that a module calls one of these dotted names."""
-    return lambda module: any(True for _ in module.calls_to(names))
-
-
-@cache
-def naming(*words: str) -> Callable[[Module], bool]:
-    """The fact that one of these words stands in a module, as an identifier or in a string."""
-    return lambda module: not module.words.isdisjoint(words)
-
-
-@cache
-def matching(pattern: re.Pattern[str]) -> Callable[[Module], bool]:
-    """The fact that a pattern matches a word of a module."""
-    return lambda module: any(map(pattern.search, module.words))

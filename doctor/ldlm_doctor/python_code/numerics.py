@@ -10,14 +10,14 @@ from ldlm_doctor.model import Finding, Findings
 from ldlm_doctor.python_code.expressions import (
     is_value,
     last_name,
-    names_in,
     owner_name,
     passed,
     receiver,
     variables_in,
 )
+from ldlm_doctor.python_code.facts import DDP, FSDP
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, FSDP, Program
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import without_gradient
 from ldlm_doctor.python_code.tree import calls_in
 from ldlm_doctor.python_code.values import arguments, number
@@ -27,7 +27,6 @@ _NO_LOSS = re.compile(
     r"scale|weight|fn|func|coef|lambda|scaler|ratio|type|name|config|log|hist", re.I
 )
 _CLAMPS = ("clamp", "clamp_", "clamp_max", "clamp_max_", "clip", "clip_")
-_FINITE = {"isnan", "isinf", "isfinite"}
 _COSINES = {"cosine_similarity", "CosineSimilarity"}
 _WRAPPERS = DDP | FSDP | {"torch.compile"}
 _HALF = ("torch.bfloat16", "torch.float16", "torch.half")
@@ -41,8 +40,6 @@ def inspect(module: Module, program: Program) -> Findings:
     yield from (finding for _, finding in cosines)
     known = {id(call) for call, _ in cosines}
     yield from _clamps(module, known)
-    yield from _constants(module)
-    yield from _choices(module)
     if program.loops(module):
         yield from _half_weights(module)
 
@@ -107,56 +104,6 @@ def _is_trained_with(module: Module, call: ast.Call) -> bool:
                 return False
         child = outer
     return child is call
-
-
-def _constants(module: Module) -> Findings:
-    """`if isnan(loss): loss = torch.tensor(0.0)`."""
-    for branch in module.each(ast.If):
-        tests = calls_in(ast.walk(branch.test), _FINITE)
-        tested = set().union(*map(names_in, tests))
-        if not tested or without_gradient(module, branch):
-            continue
-        for statement in branch.body:
-            match statement:
-                case ast.Assign(targets=[target], value=value) if _is_loss(target):
-                    if _is_fixed(module, value) and last_name(target) in tested:
-                        yield module.finding("nan-replaced-by-constant", statement)
-
-
-def _choices(module: Module) -> Findings:
-    """`loss if isfinite(loss) else 0.0`, and the same by `torch.where`."""
-    choices: list[tuple[ast.expr, ast.expr, list[ast.expr]]] = [
-        (choice, choice.test, [choice.body, choice.orelse]) for choice in module.each(ast.IfExp)
-    ]
-    for call in module.called("where"):
-        if module.resolve(call.func) == "torch.where" and len(call.args) == 3:
-            choices.append((call, call.args[0], call.args[1:]))
-    for node, test, either in choices:
-        tests = calls_in(ast.walk(test), _FINITE)
-        looks_at_loss = any(_is_loss(part) for each in tests for part in ast.walk(each))
-        if looks_at_loss and any(_is_fixed(module, each) for each in either):
-            statement = module.statement(node)
-            if (
-                isinstance(statement, ast.Assign)
-                and statement.value is node
-                and any(map(_is_loss, statement.targets))
-                and not without_gradient(module, node)
-            ):
-                yield module.finding("nan-replaced-by-constant", node)
-
-
-def _is_fixed(module: Module, node: ast.expr) -> bool:
-    match node:
-        case ast.Constant(value=int() | float()):
-            return True
-        case ast.Call(func=ast.Attribute(attr="to" | "requires_grad_", value=inner)):
-            return _is_fixed(module, inner)
-        case ast.Call(args=[first, *_]):
-            name = module.resolve(node.func)
-            if name in ("torch.tensor", "torch.as_tensor", "torch.full"):
-                return any(number(module, each) is not None for each in (first, *node.args[1:]))
-            return name in ("torch.zeros", "torch.zeros_like", "torch.ones", "torch.ones_like")
-    return False
 
 
 def _cosines(module: Module) -> Iterator[tuple[ast.Call, Finding]]:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edits, Findings
-from ldlm_doctor.python_code.collectives import agreed, agrees, decides_together
+from ldlm_doctor.python_code.collectives import decides_together
 from ldlm_doctor.python_code.expressions import last_name, names_in, passed
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import keyword_added
-from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.values import arguments
 
 _FUSED = frozenset(
@@ -56,7 +55,8 @@ def inspect_schedules(module: Module, program: Program) -> Findings:
     """Each step of a schedule that looks at a loss."""
     if not program.is_distributed(module) or program.framework_does_it(module):
         return
-    elsewhere = program.any_near(decides_together, module)
+    if program.any_near(decides_together, module):
+        return
     made = program.once(_plateaus)
     near = program.near(module)
     owners = {name for each, names in made.items() if each in near for name in names}
@@ -68,34 +68,7 @@ def inspect_schedules(module: Module, program: Program) -> Findings:
             names = {name for each in given for name in names_in(each)}
             if not any(map(_ANY_LOSS.search, names)) or any(map(_OF_EVALUATION.search, names)):
                 continue
-            if not elsewhere or _is_own(module, program, call, names):
-                yield module.finding("plateau-by-rank", call)
-
-
-def _is_own(module: Module, program: Program, call: ast.Call, names: set[str]) -> bool:
-    """The loss comes from functions in which ranks bring nothing together, and none does since."""
-    scope = module.scope(call)
-    if isinstance(scope, ast.Lambda):
-        return False
-    if agreed(module, inside(scope.body), module.statement(call), names):
-        return False
-    origins = [
-        made
-        for name in names & module.bindings(scope).keys()
-        for made in module.bindings(scope)[name]
-    ]
-    return bool(origins) and all(
-        isinstance(made, ast.Call) and _brings_nothing_together(module, program, made)
-        for made in origins
-    )
-
-
-def _brings_nothing_together(module: Module, program: Program, made: ast.Call) -> bool:
-    name = last_name(made.func)
-    bodies = [f.body for each in program.near(module) for f in each.functions if f.name == name]
-    return len(bodies) == 1 and not any(
-        isinstance(node, ast.Call) and agrees(node) for node in inside(bodies[0])
-    )
+            yield module.finding("plateau-by-rank", call)
 
 
 def _plateaus(program: Program) -> dict[Module, set[str]]:

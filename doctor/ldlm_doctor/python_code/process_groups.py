@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from ldlm_doctor import environment_rules
 from ldlm_doctor.model import Findings, Project
 from ldlm_doctor.python_code.expressions import last_name, receiver
-from ldlm_doctor.python_code.module import Module, naming
-from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
+from ldlm_doctor.python_code.facts import INIT_PROCESS_GROUP
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import UNKNOWN, arguments, constant, seconds
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
@@ -23,10 +24,8 @@ _POSITIONAL = ("backend", "init_method", "timeout")
 _DAY, _HOUR = 86400.0, 3600.0
 
 
-def inspect(module: Module, program: Program) -> Findings:
+def inspect(module: Module, _: Program) -> Findings:
     """Each process group that is made."""
-    is_script = bool(program.loops(module)) or module.runs_itself
-    destroyed = program.any_relative(naming("destroy_process_group"), module)
     starts = list(module.calls_to(INIT_PROCESS_GROUP))
     for call in module.calls_to(_GROUPS):
         is_start = any(call is start for start in starts)
@@ -39,31 +38,20 @@ def inspect(module: Module, program: Program) -> Findings:
         if length is not None and length > _HOUR:
             check = f"process-group-timeout-{'days' if length >= _DAY else 'long'}"
             yield module.finding(check, timeout or call, duration(length))
-        elif is_start and given.lacks("timeout") and program.has_loops(module):
-            backend = constant(module, given["backend"])
-            if not isinstance(backend, str) or "nccl" in backend:
-                yield module.finding("process-group-no-timeout", call)
-    if starts and is_script and not destroyed and program.has_loops(module):
-        yield module.finding("process-group-not-destroyed", starts[0])
 
 
 def inspect_environment(module: Module, program: Program) -> Findings:
-    """What code writes to `os.environ`, judged as in a script, and what comes too late."""
-    starts = list(module.calls_to(INIT_PROCESS_GROUP))
-    written = list(_settings(module))
-    given = Environment(tuple(setting for setting, _ in written))
+    """What code writes to `os.environ`, judged as in a script."""
+    given = Environment(tuple(_settings(module)))
     yield from environment_rules.judge(given, program.once(_surroundings))
-    for _, at in written:
-        if any(_comes_after(module, at, start) for start in starts):
-            yield module.finding("python-env-set-too-late", at)
 
 
 def _surroundings(program: Program) -> Surroundings:
     return surroundings(Project(program.files))
 
 
-def _settings(module: Module) -> Iterator[tuple[Setting, ast.expr]]:
-    """`os.environ[NAME] = VALUE`, `.setdefault`, `.update`, `os.putenv`, each with its place."""
+def _settings(module: Module) -> Iterator[Setting]:
+    """`os.environ[NAME] = VALUE`, `.setdefault`, `.update`, `os.putenv`."""
     pairs: list[tuple[ast.expr | None, ast.expr]] = [
         (target.slice, value)
         for target, value in module.stores
@@ -81,7 +69,7 @@ def _settings(module: Module) -> Iterator[tuple[Setting, ast.expr]]:
     for key, value in pairs:
         name, known = constant(module, key), constant(module, value)
         if isinstance(name, str) and "NCCL" in name:
-            yield _setting(module, name, key, value, known), value
+            yield _setting(module, name, key, value, known)
 
 
 def _is_environment(module: Module, node: ast.expr) -> bool:
@@ -91,10 +79,10 @@ def _is_environment(module: Module, node: ast.expr) -> bool:
 def _setting(
     module: Module, name: str, key: ast.expr | None, value: ast.expr, known: object
 ) -> Setting:
-    evidence = module.finding("python-env-set-too-late", value).evidence
+    evidence = module.finding("", value).evidence
     return Setting(
         name, None if known is UNKNOWN else str(known), module.file.path, value.lineno, evidence,
-        _spelled(module, value), _spelled(module, key),
+        _spelled(module, value),
         optional=last_name(getattr(module.parents.get(value), "func", None)) == "setdefault",
         conditional=module.function(value) is not None or module.around(value, ast.If) is not None,
     )  # fmt: skip
@@ -109,24 +97,3 @@ def _spelled(module: Module, node: ast.expr | None) -> tuple[int, int] | None:
         case ast.Call(func=ast.Name(id="str"), args=[ast.Constant(value=int()) as only]):
             return module.start(only), module.end(only)
     return None
-
-
-def _comes_after(module: Module, late: ast.AST, early: ast.AST) -> bool:
-    """In the same function, outside of any branch that the other is not in."""
-    if module.scope(late) is not module.scope(early):
-        return False
-    statement = module.statement(early)
-    around = {id(node) for node in module.above(late)}
-    parent = module.parents[statement]
-    return (
-        id(parent) in around
-        and module.statement(late).lineno > (statement.end_lineno or statement.lineno)
-        and not (isinstance(parent, ast.If) and _in_other_branch(parent, statement, around, late))
-    )
-
-
-def _in_other_branch(parent: ast.If, statement: ast.stmt, around: set[int], late: ast.AST) -> bool:
-    def has(block: list[ast.stmt], node: ast.AST) -> bool:
-        return any(each is node or id(each) in around for each in block)
-
-    return any(each is statement for each in parent.body) != has(parent.body, late)

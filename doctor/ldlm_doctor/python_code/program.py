@@ -10,35 +10,12 @@ from typing import TypeVar, cast
 
 from ldlm_doctor.model import SourceFile
 from ldlm_doctor.python_code.expressions import last_name
-from ldlm_doctor.python_code.module import Module, calling, naming
+from ldlm_doctor.python_code.facts import DDP, FSDP, SEVERAL_RANKS, calling, naming, uses_framework
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.settings import Settings
 from ldlm_doctor.python_code.training import TrainingLoop, training_loops
 from ldlm_doctor.python_code.tree import Loop
 
-DDP = frozenset(
-    f"torch.nn.parallel.{where}DistributedDataParallel" for where in ("", "distributed.")
-)
-FSDP = frozenset(
-    f"torch.distributed.{name}"
-    for name in (
-        "fsdp.FullyShardedDataParallel", "fsdp.fully_shard", "_composable.fsdp.fully_shard",
-        "fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
-    )
-)  # fmt: skip
-INIT_PROCESS_GROUP = frozenset(
-    f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
-)
-_SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
-_FRAMEWORKS = frozenset(
-    {
-        "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
-        "composer", "ignite", "fastai", "colossalai", "megatron", "mmengine", "mmcv", "ray",
-        "horovod", "paddle", "tensorflow", "jax", "chainer",
-    }
-)  # fmt: skip
-_TRAINERS = frozenset(
-    {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
-)
 T = TypeVar("T")
 Defined = TypeVar("Defined", bound=ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
 _FARTHEST, _MOST_CALLERS = 3, 8
@@ -135,6 +112,10 @@ class Program:
         runs = module.runs_itself or not self._importers[module]
         return self.imports_of(module) if runs else []
 
+    def users(self, module: Module) -> list[Module]:
+        """The module and those that import it, in at most two steps."""
+        return _reached([module], self._importers, steps=2)
+
     def relatives(self, module: Module) -> list[Module]:
         """The module, all that it imports and that import it, and what is near it."""
         if module not in self._relatives:
@@ -189,7 +170,7 @@ class Program:
         Beyond two steps in either direction large libraries connect everything with everything.
         """
         if module not in self._near:
-            users = _reached([module], self._importers, steps=2)
+            users = self.users(module)
             found = {module, *_reached([module], self._imports, steps=2)}
             for user in users:
                 found.update((user, *self._imports[user]))
@@ -255,13 +236,13 @@ class Program:
 
     def is_distributed(self, module: Module) -> bool:
         """Several ranks run the module: it is wrapped, or starts a process group."""
-        return self.any_near(calling(_SEVERAL_RANKS), module)
+        return self.any_near(calling(SEVERAL_RANKS), module)
 
     def runs_on_several_ranks(self, module: Module) -> bool:
         """A program that the module is a part of starts ranks; others may share its files."""
         users = _reached([module], self._importers, _MOST_RELATIVES)
         parts = {part for user in users for part in self.imports_of(user)}
-        return any(map(calling(_SEVERAL_RANKS), parts)) or any(map(naming("prepare"), parts))
+        return any(map(calling(SEVERAL_RANKS), parts)) or any(map(naming("prepare"), parts))
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""
@@ -273,12 +254,6 @@ class Program:
             not self.any_relative(calling(DDP | FSDP), module)
             and self.any_relative(uses_framework, module)
         )
-
-
-def uses_framework(module: Module) -> bool:
-    """A framework that trains by itself is imported."""
-    imported = {name.partition(".")[0] for level, name in module.imported if level == 0}
-    return bool(imported & _FRAMEWORKS) or not _TRAINERS.isdisjoint(module.imports.values())
 
 
 def _reached(
@@ -295,11 +270,3 @@ def _reached(
         waiting, done = [other for other in ahead if other not in found], done + 1
         found.update(dict.fromkeys(waiting))
     return list(found)
-
-
-def forwards(module: Module) -> Iterator[ast.FunctionDef]:
-    """The `forward` of each class."""
-    for cls in module.each(ast.ClassDef):
-        for statement in cls.body:
-            if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
-                yield statement

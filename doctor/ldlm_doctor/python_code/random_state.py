@@ -6,10 +6,15 @@ import ast
 import re
 
 from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.facts import naming, uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 
-_SAVED = frozenset({"torch.get_rng_state", "torch.random.get_rng_state"})
+_SAVED = frozenset(
+    f"torch.{of}get_rng_state{what}"
+    for of in ("", "random.", "cuda.", "cuda.random.")
+    for what in ("", "_all")
+)
 _DRAWS = re.compile(
     r"^(random\.(random|randint|randrange|uniform|choices?|sample|shuffle|gauss|normalvariate)"
     r"|numpy\.random\.(rand|randn|random|randint|uniform|normal|choice|shuffle|permutation|beta))$"
@@ -18,26 +23,36 @@ _KEPT = {
     "random": frozenset({"random.getstate"}),
     "numpy": frozenset({"numpy.random.get_state"}),
 }
+_KEEP_ALL = naming("save_state", "TrainingArguments", "Seq2SeqTrainingArguments")
+"""Accelerate and the Trainer of transformers keep every generator themselves."""
 
 
 def inspect(module: Module, program: Program) -> Findings:
     """A checkpoint with torch's generator, of a program that draws from others too."""
-    places = [
-        call for call in module.calls_to(_SAVED) if module.around(call, ast.Dict, ast.keyword)
-    ]
-    if not places or not program.has_loops(module) or program.framework_does_it(module):
+    kept = [call for call in module.calls_to(_SAVED) if not _is_put_back(module, call)]
+    if not kept or not program.trains(module) or program.any_relative(_KEEP_ALL, module):
         return
-    trained = [each for each in program.near(module) if program.loops(each)]
+    near = program.near(module)
+    trained = [each for each in near if program.loops(each) or uses_framework(each)]
     parts = {part for each in trained for part in program.imports_of(each)}
     used = sorted(parts, key=lambda each: each.file.path)
-    for name, kept in _KEPT.items():
-        if any(True for each in used for _ in each.calls_to(kept)):
+    for name, states in _KEPT.items():
+        if any(True for each in (*used, *near) for _ in each.calls_to(states)):
             continue
         drawn = (place for each in used if (place := _first_draw(each, name)))
         if place := next(drawn, ""):
             detail = f"{place} draws from that of {name.replace('numpy', 'NumPy')}"
-            yield module.finding("resume-random-anew", places[0], detail)
+            yield module.finding("resume-random-anew", kept[0], detail)
             return
+
+
+def _is_put_back(module: Module, call: ast.Call) -> bool:
+    """The state serves the function itself, as where activations are computed again."""
+    function = module.function(call)
+    return any(
+        module.function(other) is function
+        for other in module.called("set_rng_state", "set_rng_state_all")
+    )
 
 
 def _first_draw(module: Module, library: str) -> str:

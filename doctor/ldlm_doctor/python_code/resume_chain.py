@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from ldlm_doctor.python_code.checkpoints import SAVE, full_path
 from ldlm_doctor.python_code.expressions import is_value, keyword, words_in
-from ldlm_doctor.python_code.module import Module, naming
+from ldlm_doctor.python_code.facts import naming
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.nothing import fails_as_none, is_none
 from ldlm_doctor.python_code.origins import (
     Origin,
@@ -23,6 +24,7 @@ from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.tree import Function, Scope, attributes_of, body_of, inside
 from ldlm_doctor.python_code.values import arguments
 
+LOADERS = frozenset({"torch.load", "torch.serialization.load"})
 _FILE = re.compile(r"[^/\\]+\.\w{1,6}$")
 
 

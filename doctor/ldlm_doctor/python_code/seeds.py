@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver
+from ldlm_doctor.python_code.facts import forwards
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import assigned, passed_as
-from ldlm_doctor.python_code.program import Program, forwards
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.sampling import SAMPLER
 from ldlm_doctor.python_code.training import TrainingLoop, is_rank
 from ldlm_doctor.python_code.tree import Function, calls_in, inside
@@ -31,7 +32,7 @@ _NOT_OF_A_STEP = re.compile(r"drop|eval|valid|test|infer|generat|init|log|plot|^
 """Functions whose draws are no noise of the training: equal dropout does little harm."""
 _VARIES = re.compile(r"offset|worker|process|time|random|pid", re.I)
 """Names of what is likely to differ between ranks."""
-_DEEPEST = 4
+_DEEPEST, _MOST_ORIGINS = 4, 60
 
 
 def inspect(module: Module, program: Program) -> Findings:
@@ -95,29 +96,34 @@ def _is_certain(program: Program, module: Module, seed: ast.expr) -> bool:
     )
 
 
-def _has_rank(
-    program: Program, module: Module, seed: ast.expr, depth: int = 0, *, unknown: bool = False
-) -> bool:
+def _has_rank(program: Program, module: Module, seed: ast.expr, *, unknown: bool = False) -> bool:
     """A seed is another one on each rank, or where it comes from is `unknown`."""
-    if depth > _DEEPEST:
-        return unknown
-    for part in ast.walk(seed):
-        if isinstance(part, ast.expr) and is_rank(part):
-            return True
-        if unknown and _VARIES.search(last_name(part)):
-            return True
-        if isinstance(part, ast.Attribute):
-            stored = _stored(program, module, part.attr)
-        elif isinstance(part, ast.Name) and part.id not in module.imports:
-            stored = [(module, value) for value in assigned(module, part) if value is not seed]
-            function = module.function(part)
-            if function is not None:
-                stored += passed_as(program, module, function, part.id)
-        else:
-            continue
-        if any(_has_rank(program, *each, depth + 1, unknown=unknown) for each in stored):
-            return True
+    waiting, seen = [(module, seed, 0)], {id(seed)}
+    for where, value, depth in waiting:
+        if depth > _DEEPEST or len(seen) > _MOST_ORIGINS:
+            return unknown
+        for part in ast.walk(value):
+            if isinstance(part, ast.expr) and is_rank(part):
+                return True
+            if unknown and _VARIES.search(last_name(part)):
+                return True
+            fresh = [each for each in _given(program, where, part) if id(each[1]) not in seen]
+            seen.update(id(its) for _, its in fresh)
+            waiting += [(*each, depth + 1) for each in fresh]
     return False
+
+
+def _given(program: Program, module: Module, part: ast.AST) -> list[tuple[Module, ast.expr]]:
+    """What a setting, a variable or a parameter holds."""
+    if isinstance(part, ast.Attribute):
+        return _stored(program, module, part.attr)
+    if not isinstance(part, ast.Name) or part.id in module.imports:
+        return []
+    found = [(module, value) for value in assigned(module, part)]
+    function = module.function(part)
+    if function is not None:
+        found += passed_as(program, module, function, part.id)
+    return found
 
 
 def _stored(program: Program, module: Module, name: str) -> list[tuple[Module, ast.expr]]:

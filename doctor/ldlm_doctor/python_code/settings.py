@@ -8,43 +8,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import yaml
-
 from ldlm_doctor.model import Kind, SourceFile
-from ldlm_doctor.python_code.expressions import keyword, last_name
+from ldlm_doctor.python_code.declared import Declared, in_yaml, of_argparse, of_classes
+from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.tree import Function
-from ldlm_doctor.python_code.values import UNKNOWN, constant, option_names
-from ldlm_doctor.yaml_nodes import compose
+from ldlm_doctor.python_code.values import UNKNOWN, constant
 
 _DEEPEST = 8
-_LARGEST = 10_000
-"""Nodes of a YAML file that are looked at: configurations are smaller, lists of data are not."""
 _SETTINGS = re.compile(r"cfg|conf|arg|opt|hparam|hyper|param|setting|flag|^hp$", re.I)
-_NUMBER = re.compile(r"[-+]?\d+$")
-_WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _COPIES = frozenset({"replace", "set_defaults", "Namespace", "evolve", "update", "merge"})
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A setting as one place declares it: the keys that lead to it, its value, what that is."""
-
-    keys: tuple[str, ...]
-    value: object
-    name: str
-    path: str
-    line: int
-    of_python: bool = True
-
-    @property
-    def where(self) -> str:
-        """The place in words."""
-        return f"{self.name} in {self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +138,9 @@ class Settings:
     def declared(self) -> list[Declared]:
         """All settings, those of YAML files first."""
         configurations = (file for file in self._files if file.kind is Kind.YAML)
-        found = [each for file in configurations for each in _in_yaml(file)]
+        found = [each for file in configurations for each in in_yaml(file)]
         for module in self._modules:
-            found += (*_of_argparse(module), *_of_classes(module))
+            found += (*of_argparse(module), *of_classes(module))
         return found
 
     @cached_property
@@ -249,62 +225,3 @@ def _lookup(node: ast.expr) -> tuple[ast.expr, str] | None:
 def _found(keys: list[str], owner: str) -> tuple[str, ...]:
     """The keys, where the object that they are asked of has the name of settings."""
     return tuple(keys) if any(map(_SETTINGS.search, (owner, *keys[:-1]))) else ()
-
-
-def _in_yaml(file: SourceFile) -> Iterator[Declared]:
-    try:
-        roots = compose(file.content)
-    except ValueError:
-        return
-    waiting: list[tuple[tuple[str, ...], yaml.Node]] = [((), root) for root in reversed(roots)]
-    seen = 0
-    while waiting and seen < _LARGEST:
-        keys, node = waiting.pop()
-        seen += 1
-        if isinstance(node, yaml.MappingNode):
-            for key, value in reversed(node.value):
-                if isinstance(key, yaml.ScalarNode):
-                    waiting.append(((*keys, key.value), value))
-        elif isinstance(node, yaml.ScalarNode) and keys:
-            line = node.start_mark.line + 1
-            yield Declared(keys, _scalar(node), ".".join(keys), file.path, line, of_python=False)
-
-
-def _scalar(node: yaml.ScalarNode) -> object:
-    if node.style in ("'", '"'):
-        return node.value
-    if _NUMBER.match(node.value):
-        return int(node.value)
-    return _WORDS.get(node.value.lower(), node.value)
-
-
-def _of_argparse(module: Module) -> Iterator[Declared]:
-    for call in module.called("add_argument"):
-        given = {k.arg: k.value for k in call.keywords}
-        value = constant(module, given["default"]) if "default" in given else None
-        action = given.get("action")
-        if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
-            value = action.value == "store_false" if "default" not in given else value
-        if "required" in given:
-            value = UNKNOWN
-        for name in option_names(call):
-            path = module.file.path
-            yield Declared((name,), value, f"the default of {name}", path, call.lineno)
-
-
-def _of_classes(module: Module) -> Iterator[Declared]:
-    for cls in module.each(ast.ClassDef):
-        for statement in cls.body:
-            match statement:
-                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                    if isinstance(value, ast.Call) and last_name(value.func) in ("field", "Field"):
-                        given = keyword(value, "default")
-                        given = given or (value.args[0] if value.args else value)
-                        value = given
-                    known = constant(module, value)
-                case ast.AnnAssign(target=ast.Name(id=name)):
-                    known = UNKNOWN
-                case _:
-                    continue
-            path, line = module.file.path, statement.lineno
-            yield Declared((name,), known, f"{cls.name}.{name}", path, line)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ldlm_doctor.model import Edit, Edits, Finding, SourceFile, with_edits
-from ldlm_doctor.python_code.expressions import last_name
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
@@ -173,14 +172,3 @@ def line_after(source: SourceText, statement: ast.stmt, text: str) -> Edits:
         return ()
     end = rest.end() if rest is not None else source.end(statement)
     return (inserted(source, end, f"{source.newline.decode()}{before.decode()}{text}"),)
-
-
-def can_be_repeated(node: ast.expr) -> bool:
-    """To compute it twice gives the same twice: lookups and bounds, on one line."""
-    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
-    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
-    return (
-        isinstance(node, plain)
-        and node.lineno == node.end_lineno
-        and all(last_name(call.func) in ("get", "getattr", "min", "max", "int") for call in calls)
-    )

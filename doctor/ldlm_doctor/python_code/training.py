@@ -28,6 +28,8 @@ _RANK = re.compile(
 _PLAIN_FLAG = re.compile(
     r"(^|_)(ddp|distributed|multi_gpu|cuda|gpu|verbose)$|log_file$|^use_cuda", re.I
 )
+_EVALUATES = re.compile(r"eval|valid|test|infer|predict|sampl|generat|export|demo|extract", re.I)
+_TRAINS = re.compile(r"train|tune|tuning|main|optimi|learn", re.I)
 _PROCESS_ENDS = frozenset({"exit", "_exit", "abort", "quit"})
 _FARTHEST_CALLER = 3
 
@@ -252,6 +254,13 @@ def is_common(test: ast.expr) -> bool:
 def ends_process(call: ast.Call) -> bool:
     """`sys.exit()` and the like."""
     return last_name(call.func) in _PROCESS_ENDS
+
+
+def is_of_evaluation(module: Module, node: ast.AST) -> bool:
+    """By the name of the file, the class or the function it is there to evaluate or to sample."""
+    names = [getattr(outer, "name", "") or "" for outer in module.above(node)]
+    named = [*names, *module.parts[-1:]]
+    return any(map(_EVALUATES.search, named)) and not any(map(_TRAINS.search, named))
 
 
 def without_gradient(module: Module, node: ast.AST) -> bool:

@@ -9,10 +9,11 @@ from itertools import chain, takewhile
 from pathlib import PurePath
 
 from ldlm_doctor.model import Finding, Findings, Kind, SourceFile
-from ldlm_doctor.python_code.expressions import last_name
+from ldlm_doctor.python_code.declared import Declared
+from ldlm_doctor.python_code.expressions import names_in
+from ldlm_doctor.python_code.facts import uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.settings import Declared
 from ldlm_doctor.python_code.values import likely
 
 ACCUMULATION = re.compile(
@@ -69,7 +70,7 @@ def _is_one(value: object) -> bool:
 def _programs(program: Program) -> Iterator[list[Module]]:
     for module in program.modules:
         parts = program.started_by(module)
-        if any(program.loops(part) for part in parts):
+        if any(program.loops(part) or uses_framework(part) for part in parts):
             yield parts
 
 
@@ -106,6 +107,6 @@ def _may_read(module: Module, declared: Declared) -> bool:
 def takes_all_settings(module: Module) -> bool:
     """Settings are handed on as a whole, to code that may ask for any of them."""
     return bool(_TAKES_ALL & module.words) or any(
-        given.arg is None and _SETTINGS.search(last_name(given.value))
+        given.arg is None and any(map(_SETTINGS.search, names_in(given.value)))
         for given in module.each(ast.keyword)
     )

@@ -26,7 +26,6 @@ def inspect(module: Module, program: Program) -> Findings:
         yield from _clipped(loop)
         yield from _scaled(loop, steps)
         yield from _zeroed_first(loop, steps)
-        yield from _clipped_late(loop, steps)
         yield from _unscaled_again(loop)
         if program.any_relative(_drops, module) or program.framework_does_it(module):
             continue
@@ -72,27 +71,14 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
             if _owner(zero) != _stepped(step) or not _surely_before(module, zero, step):
                 continue
             between = [c for c in loop.backwards if _surely_before(module, c, zero)]
-            again = [c for c in loop.backwards if zero.lineno < c.lineno < step.lineno]
+            # also in a loop within the turn, whose backward is not this loop's
+            again = [c for c in loop.calls("backward") if zero.lineno < c.lineno < step.lineno]
             earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
             # `optimizer.step(closure)` computes the gradients itself
             closure = bool(step.args) and _owner(step) == _stepped(step)
             used = any(s.lineno < zero.lineno for s in earlier)
             if between and not again and not used and not closure:
                 yield module.finding("zero-grad-before-step", zero)
-
-
-def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
-    module = loop.module
-    clips = list(loop.calls(*_CLIPS))
-    for clip in clips:
-        before = [step for step in steps if _surely_before(module, step, clip)]
-        later = [c for c in (*steps, *loop.backwards) if c.lineno > clip.lineno]
-        first = any(other.lineno < clip.lineno for other in clips if other is not clip)
-        computed = [c for c in loop.backwards if c.lineno < clip.lineno]
-        if not before or not computed or later or first:
-            continue
-        if all(c.lineno < before[0].lineno for c in computed):
-            yield module.finding("clip-after-step", clip)
 
 
 def _unscaled_again(loop: TrainingLoop) -> Findings:
@@ -117,13 +103,12 @@ def _by_count(loop: TrainingLoop, node: ast.Call, other: ast.Call) -> bool:
         if isinstance(branch, ast.If)
         and (
             branch in module.above(node)
-            or (isinstance(branch.body[-1], ast.Continue) and _lies_between(branch, other, node))
+            or (
+                isinstance(branch.body[-1], ast.Continue)
+                and other.lineno < branch.lineno < node.lineno
+            )
         )
     )
-
-
-def _lies_between(node: ast.stmt, first: ast.expr, second: ast.expr) -> bool:
-    return first.lineno < node.lineno < second.lineno
 
 
 def _clipped(loop: TrainingLoop) -> Findings:
@@ -133,6 +118,8 @@ def _clipped(loop: TrainingLoop) -> Findings:
     if not scaled or not steps or any(True for _ in loop.calls("unscale_", "unscale")):
         return
     for call in loop.calls(*_CLIPS):
+        if all(_apart(module, each, call) for each in scaled):
+            continue
         edits: Edits = ()
         statement = module.statement(call)
         block = module.block(statement)
@@ -187,6 +174,13 @@ def _surely_before(module: Module, first: ast.Call, second: ast.Call) -> bool:
         if isinstance(outer, ast.If) and not _in_one_branch(outer, first, second):
             return False
     return True
+
+
+def _apart(module: Module, first: ast.AST, second: ast.AST) -> bool:
+    """They stand in different branches of one condition."""
+    around = {id(outer) for outer in module.above(first)}
+    both = (outer for outer in module.above(second) if id(outer) in around)
+    return any(isinstance(o, ast.If) and not _in_one_branch(o, first, second) for o in both)
 
 
 def _in_one_branch(branch: ast.If, first: ast.AST, second: ast.AST) -> bool:

@@ -152,7 +152,7 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     ]
     apply_below(paths, changes)
     print(
-        f"fixed: {len(planned.fixed)} findings in {files}; "
+        f"fixed: {counted(len(planned.fixed), 'finding')} in {files}; "
         f"to undo it: ldlm-monitor doctor --rollback {printable(' '.join(paths))}\n",
         file=stream,
     )

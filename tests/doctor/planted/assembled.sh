@@ -10,7 +10,6 @@
 # !! exit-code-hidden: bash -c '$LAUNCHER
 # !! exit-code-hidden: bash -x -c "${INNER}"
 # !! too-many-workers: --num-workers 41"
-# !! flight-recorder-off: clear; srun
 # !! nccl-monitoring-off: ENABLE_MONITORING=0
 # !! nccl-blocking-wait: -x TORCH_NCCL_BLOCKING_WAIT=1
 MICRO_BATCH_SIZE=4 # fits

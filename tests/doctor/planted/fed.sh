@@ -3,7 +3,6 @@
 # !! nccl-debug-noise: export NCCL_DEBUG=INFO
 # !! exit-code-hidden: docker run
 # !! exit-code-hidden: "${CMD[@]}"
-# !! many-workers: --num-workers 48
 sbatch <<JOB
 #!/bin/bash
 export NCCL_TIMEOUT=1

@@ -1,19 +1,11 @@
 #!/bin/bash
 # Options and settings that reach the training by way of a variable, a quoted text or a file.
-# !! many-workers: --num_workers 64"
-# !! many-workers: MORE+=(--num_workers 48)
-# !! many-workers: REST="$REST --num_workers 40"
 # !! nccl-timeout-unread: NCCL_TIMEOUT=3
 # !! nccl-transport-off: NCCL_P2P_DISABLE=1 torchrun
 # !! nccl-debug-noise: export NCCL_DEBUG=INFO
 # !! exit-code-hidden: tee /logs/x.log
 # !! ddp-timeout-days: --ddp_timeout 180000000
 # !! nccl-transport-off: NCCL_SHM_DISABLE=1
-# !! nccl-transport-off: NCCL_IB_DISABLE=1
-# !! exit-code-hidden: tee $LOG.txt
-# !! cuda-launch-blocking: CUDA_LAUNCH_BLOCKING=1
-# !! exit-code-hidden: tmux new-session
-# !! nccl-ib-timeout: --env=NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_IB_TIMEOUT=12
 # !! nccl-monitoring-off: sudo env
 # !! flight-recorder-off: --export ALL,TORCH_NCCL_DUMP_ON_TIMEOUT=0
 set -o pipefail

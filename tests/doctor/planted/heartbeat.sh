@@ -4,10 +4,7 @@
 # !! nccl-name-deprecated: export NCCL_ASYNC_ERROR_HANDLING=1
 # !! nccl-timeout-unread: export NCCL_TIMEOUT=7200
 # !! nccl-name-deprecated: export NCCL_BLOCKING_WAIT=1
-# !! nccl-debug-file-shared: nccl_${NODE_RANK}.log
 # !! nccl-blocking-wait: export TORCH_NCCL_BLOCKING_WAIT=1
-# !! flight-recorder-off: torchrun
-# !! many-workers: data.num_workers=
 set -xeuo pipefail
 NODE_RANK="${NODE_RANK:-${RANK:-0}}"
 LOADER_WORKERS="${LOADER_WORKERS:-16}"

@@ -1,5 +1,4 @@
 #!/bin/bash
-# !! exit-code-hidden: eval ${command}
 # !! exit-code-hidden: | tee train.log
 # !! exit-code-hidden: |& tee "$LOG"
 # !! exit-code-hidden: $LAUNCH finetune.py

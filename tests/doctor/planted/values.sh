@@ -1,7 +1,6 @@
 #!/bin/bash
 # !! accumulation-rounded: GRAD_ACCUM_STEPS=
 # !! restore-from-unset: rm -rf my-trainer
-# !! many-workers: --num_workers 48
 BASE_LR="5e-5"
 NCCL_IB_HCA=mlx5_0
 GRAD_ACCUM_STEPS=$((128 / (BATCH * WORLD)))

@@ -17,46 +17,6 @@ OLDEST_FIRST, NEWEST_FIRST = "key=step_of", "key=step_of, reverse=True"
 
 
 @pytest.mark.parametrize(
-    ("order", "code", "after"),
-    [
-        (OLDEST_FIRST, "for old in found[:-keep_last]:\n        shutil.rmtree(old)", None),
-        (
-            NEWEST_FIRST,
-            "for old in found[keep_last:]:\n        shutil.rmtree(old)",
-            "found[max(1, keep_last):]",
-        ),
-        (
-            OLDEST_FIRST,
-            "n = len(found) - keep_last\n    for old in found[0:n]:\n        shutil.rmtree(old)",
-            "n = max(0, len(found) - max(1, keep_last))",
-        ),
-        (
-            OLDEST_FIRST,
-            "while len(found) > keep_last:\n        shutil.rmtree(found.pop(0))",
-            "len(found) > max(1, keep_last):",
-        ),
-        (
-            OLDEST_FIRST,
-            "for old in found[: len(found) - keep_last]:\n        shutil.rmtree(old)",
-            "found[: max(0, len(found) - max(1, keep_last))]",
-        ),
-    ],
-)
-def test_a_rotation_that_may_keep_none_is_held_to_one_where_that_deletes_less(
-    order: str, code: str, after: str | None
-) -> None:
-    text = ROTATION.replace("{order}", order).replace("{code}", code)
-
-    assert ids(text) == ["rotation-keep-zero"]
-    repaired = mended({"keep.py": text})["keep.py"]
-    if after is None:  # [:-0] keeps all: to keep one would delete what is kept today
-        assert repaired == text
-    else:
-        assert after in repaired
-        assert ids(repaired) == []
-
-
-@pytest.mark.parametrize(
     "guard",
     [
         'if keep_last < 1:\n        raise ValueError("keep_last")',

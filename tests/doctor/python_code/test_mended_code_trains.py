@@ -61,7 +61,7 @@ def test_the_clean_project_and_one_with_all_edits_at_once_train(tmp_path: Path) 
     spoilt = with_all_mendable_defects()
     edited = {f.check.id for f in findings(spoilt) if f.edits}
     assert edited == {
-        "loader-persistent-workers", "loader-pin-memory", "ddp-static-graph-with-no-sync",
+        "ddp-static-graph-with-no-sync",
         "ddp-gradient-as-bucket-view", "optimizer-unfused", "nccl-blocking-wait",
         "checkpoint-not-atomic",
     }  # fmt: skip

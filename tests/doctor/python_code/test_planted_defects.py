@@ -33,17 +33,12 @@ DEFECTS = [
     Planted(
         "loader-persistent-workers", "data.py",
         WITH_WORKERS, "    num_workers = 4\n",
-        "DataLoader(", "persistent_workers=True",
+        "DataLoader(",
     ),
     Planted(
         "loader-persistent-workers", "data.py",
         WITH_WORKERS, '    num_workers = config["data"].get("num_workers", 4)\n',
-        "DataLoader(", "persistent_workers=num_workers > 0",
-    ),
-    Planted(
-        "loader-pin-memory", "data.py",
-        "        pin_memory=torch.cuda.is_available(),\n", "",
-        "DataLoader(", "pin_memory=True",
+        "DataLoader(",
     ),
     Planted(
         "loader-options-without-workers", "data.py",
@@ -86,25 +81,12 @@ DEFECTS = [
         "static_graph", "static_graph=False",
     ),
     Planted(
-        "ddp-unsynced-batch-norm", "train.py",
-        "gradient_as_bucket_view=True,",
-        "gradient_as_bucket_view=True,\n        broadcast_buffers=False,", "broadcast_buffers",
-    ),
-    Planted(
-        "process-group-no-timeout", "train.py",
-        ", timeout=timedelta(minutes=10)", "", "init_process_group",
-    ),
-    Planted(
         "process-group-timeout-days", "train.py",
         "timedelta(minutes=10)", "timedelta(seconds=12000000)", "init_process_group",
     ),
     Planted(
         "process-group-timeout-long", "train.py",
         "timedelta(minutes=10)", "timedelta(hours=3)", "init_process_group",
-    ),
-    Planted(
-        "process-group-not-destroyed", "train.py",
-        "    dist.destroy_process_group()\n", "", "init_process_group",
     ),
     Planted(
         "heartbeat-timeout-days", "train.py",
@@ -141,11 +123,6 @@ DEFECTS = [
         'os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"', "ASYNC",
     ),
     Planted(
-        "python-env-set-too-late", "train.py",
-        "    torch.manual_seed(0)\n",
-        '    os.environ["NCCL_DEBUG"] = "WARN"\n    torch.manual_seed(0)\n', "NCCL_DEBUG",
-    ),
-    Planted(
         "nan-skip-on-one-rank", "train.py",
         "                (loss / accumulation).backward()\n",
         "                if torch.isnan(loss) or torch.isinf(loss):\n"
@@ -161,17 +138,6 @@ DEFECTS = [
         "dist.barrier()",
     ),
     Planted(
-        "sync-every-step", "train.py",
-        "            step += 1\n", "            step += 1\n            total = loss.item()\n",
-        "loss.item()",
-    ),
-    Planted(
-        "sync-every-step", "train.py",
-        "            step += 1\n",
-        "            step += 1\n            if rank == 0:\n                print(step, loss)\n",
-        "print(step, loss)",
-    ),
-    Planted(
         "loss-clamped", "train.py",
         "                (loss / accumulation).backward()\n",
         "                loss = torch.clamp(loss, min=0.0, max=100.0)\n"
@@ -184,15 +150,6 @@ DEFECTS = [
         "        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())\n"
         "        return torch.nan_to_num(loss)",
         "nan_to_num",
-    ),
-    Planted(
-        "nan-replaced-by-constant", "model.py",
-        "        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())",
-        "        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())\n"
-        "        if torch.isnan(loss):\n"
-        "            loss = torch.tensor(0.01, device=loss.device)\n"
-        "        return loss",
-        "torch.tensor(0.01",
     ),
     Planted(
         "weights-in-half-precision", "train.py",
@@ -255,40 +212,6 @@ DEFECTS = [
         "zero-grad-before-step", "train.py",
         "            norm = torch.nn.utils", "            optimizer.zero_grad()\n"
         "            norm = torch.nn.utils", "optimizer.zero_grad()",
-    ),
-    Planted(
-        "clip-after-step", "train.py",
-        "            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
-        "            if torch.isfinite(norm):  # the same on all ranks\n"
-        "                optimizer.step()\n                scheduler.step()\n",
-        "            optimizer.step()\n            scheduler.step()\n"
-        "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "clip_grad_norm_",
-    ),
-    Planted(
-        "accumulation-not-averaged", "train.py",
-        "(loss / accumulation).backward()", "loss.backward()", "loss.backward()",
-    ),
-    Planted(
-        "resume-drops-saved-state", "saving.py",
-        '    optimizer.load_state_dict(checkpoint["optimizer"])\n', "", '"optimizer": optimizer',
-    ),
-    Planted(
-        "resume-drops-saved-state", "saving.py",
-        '    scheduler.load_state_dict(checkpoint["scheduler"])\n', "", '"scheduler": scheduler',
-    ),
-    Planted(
-        "resume-without-optimizer", "saving.py",
-        '        "optimizer": optimizer.state_dict(),\n', "", '"model": model.state_dict()',
-    ),
-    Planted(
-        "checkpoint-saved-by-all-ranks", "train.py",
-        "                if rank == 0:\n                    folder = Path(args.out) / "
-        'f"step_{step:08d}"\n'
-        "                    save_checkpoint(folder, raw_model, optimizer, scheduler, step)\n",
-        '                folder = Path(args.out) / f"step_{step:08d}"\n'
-        "                save_checkpoint(folder, raw_model, optimizer, scheduler, step)\n"
-        "                if rank == 0:\n",
-        "torch.save", at="saving.py",
     ),
 ]  # fmt: skip
 
@@ -365,7 +288,7 @@ def test_every_check_says_why_where_from_and_what_to_do() -> None:
 NEEDS_ITS_OWN_TEST = {
     "python-not-parsed", "ddp-modes-freeze-parameters", "ddp-static-graph-with-modes",
     "resume-cannot-work", "resume-random-anew",
-    "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
+    "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
     "checkpoint-no-rotation", "split-differs-between-ranks",
     "exception-skip-on-one-rank",

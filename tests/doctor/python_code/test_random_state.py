@@ -62,3 +62,38 @@ def test_a_generator_that_is_drawn_from_is_missing(draw: str, library: str) -> N
 )
 def test_all_generators_are_kept_or_none_is_drawn_from(draw: str, states: str) -> None:
     assert checked(draw, states) == []
+
+
+STYLES = {
+    "entry": "torch.save({'rng': torch.get_rng_state()}, path)",
+    "key stored": "state = {}\n    state['rng'] = torch.get_rng_state()\n    save(state)",
+    "name": "rng = torch.random.get_rng_state()\n    torch.save({'rng': rng}, path)",
+    "file of its own": "torch.save(torch.get_rng_state(), path)",
+    "every GPU": "torch.save({'rng': torch.cuda.get_rng_state_all()}, path)",
+    "dict": "torch.save(dict(step=1, rng=torch.get_rng_state()), path)",
+    "deepspeed": "engine.save_checkpoint(path, client_state={'rng': torch.get_rng_state()})",
+    "lightning": "path['rng'] = torch.get_rng_state()",
+}
+FRAMEWORKS = {"deepspeed": "import deepspeed\n", "lightning": "import lightning\n"}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_however_the_state_is_kept(style: str) -> None:
+    code = (
+        FRAMEWORKS.get(style, "")
+        + "import random\nimport torch\n\ndef on_save_checkpoint(self, path, engine):\n    "
+        + STYLES[style]
+        + "\n\ndef train(model, loader, optimizer):\n    for batch in loader:\n"
+        "        if random.random() > 0.5:\n            continue\n"
+        "        model(batch).backward()\n        optimizer.step()\n        optimizer.zero_grad()\n"
+    )
+    assert [f.check.id for f in findings({"train.py": code})].count("resume-random-anew") == 1
+
+
+def test_a_state_that_is_put_back_at_once_is_no_checkpoint() -> None:
+    code = TRAINING.replace(
+        "            state = {STATES}\n",
+        "            state = torch.get_rng_state()\n            torch.set_rng_state(state)\n",
+    )
+    files = {"data.py": DATA.replace("DRAW", "random.random()"), "train.py": code}
+    assert "resume-random-anew" not in [f.check.id for f in findings(files)]

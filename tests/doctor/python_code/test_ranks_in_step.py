@@ -1,7 +1,7 @@
 """What ranks must do alike, or each for itself: in eight styles, and right code beside it."""
 
 import pytest
-from code_audits import findings
+from code_audits import findings, ids
 
 FIRST = "import torch.distributed as dist\nfrom contextlib import contextmanager\n\n"
 BARRIERS = {
@@ -429,3 +429,23 @@ def test_an_evaluation_of_one_rank_s_share(style: str) -> None:
 )  # fmt: skip
 def test_an_evaluation_of_all_ranks_or_of_the_whole(code: str) -> None:
     assert found(code, "evaluation-of-one-rank") == []
+
+
+@pytest.mark.parametrize(("name", "expected"), [("train", True), ("evaluate", False)])
+def test_what_an_evaluation_wraps_is_not_trained(name: str, expected: bool) -> None:
+    code = f"""
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def {name}(model, loader, optimizer):
+    try:
+        model = model.cuda()
+    except RuntimeError:
+        model = DDP(model, find_unused_parameters=True)
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    files = {"model.py": code}
+    assert ("ddp-find-unused-parameters" in ids(files)) is expected

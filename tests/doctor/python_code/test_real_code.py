@@ -1,7 +1,6 @@
 """What well-known projects write, shortened: what looks like a defect there and is none."""
 
-import pytest
-from code_audits import findings, ids
+from code_audits import ids
 
 TWO_FUNCTIONS = """
 import torch
@@ -43,11 +42,6 @@ def prepare(model):
     return state
 """
 SHARD = "    fully_shard(model)"
-
-
-def test_a_model_that_is_not_sharded_yet_is_read_by_one_rank() -> None:
-    assert ids(BEFORE.format(first="", then=SHARD)) == []
-    assert ids(BEFORE.format(first=SHARD, then="")) == ["collective-on-one-rank"]
 
 
 OWN_GRADIENT = """
@@ -99,22 +93,6 @@ def save_checkpoint(state, is_best, filename='checkpoint.pth.tar'):
 """
 
 
-@pytest.mark.parametrize(
-    ("guard", "expected"),
-    [
-        ("", True),
-        ("if dist.get_rank() == 0: ", False),
-        ("if not args.multiprocessing_distributed or args.rank % args.ngpus == 0: ", False),
-    ],
-)
-def test_the_checkpoint_of_the_classic_example_is_written_by_all(
-    guard: str, expected: bool
-) -> None:
-    found = ids(EVERY_RANK.format(guard=guard))
-    assert ("checkpoint-saved-by-all-ranks" in found) is expected
-    assert "checkpoint-not-atomic" in found
-
-
 FUSED = """
 import torch
 
@@ -152,12 +130,6 @@ def start(model, loader, optimizer):
 """
 
 
-def test_the_default_of_nccl_is_said_of_nccl_only() -> None:
-    for backend, said in (("nccl", True), ("cuda:nccl,cpu:gloo", True), ("xla", False)):
-        found = findings({"train.py": LIMITED.replace("{backend}", backend)})
-        assert [f.check.id for f in found] == ["process-group-no-timeout"] * said
-
-
 RUN = """
 import torch
 
@@ -173,13 +145,6 @@ def train(model, loader, args):
         torch.save(state, f"checkpoint_{epoch % 2}.pt.part")
 """
 WANDB = "import wandb\n\ndef log():\n    wandb.init(resume='allow')\n"
-
-
-def test_weights_to_begin_with_and_an_evaluation_are_no_resume() -> None:
-    assert "resume-drops-saved-state" not in ids({"train.py": RUN + WANDB})
-    assert "resume-drops-saved-state" in ids(
-        {"train.py": RUN.replace("args.pretrained", "args.resume")}
-    )
 
 
 KEPT = """

@@ -1,7 +1,7 @@
 """Loaders whose options YAML files, argparse and classes with fields decide."""
 
 import pytest
-from code_audits import applied, findings, ids
+from code_audits import findings, ids
 
 from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.python_code import audit
@@ -56,19 +56,6 @@ def test_a_configuration_beside_the_code_says_that_there_are_no_workers(workers:
     assert "data.num_workers in config.yaml:2" in found.detail
     assert RAISES not in ids({"train.py": text, "config.yaml": YAML.format(2)})
     assert RAISES not in ids(text)
-
-
-def test_the_edit_guards_the_option_and_nothing_else() -> None:
-    text = code("num_workers=cfg.data.num_workers, prefetch_factor=4,  # four\n    " + PERSISTENT)
-    files = {"train.py": text, "config.yaml": YAML.format(0)}
-    (found,) = findings(files)
-
-    after = applied(text.encode(), found.edits).decode()
-
-    assert after == text.replace(
-        "prefetch_factor=4", "prefetch_factor=4 if cfg.data.num_workers > 0 else None"
-    ).replace("persistent_workers=True", "persistent_workers=cfg.data.num_workers > 0")
-    assert RAISES not in ids({**files, "train.py": after})
 
 
 def test_option_and_number_may_both_come_from_settings() -> None:

@@ -1,7 +1,7 @@
 """What the doctor says nothing about: tests, other people's trainers, what it cannot know."""
 
 import pytest
-from code_audits import findings, ids, in_turn, mended
+from code_audits import findings, ids, in_turn
 
 from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.python_code import audit
@@ -242,11 +242,9 @@ def test_an_unreadable_file_hides_none_of_the_others() -> None:
 
 def test_findings_come_in_the_order_of_the_files_and_lines() -> None:
     first = SourceFile("z.py", Kind.PYTHON, HANGS.encode())
-    second = SourceFile(
-        "a.py", Kind.PYTHON, in_turn("a = loss.item()\nloss = loss.clamp(max=1)").encode()
-    )
+    second = SourceFile("a.py", Kind.PYTHON, in_turn("loss = loss.clamp(max=1)").encode())
     found = [(f.path, f.line) for f in audit(Project((first, second)))]
-    assert found == [("z.py", 11), ("a.py", 11), ("a.py", 12)]
+    assert found == [("z.py", 11), ("a.py", 11)]
 
 
 def test_many_files_that_import_one_another_are_audited_together() -> None:
@@ -273,16 +271,6 @@ def train(model, train_set, optimizer, epochs):
             optimizer.step()
 """
     assert ids(code) == []
-
-
-def test_what_is_made_on_the_gpu_cannot_be_pinned() -> None:
-    pageable = LOADER.replace("{options}", "num_workers=4, persistent_workers=True")
-    on_gpu = (
-        "\nclass Data:\n    def __getitem__(self, index):\n"
-        "        return self.x[index].to(self.device)\n"
-    )
-    assert ids(pageable) == ["loader-pin-memory"]
-    assert ids(pageable + on_gpu) == []
 
 
 def test_a_number_of_workers_that_the_object_holds_is_looked_up() -> None:
@@ -317,17 +305,6 @@ def main(dataset, model, optimizer):
             model(batch).backward()
             optimizer.step()
 """
-
-
-def test_the_sampler_is_told_of_each_epoch() -> None:
-    code = EPOCHS.replace("{shuffle}", "")
-    assert ids(code) == ["sampler-set-epoch"]
-    after = mended({"train.py": code})["train.py"]
-    assert after == code.replace(
-        "        model.train()", "        sampler.set_epoch(epoch)\n        model.train()"
-    )
-    assert ids(after) == []
-    assert ids(EPOCHS.replace("{shuffle}", ", shuffle=False")) == []
 
 
 SPLIT = """
@@ -379,6 +356,5 @@ def test_the_settings_of_the_project_say_how_many_workers_there_are(workers: str
 
     several = {"train.py": code, "config.yaml": settings.format(4)}
     assert ids(several) == ["loader-persistent-workers"]
-    assert f"persistent_workers={workers} > 0" in mended(several)["train.py"]
     assert ids({"train.py": code, "config.yaml": settings.format(0)}) == []
     assert ids({"train.py": code}) == []

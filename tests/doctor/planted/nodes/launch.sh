@@ -1,7 +1,4 @@
 #!/bin/bash
-# !! rendezvous-on-localhost: --master_addr=localhost
-# !! rendezvous-on-localhost: --rdzv_endpoint 127.0.0.1:29500
-# !! rendezvous-on-localhost: --main_process_ip 127.0.0.1
 torchrun --nnodes=2 --nproc_per_node=8 --master_addr=localhost train.py
 DIST="--nnodes 4 --rdzv_backend c10d --rdzv_endpoint 127.0.0.1:29500"
 torchrun $DIST train.py

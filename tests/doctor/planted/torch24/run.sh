@@ -1,2 +1,1 @@
-# !! flight-recorder-off: torchrun
 torchrun train.py

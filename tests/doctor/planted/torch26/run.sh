@@ -1,2 +1,1 @@
-# !! flight-recorder-never-dumps: torchrun
 torchrun train.py

@@ -1,0 +1,67 @@
+"""What one file of Python says of the program that it is a part of, by names alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from ldlm_doctor.python_code.module import Module
+
+DDP = frozenset(
+    f"torch.nn.parallel.{where}DistributedDataParallel" for where in ("", "distributed.")
+)
+FSDP = frozenset(
+    f"torch.distributed.{name}"
+    for name in (
+        "fsdp.FullyShardedDataParallel", "fsdp.fully_shard", "_composable.fsdp.fully_shard",
+        "fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
+    )
+)  # fmt: skip
+INIT_PROCESS_GROUP = frozenset(
+    f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
+)
+SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
+_FRAMEWORKS = frozenset(
+    {
+        "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
+        "composer", "ignite", "fastai", "colossalai", "megatron", "mmengine", "mmcv", "ray",
+        "horovod", "paddle", "tensorflow", "jax", "chainer",
+    }
+)  # fmt: skip
+_TRAINERS = frozenset(
+    {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
+)
+
+
+@cache
+def calling(names: frozenset[str]) -> Callable[[Module], bool]:
+    """The fact that a module calls one of these dotted names."""
+    return lambda module: any(True for _ in module.calls_to(names))
+
+
+@cache
+def naming(*words: str) -> Callable[[Module], bool]:
+    """The fact that one of these words stands in a module, as an identifier or in a string."""
+    return lambda module: not module.words.isdisjoint(words)
+
+
+@cache
+def matching(pattern: re.Pattern[str]) -> Callable[[Module], bool]:
+    """The fact that a pattern matches a word of a module."""
+    return lambda module: any(map(pattern.search, module.words))
+
+
+def uses_framework(module: Module) -> bool:
+    """A framework that trains by itself is imported."""
+    imported = {name.partition(".")[0] for level, name in module.imported if level == 0}
+    return bool(imported & _FRAMEWORKS) or not _TRAINERS.isdisjoint(module.imports.values())
+
+
+def forwards(module: Module) -> Iterator[ast.FunctionDef]:
+    """The `forward` of each class."""
+    for cls in module.each(ast.ClassDef):
+        for statement in cls.body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
+                yield statement
