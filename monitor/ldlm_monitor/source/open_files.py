@@ -25,9 +25,9 @@ class FollowedName:
 
     `start`: the byte at which to begin in the first file. `kept`: positions from before a restart
     whose files were not found yet. `tail`: the present file. `retired`: the files before, which
-    are still checked. `elsewhere`: the name leads to another file system, whose
-    reader serves it. `lost`: the missing name was reported. `trouble`: the last reported error,
-    empty once the name can be read again.
+    are still checked. `last`: the file before `tail`, checked or not. `elsewhere`: the name leads
+    to another file system, whose reader serves it. `lost`: the missing name was reported.
+    `trouble`: the last reported error, empty once the name can be read again.
     """
 
     path: Path
@@ -35,6 +35,7 @@ class FollowedName:
     kept: list[FilePosition] = field(default_factory=list)
     tail: Tail | None = None
     retired: list[Tail] = field(default_factory=list)
+    last: Tail | None = None
     lost: bool = False
     elsewhere: bool = False
     trouble: str = ""
