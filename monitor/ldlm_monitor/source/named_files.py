@@ -19,15 +19,16 @@ from ldlm_monitor.source.backlog import find_again
 from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName
+from ldlm_monitor.source.open_files import (
+    RETIRED_FILES,
+    RETIRED_SECONDS,
+    Descriptors,
+    FollowedName,
+)
 from ldlm_monitor.source.recalled import Recalled
 from ldlm_monitor.source.rotations import files_since, is_copied_by, leave_rest
 from ldlm_monitor.source.tail import Tail
 
-RETIRED_SECONDS = 60.0
-"""How long a file without its name must not grow until it is ended. Its writer may still have it
-open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals. A
-choice: a longer time delays the file's unfinished last record."""
 LINGER_SECONDS = 3600.0
 """How long a renamed file stays open without growth: longer than a usual evaluation, during
 which a trainer prints nothing."""

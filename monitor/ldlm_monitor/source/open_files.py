@@ -17,6 +17,10 @@ HTTP, the databases, the watches of folders, and files that lost their names."""
 RETIRED_FILES = 8
 """The most files without their name that a followed name keeps open. A choice: a name that leads
 to its ninth file within a minute is replaced by each write, and its old files do not grow."""
+RETIRED_SECONDS = 60.0
+"""How long a file without its name must not grow until it is ended. Its writer may still have it
+open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals. A
+choice: a longer time delays the file's unfinished last record."""
 
 
 @dataclass(slots=True, eq=False)

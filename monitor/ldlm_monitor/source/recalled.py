@@ -7,14 +7,12 @@ from ldlm_monitor.source.backlog import Recall
 from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.open_files import FollowedName
+from ldlm_monitor.source.open_files import RETIRED_SECONDS, FollowedName
 from ldlm_monitor.source.tail import Tail
 
 RECALL_SECONDS = 1.0
 """Between two searches for missing files from before a restart. A choice: a search lists their
 folders, which is slow on a network file system; rarer searches delay the files."""
-GIVE_UP_SECONDS = 60.0
-"""How long a missing file is looked for, as long as a file without its name is followed."""
 
 
 class Recalled:
@@ -46,7 +44,7 @@ class Recalled:
                 continue
             since = min(first, now)
             self._sought[entry] = (since, now)
-            for tail in self._find(entry, now, gives_up=now - since >= GIVE_UP_SECONDS):
+            for tail in self._find(entry, now, gives_up=now - since >= RETIRED_SECONDS):
                 yield entry, tail
             if not entry.kept:
                 del self._sought[entry]
