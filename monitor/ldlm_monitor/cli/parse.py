@@ -66,7 +66,7 @@ def parse(
     return 0
 
 
-class Input(NamedTuple):
+class ListedFile(NamedTuple):
     """A file (`-`: stdin) and its run; `continues`: the older file of the same rotated log."""
 
     place: str
@@ -74,7 +74,7 @@ class Input(NamedTuple):
     continues: str = ""
 
 
-def understood(parser: Parser, given: Input) -> Coverage:
+def understood(parser: Parser, given: ListedFile) -> Coverage:
     """Parse a whole file (`-`: stdin) and count what was recognised. Raises InputError."""
     from ldlm_monitor.parse.coverage import CoverageReader
 
@@ -85,7 +85,7 @@ def understood(parser: Parser, given: Input) -> Coverage:
     return reader.finish()
 
 
-def inputs(found: Settings) -> list[Input]:
+def inputs(found: Settings) -> list[ListedFile]:
     """The files that exist, those of a rotated log in the order of writing. Raises InputError."""
     from ldlm_monitor.model.chunk import rotated_from
     from ldlm_monitor.run.run_names import RunNames
@@ -96,11 +96,11 @@ def inputs(found: Settings) -> list[Input]:
     if patterns.standard_input:
         places.append("-")
     names = RunNames(found.run)
-    listed = [Input(place, names.origin(_shown(place))) for place in places]
+    listed = [ListedFile(place, names.origin(_shown(place))) for place in places]
     return _in_order(listed) if any(rotated_from(place)[1] for place in places) else listed
 
 
-def _in_order(listed: list[Input]) -> list[Input]:
+def _in_order(listed: list[ListedFile]) -> list[ListedFile]:
     """The inputs, with the files of each log together, the oldest first, as replay reads them."""
     from ldlm_monitor.playback.history_file import HistoryFile
     from ldlm_monitor.playback.rotated_logs import logs_of
@@ -125,7 +125,7 @@ def _shown(place: str) -> str:
     return os.fsencode(place).decode("utf-8", "replace")
 
 
-def _records(parser: Parser, given: Input, *, ends: bool) -> Iterator[Record]:
+def _records(parser: Parser, given: ListedFile, *, ends: bool) -> Iterator[Record]:
     """The records of a file; unless it `ends` its log, an open one goes on in the next file."""
     now, continues = time.time(), _shown(given.continues)
     for chunk in chunks(given.place):
