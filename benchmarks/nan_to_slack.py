@@ -18,6 +18,7 @@ from pathlib import Path
 import side_by_side as bench
 
 TARGET_SECONDS = 1.0
+FINISHED_BARS = 500
 WRITER = Path(__file__).with_name("growing_logs.py")
 
 
@@ -26,6 +27,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between two")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds until one is lost")
     parser.add_argument("--busy-files", type=int, default=200, help="logs that grow meanwhile")
+    parser.add_argument("--joining", type=int, default=0, help="finished logs that appear then")
     parser.add_argument("--rate", type=float, default=10.0, help="lines a second in each of them")
 
 
@@ -64,6 +66,9 @@ def measure(args: Namespace) -> list[float]:
             daemon.wait_for_bytes(_size(logs.values()), "reading the healthy bars")
             written = {}
             with growing([logs[run] for run in others], args.rate):
+                for run in bench.run_names(args.joining, datetime(2024, 1, 1, tzinfo=UTC)):
+                    text = bench.banner(run) + bench.bars(FINISHED_BARS)
+                    bench.append(folder / f"{run}_node0.log", text)
                 for run in runs:
                     written[run] = bench.append(logs[run], bench.NAN_LINE + "\n")
                     time.sleep(args.pause)
@@ -85,7 +90,8 @@ def rows(args: Namespace) -> list[bench.Row]:
     lost = tries - len(seconds)
     return [
         bench.Row(
-            f"NaN to Slack, {tries} tries, {busy} other logs at {args.rate:g} lines/s",
+            f"NaN to Slack, {tries} tries, {busy} other logs at {args.rate:g} lines/s"
+            + (f", {args.joining} finished ones join" if args.joining else ""),
             f"p99 < {TARGET_SECONDS:g} s, none lost",
             f"p50 {p50:.3f} s, p99 {p99:.3f} s, max {longest:.3f} s, {lost} lost",
             met=not lost and p99 < TARGET_SECONDS,

@@ -1,7 +1,11 @@
 """The command `ldlm-monitor`, also as `python -m ldlm_monitor`."""
 
+import atexit
+import contextlib
 import gc
+import os
 import sys
+import threading
 
 from ldlm_monitor import __version__
 
@@ -22,8 +26,22 @@ def main() -> int:
     from ldlm_monitor.cli import main as run
 
     code = run()
-    gc.disable()  # Python would search once more, for memory that the system frees anyway
+    _end(code)
     return code
+
+
+def _end(code: int) -> None:
+    """End the process, if no thread is left that Python would wait for.
+
+    Python would free all objects one by one first, for seconds if thousands of logs are followed.
+    """
+    main_thread = threading.main_thread()
+    if all(each.daemon or each is main_thread for each in threading.enumerate()):
+        atexit._run_exitfuncs()
+        with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more
+            sys.stderr.flush()
+            sys.stdout.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """Exit code 3: a run's health at or beyond --fail-on."""
 
+import subprocess
+import sys
+
 import pytest
 
 from ldlm_monitor.cli.flags import exit_code
@@ -54,3 +57,23 @@ def test_health_from_the_severity_on_fails(fail_on: FailOn, failing: set[Health]
 def test_the_worst_run_decides_and_none_is_healthy() -> None:
     assert exit_code(snapshot("HEALTHY", "CRITICAL"), "critical") == 3
     assert exit_code(snapshot(), "warning") == 0
+
+
+ENDING = """
+import atexit, sys
+from ldlm_monitor import __main__, cli
+
+class Held:
+    def __del__(self):
+        print("freed")
+
+held = Held()
+atexit.register(print, "asked")
+cli.main = lambda: print("ran") or 3
+sys.exit(__main__.main())
+"""
+
+
+def test_the_end_of_the_process_frees_nothing_and_runs_what_waits_for_it():
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (3, [b"ran", b"asked"])

@@ -90,6 +90,22 @@ def test_a_dash_is_standard_input(
     assert {record["position"]["path"] for record in from_stdin} == {"-"}
 
 
+def test_the_files_of_a_rotated_log_come_as_they_were_written(ask: Ask, tmp_path: Path) -> None:
+    rows = [f"{step},2.5\n" for step in range(12)]
+    parts = ["step,loss\n" + "".join(rows[:4]), "".join(rows[4:8]), "".join(rows[8:])]
+    for name, text in zip(("a.log.2", "a.log.1", "a.log"), parts, strict=True):
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (1e9 + len(name) / 100 - int(name[-1] == "2"),) * 2)
+    os.utime(tmp_path / "a.log", (1e9 + 9,) * 2)
+    out = ask("parse", str(tmp_path / "*")).out
+    found = [
+        (json.loads(line)["position"]["path"], json.loads(line)["step"])
+        for line in out.splitlines()
+    ]
+    assert [step for _, step in found] == [*range(12)]
+    assert [Path(path).name for path, _ in found[::4]] == ["a.log.2", "a.log.1", "a.log"]
+
+
 def test_statistics_tell_what_was_understood(ask: Ask, folder: Path) -> None:
     (folder / "training_log.jsonl").write_bytes(ROWS + b"not json\n")
     lines = ask("parse", "--stats", "training_log.jsonl").out.splitlines()

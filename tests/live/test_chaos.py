@@ -5,6 +5,7 @@ never pass it. Before a file loses content that no other file has, its rows have
 of the clock are in `monitor/test_clock.py`: under libfaketime, Python's own sleep fails.
 """
 
+import contextlib
 import gzip
 import os
 import random
@@ -31,6 +32,7 @@ QUIET = 5  # equal counts in a row, half a second apart, after which nothing mor
 PEAK_MB = 400
 ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r", "utf-16": "\n", "bom": "\n"}
 STATE_BYTES = 16 * 2**20
+FULL_BYTES = 2**20
 
 
 class Log:
@@ -64,13 +66,20 @@ class Chaos:
         self.rows = self.files = 0
         self.gone: list[tuple[float, int]] = []  # when content was lost, and its rows
         self.acts: list[str] = []
-        for name in ("logs", "remote", "mounted", "elsewhere", "state"):
+        for name in ("logs", "remote", "mounted", "elsewhere", "state", "full"):
             (folder / name).mkdir(exist_ok=True)
         self.logs: list[Log] = []
         self.daemon = self.start()
 
     def start(self) -> Any:
-        arguments = ["logs/*", "mounted/*", "--state-dir", str(self.folder / "state"), "--interval"]
+        arguments = [
+            "logs/*",
+            "mounted/*",
+            "full/*.log",
+            "--state-dir",
+            str(self.folder / "state"),
+            "--interval",
+        ]
         return self._start(*arguments, "1", open_files=96).ready()
 
     # What is known of the rows.
@@ -104,12 +113,13 @@ class Chaos:
     def write_rows(self, log: Log, count: int) -> None:
         first, self.rows = self.rows + 1, self.rows + count
         log.rows += count
-        rows = [
-            f"iter {row}: loss 2.5, time 100.00ms, mfu 1.00%\n"
-            for row in range(first, self.rows + 1)
-        ]
+        rows = [self.row(row) for row in range(first, self.rows + 1)]
         for text in rows if count < 100 else ["".join(rows)]:
             log.write(text)
+
+    @staticmethod
+    def row(number: int) -> str:
+        return f"iter {number}: loss 2.5, time 100.00ms, mfu 1.00%\n"
 
     def lose(self, log: Log) -> None:
         """Settle before the present content of a log can be read no more."""
@@ -144,6 +154,43 @@ class Chaos:
         log.begin(self.files)
         self.append()
         self.settle()
+
+    def rotate_twice(self) -> None:
+        """Both while the daemon does not look: a file has lost the name before it was seen."""
+        log = self.local()
+        self.settle()
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        self.files += 2
+        number = self.files
+        log.path.rename(log.path.with_name(f"{log.path.name}.{number}"))
+        log.begin(number)
+        self.write_rows(log, 50)
+        log.path.rename(log.path.with_name(f"{log.path.name}.{number - 1}"))
+        log.begin(number - 1)
+        self.write_rows(log, 50)
+        self.daemon.process.send_signal(signal.SIGCONT)
+        self.settle()
+
+    def fill_log_disk(self) -> None:
+        """The disk of a log has room for some rows and a part of one; the rest comes later."""
+        log = Log(self.folder / "full" / "train.log", "lf")
+        log.path.unlink(missing_ok=True)
+        self.files += 1
+        log.begin(self.files)
+        filler = log.path.with_name("filler")
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        rows = b"".join(self.row(self.rows + 1 + each).encode() for each in range(200))
+        self.rows += 200
+        with log.path.open("ab", buffering=0) as file:
+            written = file.write(rows)
+            assert written < len(rows)
+            threading.Event().wait(self.random.random())
+            filler.unlink()
+            file.write(rows[written:])
+        log.rows = 200
+        self.lose(log)
 
     def copytruncate(self) -> None:
         log = self.local()
@@ -272,13 +319,15 @@ class Chaos:
 
 @pytest.fixture
 def mounts(tmp_path: Path) -> Iterator[set[str]]:
-    """Which of the two file systems could be mounted: `state`, small; `mounted`, FUSE."""
-    for name in ("state", "remote", "mounted"):
+    """Which file systems could be mounted: `state` and `full`, small; `mounted`, FUSE."""
+    for name in ("state", "full", "remote", "mounted"):
         (tmp_path / name).mkdir()
     found = set()
-    small = ["mount", "-t", "tmpfs", "-o", f"size={STATE_BYTES}", "tmpfs", str(tmp_path / "state")]
-    if os.getuid() == 0 and subprocess.run(small, capture_output=True, check=False).returncode == 0:
-        found.add("state")
+    for name, size in (("state", STATE_BYTES), ("full", FULL_BYTES)):
+        small = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(tmp_path / name)]
+        done = os.getuid() == 0 and subprocess.run(small, capture_output=True, check=False)
+        if done and done.returncode == 0:
+            found.add(name)
     server = None
     if os.access("/dev/fuse", os.R_OK | os.W_OK):
         script = Path(__file__).with_name("fuse_server.py")
@@ -303,13 +352,21 @@ def play(folder: Path, start: Callable[..., Any], mounts: set[str], seed: int, c
     acts = [
         *(chaos.append, chaos.append, chaos.new_file, chaos.rotate, chaos.copytruncate),
         *(chaos.truncate_and_regrow, chaos.delete_and_recreate, chaos.replace_by_a_copy),
-        *(chaos.link, chaos.garbage, chaos.kill, chaos.pause),
+        *(chaos.link, chaos.garbage, chaos.kill, chaos.pause, chaos.rotate_twice),
     ]
     if "state" in mounts:
         acts.append(chaos.fill_state_disk)
+    if "full" in mounts:
+        acts.append(chaos.fill_log_disk)
     if "mounted" in mounts:
         acts.append(chaos.server_errors)
     chaos.run(acts, count)
+
+
+def test_each_row_comes_once_with_disks_full_and_two_rotations_at_once(tmp_path, start, mounts):
+    chaos = Chaos(tmp_path, start, seed=0)
+    acts = [chaos.rotate_twice, *([chaos.fill_log_disk] if "full" in mounts else [])]
+    chaos.run(acts, 4)
 
 
 def test_each_row_comes_once_whatever_happens(tmp_path, start, mounts):

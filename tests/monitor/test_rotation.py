@@ -39,10 +39,10 @@ class Rotated:
         (folder / "state").mkdir()
         self.open()
 
-    def open(self) -> None:
+    def open(self, pattern: str = "*.log*") -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
         self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
-        wanted = Settings(files=(str(self.folder / "*.log*"),), companions=False)
+        wanted = Settings(files=(str(self.folder / pattern),), companions=False)
         self.pump = Pump(
             wanted, self.outbox, self.ledger, Dispatcher(self.outbox, ["slack"]), PollingWaker()
         )
@@ -274,3 +274,58 @@ def test_a_compressed_log_grows_by_members_and_is_rotated(tmp_path: Path, restar
     rotated.look(3)
     assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 81, [])
     rotated.close()
+
+
+def rows(first: int, last: int) -> str:
+    return "".join(f"{step},2.{5000 + step * 37 % 991}\n" for step in range(first, last))
+
+
+def begin_a_table(rotated: Rotated) -> int:
+    """Write a header and 300 rows to another log; returns the samples of before."""
+    before, rotated.log = rotated.samples(), rotated.folder / "table.log"
+    rotated.write("step,loss\n" + rows(0, 300))
+    rotated.join()
+    return before
+
+
+@pytest.mark.parametrize("how", ["rename", "copy"])
+def test_a_header_that_was_printed_once_counts_after_a_rotation(rotated: Rotated, how: str) -> None:
+    before = begin_a_table(rotated)
+    if how == "rename":
+        rotated.log.rename(rotated.folder / "table.log.1")
+    else:
+        shutil.copy(rotated.log, rotated.folder / "table.log.1")
+        os.truncate(rotated.log, 0)
+    rotated.look()
+    rotated.write(rows(300, 400))
+    rotated.look(90)  # the old file ends meanwhile
+    rotated.write(rows(400, 410))
+    rotated.look(3)
+    assert rotated.samples() - before == 410
+
+
+def test_a_text_that_follows_a_table_under_its_name_is_read_as_text(rotated: Rotated) -> None:
+    before = begin_a_table(rotated)
+    rotated.log.rename(rotated.folder / "table.log.1")
+    rotated.write(bars(300, 310))
+    rotated.look(3)
+    assert rotated.samples() - before == 310
+
+
+@pytest.mark.parametrize("pattern", ["*.log*", "app.log"])
+def test_the_file_between_two_rotations_is_read(rotated: Rotated, pattern: str) -> None:
+    rotated.close()
+    earlier = rotated.folder / "app.log.7"
+    rotated.write(bars(10, 100))
+    rotated.second += 1.0
+    rotated.log.rename(earlier)
+    rotated.write(bars(10, 100))
+    rotated.open(pattern)
+    rotated.join()
+    before = rotated.samples()
+    rotated.log.rename(rotated.folder / "app.log.2")
+    rotated.write(bars(100, 150))
+    rotated.log.rename(rotated.folder / "app.log.1")
+    rotated.write(bars(150, 160))
+    rotated.look(20)
+    assert rotated.samples() - before == 60

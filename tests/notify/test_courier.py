@@ -14,7 +14,7 @@ import slack_api as local
 
 from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.courier import Courier, Receiver, Sender, stop_all
 from ldlm_monitor.notify.message import Message, Notification, Receipt, to_json
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.slack_bot import SlackBot
@@ -136,6 +136,24 @@ def test_stop_sends_what_is_due_first(outbox, make_notification):
         outbox.add(make_notification(started_at=float(number)), ["slack"], 0.0)
     assert courier.stop(timeout=20)
     assert len(receiver.taken) == 20
+
+
+def test_all_senders_are_asked_to_end_before_any_is_waited_for(outbox):
+    class Last(Sender):
+        """Ends only once the other one has ended."""
+
+        def turn(self) -> float:
+            quick.join()
+            return 1.0
+
+    class Quick(Sender):
+        def turn(self) -> float:
+            return 60.0
+
+    quick, last = Quick("quick", outbox), Last("last", outbox)
+    for each in (last, quick):
+        each.start()
+    assert stop_all([last, quick], 10.0)
 
 
 def test_stop_does_not_wait_for_a_receiver_that_hangs_or_for_the_next_attempt(

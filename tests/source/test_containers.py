@@ -12,7 +12,8 @@ from ldlm_monitor.model.chunk import Origin
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.source.backlog import Backlog
-from ldlm_monitor.source.decoders import CriLines, DockerLines
+from ldlm_monitor.source.decoded_files import is_decoded
+from ldlm_monitor.source.decoders import CriLines, DockerLines, form_of
 from ldlm_monitor.source.notices import Journal
 
 BROKEN = "OSError: [Errno 28] No space left on device"
@@ -131,6 +132,34 @@ def test_a_bar_without_end_is_read_while_it_is_redrawn(log, reading) -> None:
         assert [line.rpartition(b" F ")[2] for line in reader.look() if b"step" in line] == [
             b"step 2"
         ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "separators", "escapes"),
+    [
+        (["log", "stream", "time"], (", ", ": "), False),
+        (["log", "stream", "attrs", "time"], (" , ", " : "), True),
+        (["stream", "log", "time"], (",", ":"), True),
+        (["time", "stream", "log"], (", ", ": "), False),
+        (["time", "log", "stream"], (",", ":"), False),
+    ],
+)
+def test_blanks_other_orders_and_escapes_are_dockers_too(log, keys, separators, escapes) -> None:
+    rows = [json.loads(line) | {"attrs": {"tag": "x"}} for line in docker(*ROWS).splitlines()]
+    text = "".join(
+        json.dumps({key: row[key] for key in keys}, separators=separators, ensure_ascii=escapes)
+        + "\n"
+        for row in rows
+    )
+    assert samples(parsed(log, text)) == EXPECTED
+
+
+@pytest.mark.parametrize("first", ['{"time": "2026-01-01T00:00:00Z", "loss"', '{"stream": "x"'])
+def test_json_rows_that_begin_alike_are_no_containers(log, first) -> None:
+    log.write_text(first + ": 2.5}\n")
+    backlog = Backlog.new(log, Journal())
+    assert [form_of(backlog.head), not is_decoded(backlog.descriptor())] == [None, True]
+    backlog.tail.close()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from ldlm_monitor.source.file_identity import KnownContents
 from ldlm_monitor.source.file_system import DIRECT
-from ldlm_monitor.source.named_files import RETIRED_SECONDS
+from ldlm_monitor.source.open_files import RETIRED_SECONDS
 
 
 def append(path: Path, data: bytes) -> None:

@@ -29,8 +29,8 @@ from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.follow import Follower
-from ldlm_monitor.source.named_files import RECALL_SECONDS, RETIRED_SECONDS
-from ldlm_monitor.source.open_files import RETIRED_FILES
+from ldlm_monitor.source.open_files import RETIRED_FILES, RETIRED_SECONDS
+from ldlm_monitor.source.recalled import RECALL_SECONDS
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")
 BANNER = b"#" * 1500 + b"\n"

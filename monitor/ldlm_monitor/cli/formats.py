@@ -39,8 +39,8 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
     others = tuple(path for path in found.formats if path.resolve() != file.resolve())
     parser = Parser((file, *others))
     met = _try_examples(file, definitions, parser)
-    for place, origin in inputs(found) if logs else ():
-        coverage = understood(parser, place, origin)
+    for each in inputs(found) if logs else ():
+        coverage = understood(parser, each)
         samples = map(_sample_line, coverage.first.get(definitions.format, ()))
         print("\n".join([*statistics(coverage), *samples]))
     return 0 if met else UsageError.exit_code
@@ -110,9 +110,9 @@ def learn(log: str, flags: InputFlags | None = None) -> int:
 
     found = settings(flags, (log,))
     learner = FormatLearner(Parser(found.formats))
-    for place, origin in inputs(found):
-        for chunk in chunks(place):
-            learner.feed(chunk, origin, 0.0)
+    for each in inputs(found):
+        for chunk in chunks(each.place):
+            learner.feed(chunk, each.origin, 0.0)
     document = learner.document("learned")
     if learner.left_out:
         left = counted(learner.left_out, "form")

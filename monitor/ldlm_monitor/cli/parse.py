@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -54,29 +54,40 @@ def parse(
         )
     wanted = settings_for_inputs(flags, files)
     parser = Parser(wanted.formats)
-    for place, origin in inputs(wanted):
+    files_found = inputs(wanted)
+    continued = {each.continues for each in files_found}
+    for each in files_found:
         if stats:
-            found = understood(parser, place, origin)
+            found = understood(parser, each)
             print(_as_json(found) if form == "json" else "\n".join(statistics(found)))
             continue
-        for record in _records(parser, place, origin):
+        for record in _records(parser, each, ends=each.place not in continued):
             sys.stdout.buffer.write(escaped_json(to_json(record)) + b"\n")
     return 0
 
 
-def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
+class ListedFile(NamedTuple):
+    """A file (`-`: stdin) and its run; `continues`: the older file of the same rotated log."""
+
+    place: str
+    origin: Origin
+    continues: str = ""
+
+
+def understood(parser: Parser, given: ListedFile) -> Coverage:
     """Parse a whole file (`-`: stdin) and count what was recognised. Raises InputError."""
     from ldlm_monitor.parse.coverage import CoverageReader
 
-    reader = CoverageReader(parser, _shown(place))
+    reader = CoverageReader(parser, _shown(given.place))
     now = time.time()
-    for chunk in chunks(place):
-        reader.feed(chunk, origin, now)
+    for chunk in chunks(given.place):
+        reader.feed(chunk, given.origin, now)
     return reader.finish()
 
 
-def inputs(found: Settings) -> list[tuple[str, Origin]]:
-    """The files that exist, in order, each with its origin (its run). Raises InputError."""
+def inputs(found: Settings) -> list[ListedFile]:
+    """The files that exist, those of a rotated log in the order of writing. Raises InputError."""
+    from ldlm_monitor.model.chunk import rotated_from
     from ldlm_monitor.run.run_names import RunNames
     from ldlm_monitor.source.input_patterns import resolve
 
@@ -85,7 +96,28 @@ def inputs(found: Settings) -> list[tuple[str, Origin]]:
     if patterns.standard_input:
         places.append("-")
     names = RunNames(found.run)
-    return [(place, names.origin(_shown(place))) for place in places]
+    listed = [ListedFile(place, names.origin(_shown(place))) for place in places]
+    return _in_order(listed) if any(rotated_from(place)[1] for place in places) else listed
+
+
+def _in_order(listed: list[ListedFile]) -> list[ListedFile]:
+    """The inputs, with the files of each log together, the oldest first, as replay reads them."""
+    from ldlm_monitor.playback.history_file import HistoryFile
+    from ldlm_monitor.playback.rotated_logs import logs_of
+    from ldlm_monitor.source.backlog import Backlog
+    from ldlm_monitor.source.file_system import DIRECT
+    from ldlm_monitor.source.notices import Journal
+
+    found, files = {each.place: each for each in listed}, []
+    for each in listed:
+        with suppress(OSError):  # reading it reports the error
+            if not Path(each.place).is_file():  # a pipe can be opened once
+                continue
+            backlog = Backlog.new(Path(each.place), Journal())
+            files.append(HistoryFile(backlog, each.origin.run, now=0.0, disk=DIRECT))
+    logs = [file for log in logs_of(files) for file in log]
+    ordered = [found.pop(file.path)._replace(continues=file.continues) for file in logs]
+    return [*ordered, *found.values()]
 
 
 def _shown(place: str) -> str:
@@ -93,11 +125,15 @@ def _shown(place: str) -> str:
     return os.fsencode(place).decode("utf-8", "replace")
 
 
-def _records(parser: Parser, place: str, origin: Origin) -> Iterator[Record]:
-    now = time.time()
-    for chunk in chunks(place):
-        yield from parser.feed(chunk, origin, now)
-    yield from parser.finish(_shown(place))
+def _records(parser: Parser, given: ListedFile, *, ends: bool) -> Iterator[Record]:
+    """The records of a file; unless it `ends` its log, an open one goes on in the next file."""
+    now, continues = time.time(), _shown(given.continues)
+    for chunk in chunks(given.place):
+        chunk.continues, continues = continues, ""
+        if ends or chunk.data:
+            yield from parser.feed(chunk, given.origin, now)
+    if ends:
+        yield from parser.finish(_shown(given.place))
 
 
 def chunks(place: str) -> Iterator[Chunk]:

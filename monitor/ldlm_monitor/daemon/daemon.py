@@ -34,7 +34,7 @@ from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify.courier import Receiver, Sender
+from ldlm_monitor.notify.courier import Receiver, Sender, stop_all
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.notify.slack_message import HOW_TO_CONFIGURE
@@ -52,7 +52,7 @@ from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
 COURIER_SECONDS = 1.0
-"""Seconds that the end waits for each sender: if an answer comes later, its message is repeated."""
+"""Seconds that the end waits for all senders: if an answer comes later, its message is repeated."""
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,9 @@ def run(
         stack.callback(outbox.close)
         # Started before the logs are read again, which may take long: waiting messages go first.
         posting = list(couriers(settings, outbox, receivers))
-        _start(posting, stack)
+        sending: list[Sender] = []
+        stack.callback(stop_all, sending, COURIER_SECONDS)
+        _start(posting, sending)
         store = stack.enter_context(closing(StateStore(state.path / "ledger.sqlite")))
         journal = Journal()
         waker = stack.enter_context(closing(Waker(journal)))
@@ -154,7 +156,7 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, encrypts=gate.encrypts)
-        _start(senders(settings, pump, outbox, settings.external_url or url, exported), stack)
+        _start(senders(settings, pump, outbox, settings.external_url or url, exported), sending)
         stack.callback(write_file_sd(settings, server.port, gate))
         try:
             _greet(settings, pump, state, url, receivers)
@@ -233,10 +235,10 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _start(threads: Iterable[Sender], stack: ExitStack) -> None:
+def _start(threads: Iterable[Sender], sending: list[Sender]) -> None:
     for each in threads:
         each.start()
-        stack.callback(each.stop, COURIER_SECONDS)
+        sending.append(each)
 
 
 def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | None:

@@ -4,6 +4,7 @@ import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from ldlm_monitor.model.errors import DeliveryError
@@ -57,14 +58,18 @@ class Sender(threading.Thread):
         """Begin the next turn now, because something was added to the outbox."""
         self._bell.set()
 
+    def end(self) -> None:
+        """Ask the thread to send what is due and to end, without waiting for it."""
+        self._stopping.set()
+        self._bell.set()
+
     def stop(self, timeout: float) -> bool:
         """Send what is due, then end the thread; False if it still runs after `timeout` seconds.
 
         In that case a message is on its way, and the thread ends with its answer or with the
         process. If its answer comes too late for the outbox, a restart sends the message again.
         """
-        self._stopping.set()
-        self._bell.set()
+        self.end()
         self.join(timeout)
         self._abandoned.set()
         return not self.is_alive()
@@ -87,6 +92,15 @@ class Sender(threading.Thread):
             if stopping and pause:
                 return
             self._bell.wait(pause)
+
+
+def stop_all(senders: Sequence[Sender], timeout: float) -> bool:
+    """Stop all at once, within `timeout` seconds in all; False if one still runs."""
+    for each in senders:
+        each.end()
+    until = time.monotonic() + timeout
+    ended = [each.stop(max(until - time.monotonic(), 0.0)) for each in senders]
+    return all(ended)
 
 
 class Courier(Sender):

@@ -14,7 +14,7 @@ from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.blocks import Blocks
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
-from ldlm_monitor.parse.structured_files import is_rows, reader_of
+from ldlm_monitor.parse.structured_files import TableReader, is_rows, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
 from ldlm_monitor.parse.triggers import compiled
 
@@ -105,7 +105,7 @@ class Parser:
         if chunk.continues in self._files:
             self._continue(chunk)
         file = self._files.get(chunk.path)
-        if file is None or file.id != chunk.file:
+        if file is None or not file.reads(chunk.file):
             ended = file.blocks.finish() if file else []
             file = self._files[chunk.path] = FileState(chunk.file, Blocks(self.note_fault))
             self._open.pop(chunk.path, None)
@@ -123,7 +123,7 @@ class Parser:
         unread = file.learner.unread
         fresh = self.text.feed(file, chunk, origin, now)
         self.counters.unread += file.learner.unread - unread
-        if chunk.final:
+        if chunk.final and chunk.file == file.id:
             fresh.extend(file.blocks.finish())
         if file.blocks:
             self._open[chunk.path] = file
@@ -152,9 +152,13 @@ class Parser:
 
     def _continue(self, chunk: Chunk) -> None:
         """Read a file with the state of the older one of its log: headers, open blocks."""
-        state = self._files.pop(chunk.continues)
-        state.id = chunk.file
-        self._files[chunk.path] = state
+        state = self._files[chunk.continues]
+        if state.id == chunk.file or chunk.framed:
+            return
+        state.before, state.id = state.id, chunk.file
+        if isinstance(state.whole, TableReader) and not (chunk.peek or state.whole.fits(chunk)):
+            state.whole = None
+        self._files[chunk.path] = self._files.pop(chunk.continues)
         if self._open.pop(chunk.continues, None) is not None:
             self._open[chunk.path] = state
 

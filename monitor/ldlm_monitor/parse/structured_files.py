@@ -72,6 +72,11 @@ class TableReader(LineReader):
     def __init__(self) -> None:
         self._columns: list[str] = []
 
+    def fits(self, chunk: Chunk) -> bool:
+        """Whether the first line of a chunk may be a row or a header of this table."""
+        first = chunk.data.partition(b"\n")[0]
+        return first.count(b",") + 1 == len(self._columns) or header_of(first) is not None
+
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
         """The numbers of a row, without a last cell that may be cut; None for any other line."""
         columns = header_of(line)

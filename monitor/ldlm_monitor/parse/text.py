@@ -48,6 +48,7 @@ class FileState:
 
     `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of what
     Python prints before a traceback that ends nothing. `logged`: number of the last logged error.
+    `before`: the older file of the log, if this one continues it; its last records may come late.
     """
 
     id: FileId
@@ -57,6 +58,11 @@ class FileState:
     learner: Learner = field(default_factory=Learner)
     ignored: tuple[bytes, int] = (b"", -1)
     logged: int = -1
+    before: FileId | None = None
+
+    def reads(self, file: FileId) -> bool:
+        """Whether the state is of `file`, or of the older one, whatever its generation."""
+        return file == self.id or (self.before is not None and file[:2] == self.before[:2])
 
 
 class TextReader:

@@ -74,6 +74,7 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
     age: float = 0.0
     timed: bool = True
     framed: Form = ""
+    continues: str = ""
 
     def chunk(self) -> Chunk:
         """The chunk of this entry."""

@@ -141,7 +141,10 @@ class _Lines:
 class DockerLines(_Lines):
     """Lines of Docker's json-file driver."""
 
-    HEAD = re.compile(rb'\{"log":"')  # Go's encoder writes the fields in this order
+    HEAD = re.compile(  # Go's encoder begins with `log`; relays write other orders, and blanks
+        rb'\{\s*"(?:log"\s*:\s*"|stream"\s*:\s*"std(?:out|err)"\s*,'
+        rb'|time"\s*:\s*"[\dT:.Z+-]{20,35}"\s*,\s*"(?:log|stream)"\s*:)'
+    )
 
     def _line(self, line: bytes) -> Iterator[bytes]:
         row = _docker_row(line)

@@ -10,23 +10,19 @@ bytes that were read, under a name that differs by a number or a date.
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 from zlib import crc32
 
 from pydantic import Field
 
-from ldlm_monitor.model.chunk import FileId, uncompressed
+from ldlm_monitor.model.chunk import FileId, rotated_from, uncompressed
 from ldlm_monitor.source.decoded_files import is_decoded
 from ldlm_monitor.source.file_system import Disk, Key, key_of
-
-if TYPE_CHECKING:
-    from ldlm_monitor.source.tail import Tail
 
 WINDOW_BYTES = 1024
 """Bytes of a file's start, and before the position, compared at every read. More would cost another
@@ -40,9 +36,6 @@ _SEPARATORS = "-._~"  # where the part that a rotation added may begin
 _Number: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]  # an inode, say: 64 bits in stat(2)
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of bytes or lines. pread(2) accepts 63 bits; a damaged state may have any number."""
-REST_BYTES = 8 * 1024 * 1024
-"""If a file has more unread bytes, its copy is read from the start. A choice, as much as a turn
-reads (`follow.TURN_BYTES`): comparing more delays the other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +209,10 @@ class KnownContents:
         self._disk = disk
         self._by_key: dict[Key, list[FilePosition]] = {}
         self._by_name: dict[str, list[Known]] = {}
+        self._read: set[str] = set()
         for each in known:
             if not each.gone:
+                self._read.add(each.position.path)
                 self._by_key.setdefault(each.position.key, []).append(each.position)
             if each.position.read >= COPY_BYTES:
                 self._by_name.setdefault(each.position.path, []).append(each)
@@ -230,8 +225,11 @@ class KnownContents:
             for each in self._by_name.get(str(path.with_name(name)), ())
         ]
         same = self._by_key.get(key := key_of(self._disk.stat(path)), ())
+        log, added = rotated_from(str(path))
+        # The file of a log that was rotated twice is read with it soon: `NamedFiles`.
+        unknown = FoundPath(is_doubtful=bool(added) and log in self._read)
         if not (rotated or same):
-            return NEW
+            return unknown
         descriptor, _ = self._disk.open_regular(path)
         try:
             for position in same:
@@ -240,11 +238,11 @@ class KnownContents:
                 with contextlib.suppress(OSError):  # otherwise it has a deleted file's inode
                     if key_of(self._disk.stat(Path(position.path))) == key:
                         return FoundPath(position.path, None)
-            return self._as_copy(descriptor, rotated)
+            return self._as_copy(descriptor, rotated) or unknown
         finally:
             self._disk.close(descriptor)
 
-    def _as_copy(self, descriptor: int, rotated: list[Known]) -> FoundPath:
+    def _as_copy(self, descriptor: int, rotated: list[Known]) -> FoundPath | None:
         head = self._disk.pread(descriptor, WINDOW_BYTES, 0)
         if len(head) == WINDOW_BYTES:
             digest = sha256(head).hexdigest()
@@ -258,43 +256,4 @@ class KnownContents:
             # The original, not truncated yet, has all of the copy's bytes.
             size = self._disk.fstat(descriptor).st_size
             return FoundPath(name, size, is_doubtful=not is_decoded(descriptor))
-        return FoundPath(is_doubtful=bool(rotated))
-
-
-def is_copied_by(tail: Tail, descriptor: int) -> bool:
-    """Whether the file behind `descriptor` is a copy that replaced the file of `tail`.
-
-    rsync replaces a file so: the copy has the old file's whole content, and the old file is
-    deleted. After a rotation the old file would have another name. Raises `OSError`.
-    """
-    disk, offset, size, names = tail.disk, tail.splitter.offset, tail.size, 0
-    if tail.descriptor is not None:
-        try:
-            status = disk.fstat(tail.descriptor)
-            size, names = status.st_size, status.st_nlink
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                raise
-            tail.close()  # the file is deleted, and its handle cannot be read any more
-    rest = size - offset
-    if names or offset < COPY_BYTES or rest > REST_BYTES or not tail.same_content(descriptor):
-        return False
-    checksum = tail.fingerprint.checksum
-    if checksum is None or not checksum.fits(disk, descriptor):
-        return False
-    copied = disk.pread(descriptor, rest, offset)
-    if tail.descriptor is None:
-        return len(copied) == rest
-    return disk.pread(tail.descriptor, rest, offset) == copied
-
-
-def leave_rest(tail: Tail) -> None:
-    """Skip the unread bytes of `tail`, which the copy of its file has. Raises `OSError`."""
-    if tail.descriptor is not None:
-        offset, line = tail.splitter.offset, tail.splitter.line
-        rest = tail.disk.pread(tail.descriptor, REST_BYTES, offset)
-        counted = None if tail.splitter.framed else line + rest.count(b"\n")
-        checksum = tail.fingerprint.checksum
-        if checksum is not None:
-            checksum = checksum.more(rest, offset)
-        tail.start_at(offset + len(rest), counted, checksum=checksum)
+        return FoundPath(is_doubtful=True) if rotated else None

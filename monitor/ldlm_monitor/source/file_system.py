@@ -83,7 +83,7 @@ class MountTable:
         `os.path.realpath` would go further, and block on a server that is down.
         """
         real, mount = self._root()
-        pending = _parts(os.path.join(_working_folder(), path))
+        pending = _parts(os.path.join(working_folder(), path))
         links = 0
         while pending and not mount.remote and links <= MAX_LINKS:
             part = pending.pop()
@@ -132,10 +132,11 @@ def _link(path: str) -> str | None:
         return None
 
 
-def _working_folder() -> str:
+def working_folder() -> str:
+    """The working folder; `/` if it was deleted."""
     try:
         return os.getcwd()
-    except OSError:  # the working folder was deleted
+    except OSError:
         return "/"
 
 

@@ -42,6 +42,7 @@ class MountReader:
         self._unsettled_at = -math.inf
         self._changes: list[Callable[[], None]] = []
         self._positions: list[FilePosition] = []
+        self._has_moved = True  # since `_positions` were read
         self._joining: list[FollowedName] = []
         self._submitted_at = 0.0
         self._pending: Future[list[Chunk]] | None = None
@@ -64,8 +65,9 @@ class MountReader:
     def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
         """Read about `budget` bytes of `paths` (None: all), unless the last read goes on."""
         if self.idle:
-            self._apply()
-            self._positions = self._named_files.positions()
+            if self._changes or self._has_moved:
+                self._apply()
+                self._positions, self._has_moved = self._named_files.positions(), False
             self._submitted_at = now
             self._pending = self._worker.submit(lambda: list(self._read(paths, now, budget)))
 
@@ -81,6 +83,7 @@ class MountReader:
             return []
         self._pending = None
         self.overdue = False
+        self._has_moved = self._has_moved or bool(chunks)
         self._journal.answered(self.mount, self)
         return chunks
 

@@ -10,32 +10,31 @@ No file system event is needed for any of this.
 """
 
 import contextlib
-import math
 import os
 from collections import deque
 from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source.backlog import Recall, find_again
-from ldlm_monitor.source.file_identity import FilePosition, Known, is_copied_by, leave_rest
+from ldlm_monitor.source.backlog import find_again
+from ldlm_monitor.source.file_identity import FilePosition, Known
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.open_files import RETIRED_FILES, Descriptors, FollowedName
+from ldlm_monitor.source.open_files import (
+    RETIRED_FILES,
+    RETIRED_SECONDS,
+    Descriptors,
+    FollowedName,
+)
+from ldlm_monitor.source.recalled import Recalled
+from ldlm_monitor.source.rotations import files_since, is_copied_by, leave_rest
 from ldlm_monitor.source.tail import Tail
 
-RETIRED_SECONDS = 60.0
-"""How long a file without its name must not grow until it is ended. Its writer may still have it
-open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals. A
-choice: a longer time delays the file's unfinished last record."""
 LINGER_SECONDS = 3600.0
 """How long a renamed file stays open without growth: longer than a usual evaluation, during
 which a trainer prints nothing."""
 LINGERING_FILES = 64
 """The most renamed files that stay open so long. A choice: more use up descriptors, fewer lose
 what is written late when many logs are rotated at once."""
-RECALL_SECONDS = 1.0
-"""Between two searches for missing files from before a restart. A choice: a search lists their
-folders, which is slow on a network file system; rarer searches delay the files."""
 REMEMBERED_FILES = 4096
 """Ended files whose position is kept. A choice: more cost memory (3 KiB each), fewer make more
 files that come back be read again."""
@@ -57,27 +56,27 @@ class NamedFiles:
         self.live: dict[Key, tuple[FollowedName, Tail]] = {}
         self.ready: deque[Chunk] = deque()
         self.held = Descriptors(open_files)
-        self._recalled: dict[FollowedName, tuple[float, float]] = {}
+        self._recalled = Recalled(journal, disk)
         self._ended: dict[Key, Tail] = {}
         self._lingering: set[Tail] = set()
 
     def recall(self, now: float) -> None:
         """Resume the files from before a restart; call it before `check` begins new files."""
-        for entry, (first, last) in list(self._recalled.items()):
-            if now - last < RECALL_SECONDS:
+        for entry, tail in self._recalled.found(now):
+            if tail.key in self.live:
+                tail.close()
                 continue
-            since = min(first, now)
-            self._recalled[entry] = (since, now)
-            self._recall(entry, now, gives_up=now - since >= RETIRED_SECONDS)
-            if not entry.kept:
-                del self._recalled[entry]
+            self.held.use(tail)
+            self.live[tail.key] = (entry, tail)
+            if tail.retired_at is None:
+                self._assign(entry, tail)
+            else:
+                entry.retired.append(tail)
 
     def add(self, entry: FollowedName) -> None:
         """Follow a name; do nothing if it is followed already."""
-        # Another file may have the inode of a nameless one: the files with names are found first.
-        entry.kept.sort(key=lambda position: position.nameless)
         if self.entries.setdefault(entry.path, entry) is entry and entry.kept:
-            self._recalled[entry] = (math.inf, -math.inf)
+            self._recalled.add(entry)
 
     def check(self, entry: FollowedName, now: float) -> None:
         """Find out where the name leads now, and whether the files that it led to have grown."""
@@ -117,41 +116,6 @@ class NamedFiles:
             *(Known(tail.position(), gone=True) for tail in self._ended.values()),
         ]
 
-    def _recall(self, entry: FollowedName, now: float, *, gives_up: bool) -> None:
-        """Resume the name's files; positions whose file is missing or unreadable stay.
-
-        `gives_up`: missing files count as gone, and their positions are dropped.
-        """
-        waiting = []
-        for position in entry.kept:
-            try:
-                tail = Recall(self.journal, self.disk).find(position, entry.path, now)
-            except (FileNotFoundError, NotADirectoryError):
-                entry.report_missing(self.journal)
-                if gives_up:
-                    self.journal.lost_file(str(entry.path), position.read)
-                else:
-                    waiting.append(position)
-                continue
-            except OSError as error:
-                waiting.append(position)
-                entry.report(self.journal, error)
-                continue
-            if tail is None:
-                continue
-            if tail.key in self.live:
-                tail.close()
-                continue
-            self.held.use(tail)
-            self.live[tail.key] = (entry, tail)
-            if tail.retired_at is None:
-                self._assign(entry, tail)
-            else:
-                entry.retired.append(tail)
-        entry.report_found(self.journal)
-        entry.kept = waiting
-        entry.start = 0
-
     def _check_name(self, entry: FollowedName, now: float) -> None:
         try:
             status = self.disk.stat(entry.path)
@@ -186,10 +150,34 @@ class NamedFiles:
                 self._assign(entry, tail)
         else:
             # The old file was retired earlier if the new one could not be read at that time.
+            goes_on = self._read_between(entry, key, now)
             copied = self._begin(entry, old or next(reversed(entry.retired), None))
+            if goes_on and entry.tail is not None:
+                entry.tail.splitter.continues = path
         if old is not None:
             self.journal.replaced(path, copied=copied)
         entry.report_found(self.journal)
+
+    def _read_between(self, entry: FollowedName, key: Key, now: float) -> bool:
+        """Begin the files that had the name after its last file and before that with `key`.
+
+        Returns whether the last file was rotated, so that the next one continues it.
+        """
+        place = Path(os.path.realpath(entry.path))
+        found = None if entry.last is None else files_since(entry.last, place)
+        for path in found or ():
+            with contextlib.suppress(OSError):  # deleted by the rotation
+                descriptor, between = self.disk.open_regular(path)
+                if between == key or between in self.live:
+                    self.disk.close(descriptor)
+                    continue
+                tail, _ = self._begun(entry, None, descriptor, between)
+                tail.place, tail.retired_at = path, now
+                tail.splitter.continues = str(entry.path)
+                self.live[between] = entry, tail
+                self.held.use(tail)
+                entry.retired.append(tail)
+        return found is not None
 
     def _begin(self, entry: FollowedName, old: Tail | None) -> bool:
         """Open the file that the name leads to. Returns whether it is a copy of `old`."""
@@ -214,19 +202,11 @@ class NamedFiles:
         entry.recover(self.journal)
         return copied
 
-    def _waiting_for(self, key: Key, descriptor: int) -> tuple[FollowedName, FilePosition] | None:
-        """The name that waits for this file after a restart, and its position; None without one."""
-        for entry in self._recalled:
-            for position in entry.kept:
-                if position.key == key and position.verify(self.disk, descriptor) is not None:
-                    return entry, position
-        return None
-
     def _begun(
         self, entry: FollowedName, old: Tail | None, descriptor: int, key: Key
     ) -> tuple[Tail, bool]:
         """The reader of a new file, at its first byte to read; whether it is a copy of `old`."""
-        waiting, before = self._waiting_for(key, descriptor), self._ended.get(key)
+        waiting, before = self._recalled.of(key, descriptor), self._ended.get(key)
         name, generation = str(entry.path), 0 if before is None else before.generation + 1
         if waiting is not None:
             name, generation = waiting[1].path, waiting[1].generation
@@ -253,7 +233,7 @@ class NamedFiles:
         self.places[tail.place] = entry
 
     def _retire(self, entry: FollowedName, tail: Tail, now: float) -> None:
-        entry.tail = None
+        entry.tail, entry.last = None, tail
         if tail.descriptor is None and not find_again(tail):
             self._end(tail)
             return

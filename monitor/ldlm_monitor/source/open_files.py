@@ -17,6 +17,10 @@ HTTP, the databases, the watches of folders, and files that lost their names."""
 RETIRED_FILES = 8
 """The most files without their name that a followed name keeps open. A choice: a name that leads
 to its ninth file within a minute is replaced by each write, and its old files do not grow."""
+RETIRED_SECONDS = 60.0
+"""How long a file without its name must not grow until it is ended. Its writer may still have it
+open: logrotate's `postrotate` signal takes seconds, buffered streams write at log intervals. A
+choice: a longer time delays the file's unfinished last record."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,9 +29,9 @@ class FollowedName:
 
     `start`: the byte at which to begin in the first file. `kept`: positions from before a restart
     whose files were not found yet. `tail`: the present file. `retired`: the files before, which
-    are still checked. `elsewhere`: the name leads to another file system, whose
-    reader serves it. `lost`: the missing name was reported. `trouble`: the last reported error,
-    empty once the name can be read again.
+    are still checked. `last`: the file before `tail`, checked or not. `elsewhere`: the name leads
+    to another file system, whose reader serves it. `lost`: the missing name was reported.
+    `trouble`: the last reported error, empty once the name can be read again.
     """
 
     path: Path
@@ -35,6 +39,7 @@ class FollowedName:
     kept: list[FilePosition] = field(default_factory=list)
     tail: Tail | None = None
     retired: list[Tail] = field(default_factory=list)
+    last: Tail | None = None
     lost: bool = False
     elsewhere: bool = False
     trouble: str = ""

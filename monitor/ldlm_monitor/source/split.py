@@ -3,7 +3,7 @@
 import errno
 import logging
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ldlm_monitor.model.chunk import (
     HEAD_BYTES,
@@ -39,7 +39,7 @@ class Splitter:
     `position` is the file offset of the next byte to feed; `offset` and `line` are those of
     the first byte that is in no chunk yet. `grown`: the time of the last `feed` (Unix seconds). At
     most `RECORD_BYTES` of an unfinished record are kept; `cut_records` counts the longer ones.
-    `shown` is the `position` of the last peek, 0 before the first.
+    `shown` is the `position` of the last peek, 0 before the first. `continues`: as in `Chunk`.
 
     A file of frames (`model.chunk`) is recognised by its first bytes and cut at the ends of
     frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form of the frames; ""
@@ -55,6 +55,7 @@ class Splitter:
         self.line = line
         self.grown = 0.0
         self.shown = 0
+        self.continues = ""
         self.cut_records = 0
         self._rest = bytearray()
         self._cut = False
@@ -106,14 +107,12 @@ class Splitter:
 
     def rest(self) -> Chunk:
         """The unfinished record, as `peek` returns it, without counting as a peek."""
-        rest, age = bytes(self._rest), PEEK_SECONDS
-        return Chunk(self.path, self.file, self.offset, self.line, rest, peek=True, age=age)
+        return self._of(bytes(self._rest), peek=True, age=PEEK_SECONDS)
 
     def finish(self) -> Chunk:
         """The last chunk of the file: the unfinished record, or no bytes."""
         self.cut_records += self._cut
-        rest, framed = bytes(self._rest), self.framed or ""
-        chunk = Chunk(self.path, self.file, self.offset, self.line, rest, final=True, framed=framed)
+        chunk = self._of(bytes(self._rest), final=True, framed=self.framed or "")
         self.offset = self.position
         self._rest, self._cut = bytearray(), False
         return chunk
@@ -154,11 +153,17 @@ class Splitter:
         return chunks
 
     def _chunk(self, data: bytes, *, length: int | None = None) -> Chunk:
-        framed = self.framed or ""
-        chunk = Chunk(self.path, self.file, self.offset, self.line, data, framed=framed)
+        chunk = self._of(data, framed=self.framed or "")
         self.offset += len(data) if length is None else length
         self.line += chunk.newlines
         return chunk
+
+    def _of(self, data: bytes, **kind: Any) -> Chunk:
+        """A chunk at `offset`; only the first line's says what it `continues`."""
+        continues = self.continues if self.line == 1 else ""
+        return Chunk(
+            self.path, self.file, self.offset, self.line, data, continues=continues, **kind
+        )
 
     def _hold(self, data: bytes) -> None:
         room = RECORD_BYTES - len(self._rest)

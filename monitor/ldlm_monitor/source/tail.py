@@ -24,6 +24,7 @@ from ldlm_monitor.source.decoded_files import is_decoded
 from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.notices import Journal
+from ldlm_monitor.source.rotations import was_copied
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 BOM = b"\xef\xbb\xbf"
@@ -37,12 +38,11 @@ class Tail:
     """Reads what is appended to one file, and detects when its content is replaced.
 
     `name`: the path in its chunks, wherever the file is moved. `place`: the resolved path.
-    `size`: the last known size in bytes. `retired_at` (Unix seconds): when its name was taken
-    away; None while it has the name. `is_deleted`: no name leads to it. `finished`: the last chunk
-    was returned. `before`: how far
-    the previous content was read; None unless the file was truncated or rewritten. `is_followed`:
-    a checksum is kept, by which copies of the file are recognised. `fingerprint`: of the bytes
-    that were read.
+    `size`, `modified`: the last known size in bytes, and mtime in ns. `retired_at` (Unix seconds):
+    when its name was taken away; None while it has the name. `is_deleted`: no name leads to it.
+    `finished`: the last chunk was returned. `before`: how far the previous content was read; None
+    unless the file was truncated or rewritten. `is_followed`: a checksum is kept, by which copies
+    of the file are recognised. `fingerprint`: of the bytes that were read.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Tail:
         self._is_followed = is_followed
         self._journal = journal
         self.disk = disk
-        self._modified = 0
+        self.modified = 0
         self._is_decoded = is_decoded(descriptor)
         self._decoded_at = (0, 0)
         self._checked = 0.0
@@ -171,8 +171,8 @@ class Tail:
         if self._is_decoded:  # the size is of undecoded bytes: only reading finds the end
             self._dirty = self._dirty or (size, modified) != self._decoded_at
             self._decoded_at = size, modified
-        elif size != self.size or modified != self._modified:
-            self.size, self._modified = size, modified
+        elif size != self.size or modified != self.modified:
+            self.size, self.modified = size, modified
             self._blank = 0
             self._dirty = True
         elif not self._dirty and modified > (self._checked - SETTLED_SECONDS) * 1e9:
@@ -291,6 +291,7 @@ class Tail:
         last = self.finish()
         self.finished = False
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
+        self.splitter.continues = self.name if was_copied(self) else ""
         self.fingerprint = self._nothing_read()
         self._blank = 0
         self._dirty = True

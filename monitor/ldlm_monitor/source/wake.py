@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.source.file_system import MountTable, read_mounts
+from ldlm_monitor.source.file_system import MountTable, read_mounts, working_folder
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.text.format import duration
 
@@ -194,8 +194,10 @@ class Rota:
             return None
         if not self._left:
             self._always.clear()
+            here = working_folder()
             for real, name in followed.items():
-                watched = self._watches(name.parent) and real == name.absolute()
+                is_link = os.path.join(here, name) != os.fspath(real)
+                watched = not is_link and self._watches(name.parent)
                 (self._left.append if watched else self._always.add)(name)
         part = self._left[-CHECKED_FILES:]
         del self._left[-CHECKED_FILES:]
