@@ -78,7 +78,7 @@ def test_a_crash_without_a_reaction_is_only_watched(folder: Path) -> None:
     assert (code, record.exit_code) == (1, 1)
     assert "attempt 2" not in log
     report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
-    until(report.exists, seconds=90)
+    until(lambda: report.exists() and bool(report.read_text()), seconds=90)
     assert "TrainingCrashed" in report.read_text()
 
 
