@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
+from ldlm_monitor.text.format import duration
 
 FAILURES: Final[Mapping[str, frozenset[str]]] = {
     "hang": frozenset({"TrainingStalled", "NcclTimeout"}),
@@ -139,8 +140,8 @@ class Supervisor:
         self._furthest = -1  # the last step of all attempts
         self._nonfinite = 0  # losses that were no number, in the attempts before
         self._kill_at: float | None = None
-        self._acted = self._over = False
-        self._ended_by_us = False
+        self._acted = ""  # the alert that was acted on in this attempt
+        self._over = self._ended_by_us = False
         self._environment: dict[str, str] = {}
         self._excluded: dict[str, None] = {}  # nodes that failed, in their order
         self.attempt = 1
@@ -165,7 +166,7 @@ class Supervisor:
             alert = next(self._firing(snapshot, run, failure, now), None)
             if self._acted or alert is None or _may_evaluate(alert, run, now):
                 continue
-            self._acted = True
+            self._acted = alert.name
             self._over = self._over or "stop" in actions
             ends = bool(actions & {"kill", "stop"})
             self._kill_at = now + GRACE_SECONDS if ends else None
@@ -180,7 +181,7 @@ class Supervisor:
 
     def ended(self, code: int, now: float) -> Order:
         """What to do after the command ended with `code` (below 0: a signal) at `now`."""
-        acted, self._acted, self._kill_at = self._acted, False, None
+        acted, self._acted, self._kill_at = self._acted, "", None
         crash = self._reactions.actions.get("crash", frozenset())
         if self._over or (code == 0 and not acted) or "restart" not in crash:
             return Order(release=True)
@@ -198,7 +199,10 @@ class Supervisor:
         self._started_at = now + pause
         environment = {"LDLM_ATTEMPT": str(self.attempt), **self._environment}
         self._environment = {}
-        note = f"restart {len(self._restarts)} of {budget.restarts} after {pause:g} s"
+        why = acted or (f"exit code {code}" if code >= 0 else f"signal {-code}")
+        place = "before the first step" if self._furthest < 0 else f"at step {self._furthest}"
+        used = f"{len(self._restarts)} of {budget.restarts} in {duration(budget.seconds)}"
+        note = f"restart {used}: {why} {place}, in {pause:g} s"
         return Order(note, start_at=self._started_at, environment=environment)
 
     def reconsidered(self, order: Order, snapshot: Snapshot) -> Order:
