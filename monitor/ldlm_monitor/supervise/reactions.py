@@ -9,7 +9,7 @@ import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import Final
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
@@ -23,11 +23,7 @@ FAILURES: Final[Mapping[str, frozenset[str]]] = {
 }
 """Failures that `--on` may name, with the critical alerts that show them; a crash is the command's
 end with a code other than 0, unless a person caused it."""
-_ACTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "hang": frozenset({"stacks", "kill", "stop"}),
-    "nan": frozenset({"kill", "stop"}),
-    "crash": frozenset({"restart"}),
-}
+_ACTIONS = {"hang": ("kill", "stacks", "stop"), "nan": ("kill", "stop"), "crash": ("restart",)}
 GRACE_SECONDS = 10.0
 """Seconds from SIGTERM to SIGKILL: `docker stop` waits as long. A rank that hangs in a collective
 answers no SIGTERM, and the new steps of a hung training are to come within a minute."""
@@ -48,7 +44,6 @@ MAX_EXCLUDED: Final = 4
 each one left out is missing to other jobs."""
 _BUDGET = re.compile(r"(\d{1,4})/(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_REACTION = re.compile(r"([a-z]+)=([a-z]+(?::\d{1,3})?(?:,[a-z]+(?::\d{1,3})?)*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +81,16 @@ class Reactions:
         actions: dict[str, frozenset[str]] = {}
         restarts = 0
         for text in texts:
-            found = _REACTION.fullmatch(text)
-            if found is None or found[1] not in _ACTIONS:
-                _refuse(text)
-            failure = found[1]
-            words = dict(_word(each) for each in found[2].split(","))
-            if not words.keys() <= _ACTIONS[failure]:
-                _refuse(text)
-            restarts = words.get("restart", restarts)
-            actions[failure] = actions.get(failure, frozenset()) | words.keys()
+            failure, _, words = text.partition("=")
+            for word in words.split(","):
+                action, colon, count = word.partition(":")
+                if action not in _ACTIONS.get(failure, ()) or bool(colon) != count.isdecimal():
+                    known = "; ".join(f"{each}={','.join(of)}" for each, of in _ACTIONS.items())
+                    remedy = f"there are {known}, restart:N"
+                    raise UsageError("is not known", where=f"--on {text}", remedy=remedy)
+                restarts = int(count or 1) if action == "restart" else restarts
+                actions[failure] = actions.get(failure, frozenset()) | {action}
         return cls(actions, restarts, budget)
-
-
-def _word(text: str) -> tuple[str, int]:
-    name, _, count = text.partition(":")
-    return name, int(count or 1)
-
-
-def _refuse(text: str) -> NoReturn:
-    known = "; ".join(f"{failure}={','.join(sorted(of))}" for failure, of in _ACTIONS.items())
-    raise UsageError("is not known", where=f"--on {text}", remedy=f"there are {known}, restart:N")
 
 
 @dataclass(frozen=True, slots=True)
