@@ -187,7 +187,7 @@ class Supervisor:
         why = acted or (f"exit code {code}" if code >= 0 else f"signal {-code}")
         place = "before the first step" if self._furthest < 0 else f"at step {self._furthest}"
         used = f"{len(self._restarts)} of {budget.restarts} in {duration(budget.seconds)}"
-        note = f"restart {used}: {why} {place}, in {pause:g} s"
+        note = f"restart {used}: {why} {place}, after {pause:g} s"
         return Order(note, start_at=self._started_at, environment=environment)
 
     def reconsidered(self, order: Order, snapshot: Snapshot) -> Order:
@@ -208,8 +208,8 @@ class Supervisor:
         found = {**order.environment, **variables(decision)}
         if self._excluded:
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
-        note = "" if decision is None else f"decided: {decision.phrase}"
-        return replace(order, environment=found, note=note)
+        note = "" if decision is None else f"; decided: {decision.phrase}"
+        return replace(order, environment=found, note=f"{order.note}{note}")
 
     def _firing(
         self, snapshot: Snapshot, run: RunView, failure: str, now: float

@@ -117,7 +117,7 @@ class RunSession:
             self._processes = CommandProcesses(said["started"])
         if "ended" in said:
             order = self._supervisor.ended(said["ended"], now)
-            if order.note:
+            if order.release and order.note:
                 self._link.send({"note": order.note})
             if order.release:
                 self._link.send({"release": True})
