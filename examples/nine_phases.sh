@@ -20,7 +20,7 @@ bench() { # NAME [NAME=VALUE ...] [section.key=value ...]
     for word in "${@:2}"; do
         case $word in *.*=*) settings+=("$word") ;; *) variables+=("$word") ;; esac
     done
-    env "L2T_RUN_NAME=$name" ${variables[@]+"${variables[@]}"} ldlm-monitor bench --replace --name "$name" -- \
+    env "L2T_RUN_NAME=$name" ${variables[@]+"${variables[@]}"} ldlm-monitor bench --name "$name" -- \
         bash "$train" "${size[@]}" ${settings[@]+"${settings[@]}"} >"$name.out" 2>&1 || {
         tail -n 20 "$name.out" >&2
         exit 1

@@ -43,7 +43,7 @@ def bench(library: Path, tmp_path: Path) -> Bench:
             [*command, "sh", "-c", script], env=environment, cwd=tmp_path, check=False
         )
         assert done.returncode == code
-        path = tmp_path / "state/ldlm-monitor/bench/gpu/record.json"
+        (path,) = (tmp_path / "state/ldlm-monitor/runs").glob("gpu_*/record.json")
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return found
 

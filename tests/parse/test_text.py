@@ -381,3 +381,21 @@ def test_a_line_that_was_cut_is_not_taken_for_one_of_another_form(parse, cut: st
 def test_a_key_whose_quotes_were_cut_is_none(parse) -> None:
     (sample,) = parse("al_loss': 0.5, 'loss': 0.25, 'epoch': 1.0\n")
     assert sample.values == {"loss": 0.25}
+
+
+def test_what_a_line_of_run_quotes_is_not_the_trainings(parse) -> None:
+    """The command, and the reasons of a decision."""
+    ours = "2026-11-24T16:22:32.140Z ldlm-monitor run: "
+    words = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. step 3 loss 5"
+    started, failed, alone = (
+        parse(f"{text}\n")
+        for text in (
+            f'{ours}attempt 1 starts: ["bash", "-c", "{words}"]',
+            f"{ours}the command cannot be started: {words}",
+            words,
+        )
+    )
+    assert kinds(started) == ["run_started"]
+    assert len(started) == 1
+    assert failed == []
+    assert "cuda_oom" in kinds(alone)

@@ -56,6 +56,33 @@ def test_a_pause_beyond_the_limit_is_a_stall(tmp_path: Path) -> None:
     assert found["share"] == pytest.approx(49.5 / 109.5)
 
 
+def test_a_wait_for_data_that_the_log_names_is_no_progress(tmp_path: Path) -> None:
+    """A quarter of each step, and a first step that compiles for 30 s; together all of the time."""
+    rows = [
+        {"step": step, "time": START + at, "loss": 2.0, "data_seconds": 0.125, "step_seconds": took}
+        for step, at, took in [(0, 0.0, 0.01), *((s, 40 + 0.5 * s, 0.5) for s in range(2, 200))]
+    ]
+    rows[0] |= {"step": 1, "time": START + 40.5, "step_seconds": 30.5}
+    log = tmp_path / "training_log.jsonl"
+    started = {"event": "train_begin", "time": START}
+    log.write_text("\n".join(map(json.dumps, [started, *rows])) + "\n", encoding="utf-8")
+    account_of = TimeAccount()
+    for row in rows:
+        took, waited = float(row["step_seconds"]), float(row["data_seconds"])
+        account_of.advance(int(row["step"]), row["time"], exact=True, took=took, waited=waited)
+    by_hand = account_of.read(START, START + 139.5, "running")
+    assert by_hand is not None
+    lost = {each.what: each.seconds for each in by_hand.losses}
+    assert lost["first step"] == pytest.approx(30)
+    assert lost["start"] == pytest.approx(10)
+    assert lost["data wait"] == pytest.approx(0.125 * 198)
+    assert by_hand.productive_seconds + sum(lost.values()) == pytest.approx(by_hand.total_seconds)
+    main(["report", "-o", str(tmp_path / "r.json"), str(log)])
+    (run,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["runs"]
+    reported = {each["what"]: each["seconds"] for each in run["goodput"]["losses"]}
+    assert reported["data wait"] == pytest.approx(0.125 * 198)
+
+
 def test_steps_that_a_restart_took_again_are_lost_work(tmp_path: Path) -> None:
     """Steps 0 to 79, a crash, 100 s until step 60 comes again, then on to 119."""
     first = [(step, 1.0 * step) for step in range(80)]

@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.live.conftest import Slack
 from tests.supervise.conftest import RUN, Ran, until
 
 from ldlm_monitor.supervise import evidence
@@ -40,6 +41,20 @@ for step in range(first, 41):
 SETTINGS = "evaluation_interval = 1\n[stall]\nlimit_seconds = {running = 3}\n"
 
 
+@pytest.fixture
+def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
+    server = Slack()
+    monkeypatch.setenv("LDLM_SLACK_WEBHOOK_URL", server.url)
+    monkeypatch.setenv("LDLM_SLACK_FOLLOW_UP_SECONDS", "0.5")
+    yield server
+    server.close()
+
+
+def sent(slack: Slack) -> str:
+    """All that was sent, of a run whose monitor has ended."""
+    return "\n".join(slack.messages.get() for _ in range(slack.messages.qsize()))
+
+
 def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     (folder / "train.py").write_text(TRAINING)
     (folder / "ldlm-monitor.toml").write_text(SETTINGS)
@@ -54,7 +69,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, RunRecord, str]:
     return code, record, Path(record.log).read_text()
 
 
-def test_a_hang_is_killed_and_trains_on_in_another_attempt(folder: Path) -> None:
+def test_a_hang_is_killed_and_trains_on_in_another_attempt(folder: Path, slack: Slack) -> None:
     code, record, log = ended(
         started(folder, "--on", "hang=stacks,kill", "--on", "crash=restart:1", "hang")
     )
@@ -63,7 +78,13 @@ def test_a_hang_is_killed_and_trains_on_in_another_attempt(folder: Path) -> None
     assert "attempt 2 starts" in log
     assert "step 40/40 loss 4.6" in log.split("attempt 2 starts")[1]
     assert "attempt 3" not in log
-    assert (folder / "state/ldlm-monitor/runs" / record.name / "evidence_1.json").exists()
+    kept = folder / "state/ldlm-monitor/runs" / record.name
+    assert (kept / "evidence_1.json").exists()
+    until((kept / "report.txt").exists, seconds=90)
+    told = sent(slack)
+    assert "ldlm-monitor run acts on a failure" in told
+    assert "TrainingStalled, --on hang=kill,stacks: SIGTERM" in told
+    assert "restart 1 of 5 in 1d: TrainingStalled at step 25, after 1 s" in log
 
 
 def test_a_nan_is_followed_by_a_start_before_it(folder: Path) -> None:
@@ -73,20 +94,26 @@ def test_a_nan_is_followed_by_a_start_before_it(folder: Path) -> None:
     assert "step 21/40" in log.split("attempt 2 starts")[1].splitlines()[2]
 
 
-def test_a_crash_without_a_reaction_is_only_watched(folder: Path) -> None:
+def test_a_crash_without_a_reaction_is_only_watched(folder: Path, slack: Slack) -> None:
     code, record, log = ended(started(folder, "crash"))
     assert (code, record.exit_code) == (1, 1)
     assert "attempt 2" not in log
     report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
-    until(report.exists, seconds=90)
+    until(lambda: report.exists() and bool(report.read_text()), seconds=90)
     assert "TrainingCrashed" in report.read_text()
+    told = sent(slack)
+    assert "TrainingCrashed" in told
+    assert "RunActed" not in told
 
 
-def test_an_error_in_the_code_is_not_restarted(folder: Path) -> None:
-    code, _, log = ended(started(folder, "--on", "crash=restart:3", "code"))
+def test_an_error_in_the_code_is_not_restarted(folder: Path, slack: Slack) -> None:
+    code, record, log = ended(started(folder, "--on", "crash=restart:3", "code"))
     assert code == 1
     assert "no restart: STOP" in log
     assert "attempt 2 starts" not in log
+    assert "restart 1 of" not in log, "nobody may be notified of a restart that is not made"
+    until((folder / "state/ldlm-monitor/runs" / record.name / "report.txt").exists, seconds=90)
+    assert "ldlm-monitor run starts it again" not in sent(slack)
 
 
 def test_a_run_in_the_background_is_stopped_by_name(folder: Path) -> None:

@@ -1,22 +1,24 @@
-"""`ldlm-monitor bench --name NAME -- COMMAND...`: runs and records a command for `compare`."""
+"""`ldlm-monitor bench --name NAME -- COMMAND...`: a run that is measured for `compare`."""
 
 from __future__ import annotations
 
-import shutil
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
-from ldlm_monitor.model.errors import INTERRUPTED, UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from ldlm_monitor.analysis.bench.bench_records import BenchRecord
+    from ldlm_monitor.analysis.bench_record import BenchRecord
 
-GRACE_SECONDS = 10.0  # default of --grace: `docker stop` waits as long after SIGTERM
 _Positive = Parameter(validator=Number(gt=0))
 
 
@@ -25,16 +27,14 @@ def bench(
     name: str | None = None,
     steps: Annotated[int | None, _Positive] = None,
     seconds: Annotated[float | None, _Positive] = None,
-    grace: Annotated[float, Parameter(validator=Number(gte=0))] = GRACE_SECONDS,
+    grace: Annotated[float, Parameter(validator=Number(gte=0))] = 10.0,  # as `docker stop`
     also: tuple[str, ...] = (),
-    out: Path | None = None,
-    replace: bool = False,
+    log_dir: Path = Path("train_logs"),
     quiet: bool = False,
     list_: Annotated[bool, Parameter(name="--list")] = False,
-    state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:
-    """Runs a training command, watches it, and keeps a record for `compare`.
+    """Runs a training command as `run` does, measures it, and keeps a record for `compare`.
 
     Exits with the command's code, or with 0 if a limit stopped it.
 
@@ -46,88 +46,84 @@ def bench(
         grace: Seconds from SIGTERM to SIGKILL when a limit stops the command.
         also: A file, folder or quoted glob that the command writes numbers into; repeatable. A
             training_log.jsonl near it is found.
-        out: Keep the record in this folder instead.
-        replace: Overwrite a record of that name.
+        log_dir: Folder of the log NAME_TIME.log.
         quiet: Do not show the command's output.
         list_: List the records that are kept.
-        state_dir: Where records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
-    from ldlm_monitor.analysis.bench.bench import bench as run
-    from ldlm_monitor.analysis.bench.bench import listed, summary
-    from ldlm_monitor.analysis.bench.bench_records import FILE, all_records, check_name, records_dir
-    from ldlm_monitor.analysis.bench.watch import BenchLimits
-    from ldlm_monitor.analysis.readings import STEPS
+    from ldlm_monitor.analysis.bench_record import FILE
+    from ldlm_monitor.supervise import launch, run_folder, started_in
+    from ldlm_monitor.supervise.measuring import BenchLimits, BenchReader, Measuring
 
-    found = settings(flags, state_dir=state_dir)
+    found = settings(flags)
     if list_:
-        for line in listed(all_records(found.state_dir)):
-            print(line)
-        if not any(records_dir(found.state_dir).glob(f"*/{FILE}")):
-            print(f"no record in {records_dir(found.state_dir)}", file=sys.stderr)
-        return 0
-    _check(name, command)
-    assert name is not None
-    check_name(name)
-    record = run(
-        name,
-        shown_dash(command),
-        _folder(out or records_dir(found.state_dir) / name, replace=replace),
-        found,
-        BenchLimits(steps, seconds, grace),
-        also=also,
-        echo=lambda data: None if quiet else _show(data),
-        notice=lambda text: print(text, file=sys.stderr),
-    )
-    print(f"bench {name}: {summary(record)}", file=sys.stderr)
-    if not record.series.get(STEPS):
+        return _list()
+    if name is None:
+        raise UsageError("is missing", where="--name", remedy="give the record a name")
+    words = shown_dash(command)
+    reader = BenchReader(name, found, also, lambda text: print(text, file=sys.stderr))
+    run, front, link = launch.start(words, name, log_dir, echo=not quiet, reports=True)
+    reader.begin(Path(run.log))
+    measuring = Measuring(link, reader, BenchLimits(steps, seconds, grace))
+    works = measuring.follow, lambda: started_in.describe(run)
+    threads = [Thread(target=work, name="bench") for work in works]
+    for thread in threads:
+        thread.start()
+    code = front.wait(words[0])
+    for thread in threads:
+        thread.join()
+    run_folder.keep(run, exit_code=code, ended_at=time.time())
+    if measuring.exit_code is None:  # it could not be started
+        return code
+    record = measuring.record(name, run.command, run.started_at)
+    (run.folder / FILE).write_text(record.model_dump_json() + "\n", encoding="utf-8")
+    print(f"bench {name}: {_summary(record)}", file=sys.stderr)
+    if not record.steps:
         print(
             "no step was found in the output; if the command writes numbers into a file, name it "
             "with --also FILE; `ldlm-monitor formats test` shows how a log is parsed",
             file=sys.stderr,
         )
-    return _code(record)
+    return 0 if record.stopped_by in ("steps", "seconds") else code
 
 
-def _check(name: str | None, command: tuple[str, ...]) -> None:
-    if not command:
-        raise UsageError("no command is given", where="bench", remedy="write it after --")
-    if name is None:
-        raise UsageError("is missing", where="--name", remedy="give the record a name")
-    program = shown_dash(command)[0]
-    if shutil.which(program) is None:
-        raise UsageError(
-            "cannot be started: no executable file has this name",
-            where=program,
-            remedy="write the command after --, as you would type it",
-        )
+def _list() -> int:
+    from ldlm_monitor.analysis.bench_record import read_record
+    from ldlm_monitor.supervise.run_folder import all_runs
+    from ldlm_monitor.text.format import utc
+    from ldlm_monitor.text.sanitize import plain
+
+    records = [record for run in all_runs() if (record := read_record(run.folder))]
+    for record in reversed(records):
+        name = plain(record.name, 30)
+        print(f"{name:<20}  {utc(record.started_at)}  {_summary(record)}")
+    if not records:
+        print("no run was measured by bench", file=sys.stderr)
+    return 0
 
 
-def _folder(folder: Path, *, replace: bool) -> Path:
-    from ldlm_monitor.analysis.bench.bench_records import FILE
-
-    if (folder / FILE).exists() and not replace:
-        raise UsageError(
-            "contains a record already",
-            where=str(folder),
-            remedy="choose another --name, or overwrite it with --replace",
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot be made ({error.strerror})",
-            where=str(folder),
-            remedy="name a folder that you may write to with --out",
-        ) from error
-    return folder
+def _summary(record: BenchRecord) -> str:
+    """A line about a record: steps and time, pace, memory, and how the command ended."""
+    return ", ".join(_facts(record))
 
 
-def _show(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+def _facts(record: BenchRecord) -> Iterator[str]:
+    from ldlm_monitor.analysis.compare.output import value
+    from ldlm_monitor.analysis.compare.sides import Side
+    from ldlm_monitor.text.format import counted, duration
 
-
-def _code(record: BenchRecord) -> int:
-    code = record.exit_code  # if negative, minus a signal, for which shells return 128 + signal
-    codes = {"command": code if code >= 0 else 128 - code, "interrupt": INTERRUPTED}
-    return codes.get(record.stopped_by, 0)
+    yield f"{counted(record.steps, 'step')} in {duration(record.seconds)}"
+    side = Side(record.name, record.readings())
+    for quantity, unit in (("step_seconds", "s"), ("samples_per_second", " samples/s")):
+        if found := side.steady(quantity):
+            yield value(median(found), unit) + (" a step" if unit == "s" else "")
+    for quantity, words in (("gpu_memory_bytes", "GPU"), ("host_memory_bytes", "host")):
+        if series := record.series.get(quantity):
+            yield f"{value(max(series.values), 'B')} {words} memory at most"
+    ended = {
+        "command": "ended by itself",
+        "steps": "stopped after its steps",
+        "seconds": "stopped after its time",
+        "interrupt": "interrupted",
+    }
+    code = record.exit_code
+    yield f"{ended[record.stopped_by]}, exit code {code}" + (" (a signal)" if code < 0 else "")

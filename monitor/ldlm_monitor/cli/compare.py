@@ -22,14 +22,13 @@ def compare(
     # Below 0.5 intervals miss the true value more often than not; 0.95 is usual.
     confidence: Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))] = 0.95,
     companions: Companions = None,
-    state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:
     """Compares runs: pace, memory, losses, each with a confidence interval and a verdict.
 
     Args:
         runs: The baseline, then the runs to compare with it. Each is a log, a folder of one run, a
-            quoted glob, or the name of a bench record.
+            quoted glob, or the name of a bench or of what `ldlm-monitor run` ran.
         json: One JSON object instead of the table.
         plot: Draw losses and throughput of all runs over each other into this file: .svg.
         target: What should change by how much, such as speed=+30% or memory=-35%; repeatable. The
@@ -38,7 +37,6 @@ def compare(
         warm_up: Leave out this start of each run: a share (10%) or steps (50) (default: detected).
         confidence: Share of the intervals that should contain the true value.
         companions: Read also what belongs to a log, such as its training_log.jsonl (default: yes).
-        state_dir: Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
     from ldlm_monitor.analysis.compare.comparison import compare as compared
     from ldlm_monitor.analysis.compare.learned import point_of
@@ -60,7 +58,7 @@ def compare(
         )
     targets, points = targets_of(target), [point_of(text) for text in at]
     sides = sides_of(
-        [settings(flags, [run], companions=companions, state_dir=state_dir) for run in runs],
+        [settings(flags, [_measured(run)], companions=companions) for run in runs],
         _warm_up(warm_up),
         notice=lambda text: print(text, file=sys.stderr),
     )
@@ -71,6 +69,15 @@ def compare(
         write_file(plot, page(charts(sides)), "--plot")
     sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))
     return 0
+
+
+def _measured(word: str) -> str:
+    """The record of the run that `word` names, if `bench` kept one; otherwise the word itself."""
+    from ldlm_monitor.analysis.bench_record import FILE
+    from ldlm_monitor.supervise.run_folder import find_run
+
+    run = None if Path(word).exists() else find_run(word)
+    return str(run.folder / FILE) if run and (run.folder / FILE).is_file() else word
 
 
 def _warm_up(text: str | None) -> float | None:

@@ -31,7 +31,7 @@ def run(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     on: tuple[str, ...] = (),
     budget: str = "5/24h",
-    resume_command: str | None = None,
+    resume_command: str = "",
     slurm: Literal["print", "requeue"] = "print",
     log_dir: Path = Path("train_logs"),
     screen: bool = False,
@@ -60,40 +60,28 @@ def run(
     from ldlm_monitor.supervise.session import RunSession
 
     words = shown_dash(command)
-    if not words:
-        raise UsageError("no command is given", where="run", remedy="write it after --")
     reactions = Reactions.read(on, Budget.read(budget))
-    chosen = (flags.run if flags else None) or run_folder.name_of(words)
-    run_folder.check_name(chosen)
     settings(flags)  # a mistake in the settings ends this before the command starts
-    now = time.time()
-    folder = run_folder.new_folder(chosen, now)
-    log = _log(log_dir, folder.name)
-    if detach and _left(folder.name):
+    chosen = (flags.run if flags else None) or run_folder.name_of(words)
+    record, front, watching = launch.start(words, chosen, log_dir, echo=not (screen or detach))
+    if detach and _left(record.name):
         return 0
-    started = launch.RunLaunch(
-        name=folder.name,
-        folder=folder,
-        command=words,
-        log=log,
-        echo=not (screen or detach),
-        resume_command=tuple(shlex.split(resume_command or "")),
-        slurm=slurm,
+    files = (record.log, str(record.folder / run_folder.JOBS))
+    found = settings(flags, files, run=record.name, state_dir=record.folder / "state")
+    session = RunSession(
+        record,
+        watching,
+        Supervisor(reactions, record.name, record.started_at),
+        resume_command=tuple(shlex.split(resume_command)),
+        requeues=slurm == "requeue",
     )
-    record, link, watching = launch.start(started, now)
-    files = (str(log), str(folder / run_folder.JOBS))
-    found = settings(flags, files, run=started.name, state_dir=folder / "state")
-    session = RunSession(started, watching, Supervisor(reactions, started.name, now))
     if screen:
-        launch.Front(link)
         return _on_screen(session, record, found)
     if os.fork() == 0:
+        front.close()
         return _watch_apart(session, record, found)
     watching.close()
-    code, problem = launch.Front(link).wait()
-    if problem:
-        print(f"ldlm-monitor: {words[0]}: cannot be started ({problem})", file=sys.stderr)
-    return code
+    return front.wait(words[0])
 
 
 def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
@@ -102,7 +90,7 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
 
     opening = Opening(found, lambda: found, has_screen=True)
     opening.start()
-    following = Thread(target=_follow, args=(session, opening), name="session", daemon=True)
+    following = Thread(target=_follow, args=(session, opening, record), name="session", daemon=True)
     following.start()
     over = lambda: session.exit_code is not None  # noqa: E731
     show_screen(cast("Source", opening), found, ended=over)
@@ -110,7 +98,6 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
         said = f"{record.name} goes on; Ctrl-C ends it, ldlm-monitor attach {record.name} shows it"
         print(said, file=sys.stderr)
     following.join()
-    _note_end(record, session.exit_code)
     _finish(opening, record)
     return session.exit_code or 0
 
@@ -118,36 +105,30 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
 def _watch_apart(session: RunSession, record: RunRecord, found: Settings) -> int:
     """Watch the run in this process, which nobody waits for; its own exit code."""
     os.setsid()
-    _print_into(found.state_dir.parent / "monitor.log" if found.state_dir else Path(os.devnull))
+    _print_into(record.folder / "monitor.log")
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
 
     logs.configure(found)
     opening = Opening(found, lambda: found)
     opening.start()
-    asking = Thread(target=_describe, args=(record,), name="surroundings")
-    asking.start()
-    _follow(session, opening)
-    asking.join()
-    _note_end(record, session.exit_code)
+    _follow(session, opening, record)
     _settle(opening, found.evaluation_interval)
     _finish(opening, record)
     return 0
 
 
-def _follow(session: RunSession, opening: Opening) -> None:
-    """Act until the command is over, or this monitor is ended."""
+def _follow(session: RunSession, opening: Opening, record: RunRecord) -> None:
+    """Act until the command is over, or this monitor is ended; complete the run's record."""
+    from ldlm_monitor.supervise import run_folder, started_in
+
+    asking = Thread(target=started_in.describe, args=(record,), name="started_in")
+    asking.start()
     while session.exit_code is None and not opening.ended():
-        session.wait()
-        session.turn(opening.snapshot() if opening.reading() is None else None, time.time())
-
-
-def _note_end(record: RunRecord, code: int | None) -> None:
-    from ldlm_monitor.supervise import run_folder
-
-    kept = run_folder.find_run(record.name) or record
-    if code is not None:
-        run_folder.keep(kept.model_copy(update={"exit_code": code, "ended_at": time.time()}))
+        session.turn(lambda: opening.snapshot() if opening.reading() is None else None)
+    asking.join()
+    if session.exit_code is not None:
+        run_folder.keep(record, exit_code=session.exit_code, ended_at=time.time())
 
 
 def _settle(opening: Opening, evaluation_interval: float) -> None:
@@ -163,34 +144,10 @@ def _settle(opening: Opening, evaluation_interval: float) -> None:
 def _finish(opening: Opening, record: RunRecord) -> None:
     """End the daemon, which sends what is due, and keep its report."""
     from ldlm_monitor.report.text import health_report
-    from ldlm_monitor.supervise import run_folder
 
     _, snapshot = opening.close(0)
     if snapshot is not None:
-        report = run_folder.runs_dir() / record.name / "report.txt"
-        report.write_text(health_report(snapshot), encoding="utf-8")
-
-
-def _describe(record: RunRecord) -> None:
-    """Add to the run's record what it was started in."""
-    from ldlm_monitor.supervise import run_folder, started_in
-
-    found = started_in.look(record.command, Path(record.directory), os.environ)
-    run_folder.keep(record.model_copy(update={"surroundings": found}))
-
-
-def _log(folder: Path, name: str) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        log = folder.absolute() / f"{name}.log"
-        log.touch(exist_ok=False)
-    except OSError as error:
-        raise UsageError(
-            f"cannot be made ({error.strerror})",
-            where=str(folder / f"{name}.log"),
-            remedy="name a folder that you may write to with --log-dir",
-        ) from error
-    return log
+        (record.folder / "report.txt").write_text(health_report(snapshot), encoding="utf-8")
 
 
 def _left(name: str) -> bool:
@@ -232,10 +189,9 @@ def watched(name: str) -> tuple[RunRecord, str | None, Path]:
     Raises `UsageError` if no run has this name.
     """
     from ldlm_monitor.state.state_dir import announced
-    from ldlm_monitor.supervise.run_folder import runs_dir
 
     record = _named(name)
-    state = runs_dir() / record.name / "state"
+    state = record.folder / "state"
     return record, announced(state), state
 
 

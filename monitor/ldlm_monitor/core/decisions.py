@@ -99,11 +99,8 @@ def _of_incident(
 ) -> DecisionView:
     root = incident.root
     present = incident.attempt == run.life.attempts.number
-    numbers: Numbers = "finite"
-    back: tuple[int | None, tuple[int, int] | None] = None, None
-    if present or root.kind == _NONFINITE:
-        numbers = _numbers(run)
-        back = rollback(run) if numbers == "lasting" else back
+    numbers = _numbers(run) if present or root.kind == _NONFINITE else "finite"
+    back = rollback(run) if numbers == "lasting" else (None, None)
     lines = [root.position, *(each.position for each in incident.excerpt)]
     return decide(
         DecisionFacts(

@@ -86,16 +86,12 @@ class DecisionCondition(BaseModel):
 
     def holds(self, facts: DecisionFacts) -> bool:
         """Whether the facts meet it."""
-        return (
-            (self.kind is None or facts.kind in self.kind)
-            and (self.tier is None or facts.tier in self.tier)
-            and (self.text is None or self.text.search(facts.message) is not None)
-            and (self.steps is None or facts.steps == self.steps)
-            and (self.numbers is None or facts.numbers in self.numbers)
-            and (self.memory is None or facts.memory == self.memory)
-            and (self.repeated is None or facts.repeated == self.repeated)
-            and (self.state is None or facts.state in self.state)
-            and (self.failed is None or facts.failed == self.failed)
+        if self.text is not None and self.text.search(facts.message) is None:
+            return False
+        wanted = ((name, getattr(self, name)) for name in self.model_fields_set - {"text"})
+        return all(
+            getattr(facts, name) in (one if isinstance(one, frozenset) else {one})
+            for name, one in wanted
         )
 
 

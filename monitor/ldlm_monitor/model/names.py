@@ -224,7 +224,7 @@ _ALERTS = {  # severity -> alerts (contract, section 4)
         "LossSpike", "LossConstant", "GradientNormHigh", "StepsSkipped", "ThroughputDrop",
         "TrainingEnded", "RankStraggling", "MemoryGrowing", "CheckpointStale", "MonitorBehind",
         "MonitorParseErrors", "MonitorCannotRead", "MonitorDiskFilling",
-        "CheckpointDiskFilling",
+        "CheckpointDiskFilling", "RunActed",
     ),
     "info": ("LossPlateau", "ThroughputUnstable"),
     "none": ("Watchdog",),

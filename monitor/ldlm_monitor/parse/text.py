@@ -139,7 +139,7 @@ class TextReader:
         events = claims.events
         if claims.ignored:
             file.ignored = (envelope.stream, record.line.number)
-        if not envelope.shell:
+        if not envelope.shell and not record.is_ours:
             closed = record.line.closed
             bar = None
             if claims.bar:
@@ -252,15 +252,14 @@ class TextReader:
     def _events(
         self, file: FileState, record: LineContext, rules: Sequence[EventRule], glued: int
     ) -> list[Record]:
-        shell = record.envelope.shell
-        candidates = sorted(
-            (rule for rule in rules if rule.spec.shell == shell), key=lambda rule: rule.order
-        )
+        shell, ours = record.envelope.shell, record.is_ours
+        fitting = (rule for rule in rules if rule.spec.shell == shell)
+        candidates = sorted(fitting, key=lambda rule: rule.order)
         found: list[Record] = []
         start, first = glued or record.envelope.start, True
         for _ in range(_MAX_EVENTS_A_RECORD):
             hit = earliest(candidates, record.text, start, glued=bool(glued) or not first)
-            if hit is None:
+            if hit is None or (ours and hit[1].span()[0] > record.envelope.start):
                 break
             rule, match = hit
             begin, end = match.span()

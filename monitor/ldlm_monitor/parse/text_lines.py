@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.names import RUN_PREFIX
 from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.event_rules import RecordPlace
@@ -125,6 +126,7 @@ def raw_index(raw: bytes, index: int) -> int:
     return index
 
 
+_OURS = RUN_PREFIX.encode()
 # The header of torch's C++ log. 200 bytes, a choice: thread and path fit, more costs time.
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
 _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")  # torchrun's `[default3]:[rank3]: `
@@ -155,6 +157,11 @@ class LineContext:
             origin = replace(origin, node=envelope.node)
         place = RecordPlace(chunk.path, line.number, line.offset, origin, rank, envelope.time)
         return cls(line, text, envelope, place, now)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether `ldlm-monitor run` wrote it; what it quotes is not the training's."""
+        return self.text.startswith(_OURS, self.envelope.start)
 
     def place_of(self, index: int) -> RecordPlace:
         """The place of the text that begins at `index` of the record."""

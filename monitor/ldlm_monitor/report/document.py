@@ -25,7 +25,7 @@ ISSUES = 8
 """Issues kept, one for each kind and rank: a choice; more fill a screen. `parse` has all events."""
 ISSUE_TEXT = 200  # characters of an issue's message: a choice; more than three lines bury others
 _LIFECYCLE = frozenset(
-    {"run_started", "run_resumed", "run_finished", "run_action"}
+    {"run_started", "run_resumed", "run_finished", "run_action", "run_restart", "run_given_up"}
     | {"checkpoint_failed", "skipped_step"}
 )
 """Kinds of events in the timeline, which change a run's course. Issues and alerts show others."""

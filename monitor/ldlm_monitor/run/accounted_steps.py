@@ -46,7 +46,14 @@ class AccountedSteps:
         path, own = sample.position.path, self._files.get(sample.position.path)
         self._files[path] = step
         if step > self._step:
-            self.account.advance(step, at, exact=sample.time is not None, stalled=stalled)
+            self.account.advance(
+                step,
+                at,
+                exact=sample.time is not None,
+                stalled=stalled,
+                took=_seconds(sample.values.get("step_seconds")),
+                waited=_seconds(sample.values.get("data_seconds")),
+            )
         elif step == self._step or (own is not None and step >= own):
             return  # repeated, or of a file that is behind another one
         else:
@@ -60,8 +67,10 @@ class AccountedSteps:
         if (source, block.rank) != self._key:
             return  # a better source began with the row before
         if block.steps[0] > self._step and not self._offset:
-            for step, own, at in zip(block.steps, block.times or times, times, strict=True):
-                self.account.advance(step, _moment(own, at), exact=True)
+            waits = block.values.get("data_seconds", [0.0] * len(block))
+            rows = zip(block.steps, block.times or times, times, waits, strict=True)
+            for step, own, at, waited in rows:
+                self.account.advance(step, _moment(own, at), exact=True, waited=_seconds(waited))
             self._step = self._files[block.path] = block.steps[-1]
         else:
             for row, at in enumerate(times):
@@ -118,6 +127,10 @@ class AccountedSteps:
 
 def _moment(own: float | None, at: float) -> float:
     return own if own is not None and abs(own - at) <= OWN_SECONDS else at
+
+
+def _seconds(logged: float | None) -> float:
+    return logged if logged is not None and 0 < logged < float("inf") else 0.0
 
 
 def goodput_points(name: str, labels: Labels, found: Goodput | None) -> list[Point]:

@@ -32,7 +32,14 @@ runs steps that are taken again are known to a 1024th of the run; more cost 100 
 EPISODES: Final = 200
 """Last stalls and restarts kept, for what an incident cost: a choice, as incidents are fewer."""
 _MOSTLY = 0.9  # share of steps with times of their own from which short pauses are seen: a choice
-_NO_PROGRESS = ("start", "steps taken again", "restart", "stall", "after the last step")
+_NO_PROGRESS = (
+    "start",
+    "first step",
+    "steps taken again",
+    "restart",
+    "stall",
+    "after the last step",
+)
 """What ETTR takes off: catching up and starting, as in the paper, and hanging."""
 
 _Losses = Mapping[str, tuple[float, int]]  # by cause: seconds, and in how many intervals
@@ -54,6 +61,15 @@ class _Mark(NamedTuple):
                 before, times = losses.get(cause, (0.0, 0))
                 losses = {**losses, cause: (before + seconds, times + 1)}
         return _Mark(step, at, self.productive + productive, losses)
+
+
+class _Gap(NamedTuple):
+    """From the last kept step to this one: the cause of a pause in it, and a step's data wait."""
+
+    step: int
+    at: float
+    cause: str
+    waited: float
 
 
 class _Episode(NamedTuple):
@@ -81,7 +97,8 @@ class TimeAccount:
         self._marks: list[_Mark] = []
         self._stride, self._unmarked = 1, 0
         self._distance = 0  # from the first logged step to the second
-        self._pending: list[tuple[int, float, str]] = []
+        self._pending: list[_Gap] = []
+        self._first_took = 0.0
         self._cause = ""
         self._meter = StepDurations()
         self._paces: deque[float] = deque(maxlen=PACES)
@@ -95,10 +112,20 @@ class TimeAccount:
         if at >= self._now[1] and not self._cause:
             self._cause = cause
 
-    def advance(self, step: int, at: float, *, exact: bool, stalled: bool = False) -> None:
+    def advance(
+        self,
+        step: int,
+        at: float,
+        *,
+        exact: bool,
+        stalled: bool = False,
+        took: float = 0.0,
+        waited: float = 0.0,
+    ) -> None:
         """Add a step above the last one. `exact`: `at` is the record's own time.
 
-        `stalled`: the pause before it was beyond the run's limit.
+        `stalled`: the pause before it was beyond the run's limit. `took` and `waited`: seconds that
+        a step took by the log, and of these for its data; 0 if not logged.
         """
         self._timed[0] += exact
         self._timed[1] += 1
@@ -106,12 +133,12 @@ class TimeAccount:
         self._learn(step, at, exact=exact)
         if self._last is None:
             self._first = self._last = _Mark(step, at, 0.0, {})
+            self._first_took = took
             self._marks.append(self._last)
-        elif not self._pending and len(self._paces) >= LEARNED:
-            self._keep(step, at, self._cause or ("stall" if stalled else ""))
         else:
+            gap = _Gap(step, at, self._cause or ("stall" if stalled else ""), waited)
             self._distance = self._distance or step - self._last.step
-            self._pending.append((step, at, self._cause or ("stall" if stalled else "")))
+            self._pending.append(gap)
             if len(self._paces) >= LEARNED or len(self._pending) > PENDING:
                 self._settle()
         self._now, self._cause = (step, at), ""
@@ -167,12 +194,15 @@ class TimeAccount:
         if last is None or self._first is None or usual is None:
             return None
         for gap in self._pending:
-            last = self._judged(last, *gap, usual)
+            last = self._judged(last, gap, usual)
         start = max(self._first.at - min(began, self._first.at), 0.0)
         ahead = min(usual * self._distance, start)  # the steps up to the first logged one
+        longer = self._first_took - usual if self._first_took > PAUSE * usual else 0.0
+        compiled = min(longer * self._distance, start - ahead)
         tail = 0.0 if ended is None else ended - last.at
         wasted = min(usual * skipped, last.productive)
-        lost: dict[str, tuple[float, int]] = {"start": (start - ahead, 1), **last.lost}
+        lost: dict[str, tuple[float, int]] = {"start": (start - ahead - compiled, 1), **last.lost}
+        lost["first step"] = (compiled, 1)
         lost["end" if state == "finished" else "after the last step"] = (tail, 1)
         lost["skipped steps"] = (wasted, skipped)
         failures = len(self.resumed_at) + (state in ("crashed", "killed"))
@@ -196,17 +226,17 @@ class TimeAccount:
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, []
-        for step, at, cause in pending:
-            self._keep(step, at, cause)
+        for gap in pending:
+            self._keep(gap)
 
-    def _keep(self, step: int, at: float, cause: str) -> None:
+    def _keep(self, gap: _Gap) -> None:
         before = self._last
         if before is None:
             return
-        self._last = self._judged(before, step, at, cause, self._usual)
-        if cause == "stall" and self._last.lost is not before.lost:
-            lost = at - before.at - (self._usual or 0.0) * (step - before.step)
-            self._episodes.append(_Episode(before.at, at, lost))
+        self._last = self._judged(before, gap, self._usual)
+        if gap.cause == "stall" and self._last.lost.get("stall") != before.lost.get("stall"):
+            lost = gap.at - before.at - (self._usual or 0.0) * (gap.step - before.step)
+            self._episodes.append(_Episode(before.at, gap.at, lost))
         self._unmarked += 1
         if self._unmarked >= self._stride:
             self._marks.append(self._last)
@@ -215,14 +245,17 @@ class TimeAccount:
             self._marks = [*islice(self._marks, 0, None, 2)]
             self._stride *= 2
 
-    def _judged(self, last: _Mark, step: int, at: float, cause: str, usual: float | None) -> _Mark:
-        """The account after the gap from `last` to a step."""
-        gap = at - last.at
-        wanted = (usual or 0.0) * (step - last.step)
-        length = EXPLAINED_PAUSE if cause not in ("", "stall") else PAUSE
-        if usual is not None and gap > length * wanted and gap - wanted > self._least:
-            return last.after(step, at, wanted, (cause or "unexplained pause", gap - wanted))
-        return last.after(step, at, gap)
+    def _judged(self, last: _Mark, gap: _Gap, usual: float | None) -> _Mark:
+        """The account after a gap."""
+        steps, seconds = gap.step - last.step, gap.at - last.at
+        wanted = (usual or 0.0) * steps
+        length = EXPLAINED_PAUSE if gap.cause not in ("", "stall") else PAUSE
+        lost = 0.0
+        if usual is not None and seconds > length * wanted and seconds - wanted > self._least:
+            seconds, lost = wanted, seconds - wanted
+        data = min(gap.waited * steps, seconds)
+        causes = ("data wait", data), (gap.cause or "unexplained pause", lost)
+        return last.after(gap.step, gap.at, seconds - data, *causes)
 
 
 def _summed(

@@ -8,17 +8,16 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.probe import process
-from ldlm_monitor.supervise.run_folder import RunRecord, keep
+from ldlm_monitor.supervise.run_folder import RunRecord, keep, new_folder, new_log
 from ldlm_monitor.supervise.streams import Link
 
 ROTATE_BYTES = 1 << 30
@@ -30,66 +29,6 @@ _RELAY = (
     "from ldlm_monitor.supervise.relay import main; main()"
 )
 _PASSED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-
-
-@dataclass(frozen=True, slots=True)
-class RunLaunch:
-    """What is started: `name` and `folder` of the run, and its log.
-
-    `echo`: the command has our streams. `resume_command`: what a restart runs instead. `slurm`:
-    whether Slurm's part of a restart is done, or only noted.
-    """
-
-    name: str
-    folder: Path
-    command: tuple[str, ...]
-    log: Path
-    echo: bool
-    resume_command: tuple[str, ...] = ()
-    slurm: Literal["print", "requeue"] = "print"
-
-
-def start(launch: RunLaunch, now: float) -> tuple[RunRecord, Link, Link]:
-    """Start the relay and, by it, the command, at `now` (Unix seconds).
-
-    Returns the kept record, and the links of the front and of the monitor.
-    """
-    plan = {
-        "command": launch.command,
-        "directory": os.getcwd(),
-        "log": str(launch.log),
-        "rotate_bytes": ROTATE_BYTES,
-        "echo": launch.echo,
-        "foreground": is_foreground(),
-        "environment": {
-            # Python's output into a pipe would come late, and a NaN with it.
-            "PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1"),
-            "LDLM_RUN": launch.name,
-            "LDLM_ATTEMPT": "1",
-        },
-    }
-    (launch.folder / "relay.json").write_text(json.dumps(plan), encoding="utf-8")
-    (front, fronts), (monitor, monitors) = socket.socketpair(), socket.socketpair()
-    passed = [fronts.fileno(), monitors.fileno()]
-    relay = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _RELAY, _SOURCE, str(launch.folder), *map(str, passed)],
-        pass_fds=passed,
-        start_new_session=True,  # our terminal's signals reach the command through us, once
-    )
-    fronts.close()
-    monitors.close()
-    found = process.look(relay.pid)
-    record = RunRecord(
-        name=launch.name,
-        command=launch.command,
-        directory=os.getcwd(),
-        log=str(launch.log),
-        started_at=now,
-        relay=relay.pid,
-        relay_started=found.started if found is not None else 0,
-    )
-    keep(record)
-    return record, Link(front.detach()), Link(monitor.detach())
 
 
 class Front:
@@ -104,21 +43,94 @@ class Front:
         _take(signal.SIGTSTP, lambda *_: link.send({"signal": signal.SIGSTOP}))
         _take(signal.SIGCONT, self._go_on)
 
-    def wait(self) -> tuple[int, str]:
-        """The command's exit code as shells give it, and why it could not be started ("")."""
-        problem = ""
+    def close(self) -> None:
+        """Leave it to another process."""
+        self._link.close()
+
+    def wait(self, program: str) -> int:
+        """The command's exit code as shells give it; prints it if `program` cannot be started."""
+        code = -signal.SIGKILL.value  # if the relay was killed, and the command with it
         while self._link.is_open:
             for said in self._link.receive():
-                problem = said.get("failed", problem)
+                if "failed" in said:
+                    problem = f"{program}: cannot be started ({said['failed']})"
+                    print(f"ldlm-monitor: {problem}", file=sys.stderr)
                 if "stopped" in said:
                     # The shell takes the terminal back, until `fg` continues us.
                     os.kill(os.getpid(), signal.SIGSTOP)
                 if "over" in said:
-                    return shells(said["over"]), problem
-        return shells(-signal.SIGKILL), problem  # the relay was killed, and the command with it
+                    code = said["over"]
+                    self._link.close()
+        return shells(code)
 
     def _go_on(self, number: int, _: FrameType | None) -> None:
         self._link.send({"foreground": is_foreground(), "resize": True, "signal": signal.SIGCONT})
+
+
+def start(
+    command: tuple[str, ...],
+    name: str,
+    log_dir: Path,
+    *,
+    echo: bool,
+    reports: bool = False,
+) -> tuple[RunRecord, Front, Link]:
+    """Start the relay and, by it, the command of a run `name`.
+
+    Returns the kept record, this process as its front, and the monitor's link. `echo`: the command
+    has our streams. `reports`: the monitor's link gets `{"wrote": bytes}` for each piece of output.
+    Raises `UsageError` where its folder or its log cannot be made.
+    """
+    if not command:
+        raise UsageError("is missing", where="COMMAND", remedy="write it after --")
+    now = time.time()
+    folder = new_folder(name, now)
+    log = new_log(log_dir, folder.name)
+    plan = {
+        "command": command,
+        "directory": os.getcwd(),
+        "log": str(log),
+        "rotate_bytes": ROTATE_BYTES,
+        "echo": echo,
+        "reports": reports,
+        "foreground": is_foreground(),
+        "environment": {
+            # Python's output into a pipe would come late, and a NaN with it.
+            "PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1"),
+            "LDLM_RUN": folder.name,
+            "LDLM_ATTEMPT": "1",
+        },
+    }
+    (folder / "relay.json").write_text(json.dumps(plan), encoding="utf-8")
+    (front, fronts), (monitor, monitors) = socket.socketpair(), socket.socketpair()
+    for end in (fronts, monitors):
+        end.set_inheritable(True)
+    waiting = Front(Link(front.detach()))  # first, so that no signal can miss the command
+    words = [_RELAY, _SOURCE, str(folder), str(fronts.fileno()), str(monitors.fileno())]
+    relay = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", *words],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0)
+            for stream in (() if echo else (0, 1, 2))
+        ],
+        setsid=True,  # our terminal's signals reach the command through us, once
+    )
+    fronts.close()
+    monitors.close()
+    found = process.look(relay)
+    record = RunRecord(
+        name=folder.name,
+        command=command,
+        directory=os.getcwd(),
+        log=str(log),
+        started_at=now,
+        relay=relay,
+        relay_started=found.started if found is not None else 0,
+    )
+    keep(record)
+    return record, waiting, Link(monitor.detach())
 
 
 def _take(number: int, handler: Callable[[int, FrameType | None], Any]) -> None:

@@ -9,11 +9,12 @@ import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import Final
 
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
+from ldlm_monitor.text.format import duration
 
 FAILURES: Final[Mapping[str, frozenset[str]]] = {
     "hang": frozenset({"TrainingStalled", "NcclTimeout"}),
@@ -22,11 +23,7 @@ FAILURES: Final[Mapping[str, frozenset[str]]] = {
 }
 """Failures that `--on` may name, with the critical alerts that show them; a crash is the command's
 end with a code other than 0, unless a person caused it."""
-_ACTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "hang": frozenset({"stacks", "kill", "stop"}),
-    "nan": frozenset({"kill", "stop"}),
-    "crash": frozenset({"restart"}),
-}
+_ACTIONS = {"hang": ("kill", "stacks", "stop"), "nan": ("kill", "stop"), "crash": ("restart",)}
 GRACE_SECONDS = 10.0
 """Seconds from SIGTERM to SIGKILL: `docker stop` waits as long. A rank that hangs in a collective
 answers no SIGTERM, and the new steps of a hung training are to come within a minute."""
@@ -47,7 +44,6 @@ MAX_EXCLUDED: Final = 4
 each one left out is missing to other jobs."""
 _BUDGET = re.compile(r"(\d{1,4})/(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_REACTION = re.compile(r"([a-z]+)=([a-z]+(?::\d{1,3})?(?:,[a-z]+(?::\d{1,3})?)*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +81,16 @@ class Reactions:
         actions: dict[str, frozenset[str]] = {}
         restarts = 0
         for text in texts:
-            found = _REACTION.fullmatch(text)
-            if found is None or found[1] not in _ACTIONS:
-                _refuse(text)
-            failure = found[1]
-            words = dict(_word(each) for each in found[2].split(","))
-            if not words.keys() <= _ACTIONS[failure]:
-                _refuse(text)
-            restarts = words.get("restart", restarts)
-            actions[failure] = actions.get(failure, frozenset()) | words.keys()
+            failure, _, words = text.partition("=")
+            for word in words.split(","):
+                action, colon, count = word.partition(":")
+                if action not in _ACTIONS.get(failure, ()) or bool(colon) != count.isdecimal():
+                    known = "; ".join(f"{each}={','.join(of)}" for each, of in _ACTIONS.items())
+                    remedy = f"there are {known}, restart:N"
+                    raise UsageError("is not known", where=f"--on {text}", remedy=remedy)
+                restarts = int(count or 1) if action == "restart" else restarts
+                actions[failure] = actions.get(failure, frozenset()) | {action}
         return cls(actions, restarts, budget)
-
-
-def _word(text: str) -> tuple[str, int]:
-    name, _, count = text.partition(":")
-    return name, int(count or 1)
-
-
-def _refuse(text: str) -> NoReturn:
-    known = "; ".join(f"{failure}={','.join(sorted(of))}" for failure, of in _ACTIONS.items())
-    raise UsageError("is not known", where=f"--on {text}", remedy=f"there are {known}, restart:N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +125,8 @@ class Supervisor:
         self._furthest = -1  # the last step of all attempts
         self._nonfinite = 0  # losses that were no number, in the attempts before
         self._kill_at: float | None = None
-        self._acted = self._over = False
-        self._ended_by_us = False
+        self._acted = ""  # the alert that was acted on in this attempt
+        self._over = self._ended_by_us = False
         self._environment: dict[str, str] = {}
         self._excluded: dict[str, None] = {}  # nodes that failed, in their order
         self.attempt = 1
@@ -165,7 +151,7 @@ class Supervisor:
             alert = next(self._firing(snapshot, run, failure, now), None)
             if self._acted or alert is None or _may_evaluate(alert, run, now):
                 continue
-            self._acted = True
+            self._acted = alert.name
             self._over = self._over or "stop" in actions
             ends = bool(actions & {"kill", "stop"})
             self._kill_at = now + GRACE_SECONDS if ends else None
@@ -180,7 +166,7 @@ class Supervisor:
 
     def ended(self, code: int, now: float) -> Order:
         """What to do after the command ended with `code` (below 0: a signal) at `now`."""
-        acted, self._acted, self._kill_at = self._acted, False, None
+        acted, self._acted, self._kill_at = self._acted, "", None
         crash = self._reactions.actions.get("crash", frozenset())
         if self._over or (code == 0 and not acted) or "restart" not in crash:
             return Order(release=True)
@@ -198,7 +184,10 @@ class Supervisor:
         self._started_at = now + pause
         environment = {"LDLM_ATTEMPT": str(self.attempt), **self._environment}
         self._environment = {}
-        note = f"restart {len(self._restarts)} of {budget.restarts} after {pause:g} s"
+        why = acted or (f"exit code {code}" if code >= 0 else f"signal {-code}")
+        place = "before the first step" if self._furthest < 0 else f"at step {self._furthest}"
+        used = f"{len(self._restarts)} of {budget.restarts} in {duration(budget.seconds)}"
+        note = f"restart {used}: {why} {place}, after {pause:g} s"
         return Order(note, start_at=self._started_at, environment=environment)
 
     def reconsidered(self, order: Order, snapshot: Snapshot) -> Order:
@@ -219,8 +208,8 @@ class Supervisor:
         found = {**order.environment, **variables(decision)}
         if self._excluded:
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
-        note = "" if decision is None else f"decided: {decision.phrase}"
-        return replace(order, environment=found, note=note)
+        note = "" if decision is None else f"; decided: {decision.phrase}"
+        return replace(order, environment=found, note=f"{order.note}{note}")
 
     def _firing(
         self, snapshot: Snapshot, run: RunView, failure: str, now: float

@@ -5,10 +5,11 @@ in a few hundredths of a second. FOLDER contains `relay.json`, made by `launch.p
 FRONT is a socket to the process that the user started, MONITOR one to the process that watches;
 each carries JSON objects, one a line. The relay sends to both `{"started": pid}`, `{"ended": code}`
 (negative: a signal), `{"stopped": number}` (of job control), `{"interrupted": number}` (a signal
-that did not come from MONITOR, or Ctrl-C was typed) and `{"over": code}`: no start is to come. It
-takes `{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, and after
-an end either `{"start": {"command", "environment"}}` or `{"release": true}`. If MONITOR is closed,
-an end is the last.
+that did not come from MONITOR, or Ctrl-C was typed) and `{"over": code}`: no start is to come; to
+MONITOR also `{"wrote": bytes}` where `relay.json` has `reports`, so that it need not poll. It takes
+`{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, and after an end
+either `{"start": {"command", "environment"}}` or `{"release": true}`. If MONITOR is closed, an end
+is the last.
 
 Where a stream of ours is a terminal, the command gets a pseudo-terminal in its place, and what is
 typed goes there unchanged, so that bars, colours, Ctrl-C and Ctrl-Z are as without the relay.
@@ -132,6 +133,8 @@ class Relay:
                 data = each.read()
                 if data and each.number:
                     self._log.write(each.number, data)
+                    if self._plan["reports"]:
+                        self._monitor.send({"wrote": len(data)})
         self._pass_keys(ready)
         for link in self._links():
             if ready.get(link.fileno()):

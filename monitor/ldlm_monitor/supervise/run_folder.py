@@ -1,7 +1,7 @@
 """The folders of supervised runs: `$XDG_STATE_HOME/ldlm-monitor/runs/NAME_TIME/`, one a run.
 
-`run.json` is what a run was started with, `monitor.log` what its monitor printed, `report.html`
-and `report.txt` how it ended, `state/` what its monitor keeps. The command's output is a log
+`run.json` is what a run was started with, `monitor.log` what its monitor printed, `report.txt` how
+it ended, `state/` what its monitor keeps; a bench has `record.json`. The command's output is a log
 beside the others of the user's, in the working folder.
 """
 
@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
@@ -20,7 +20,7 @@ from ldlm_monitor.probe import process
 from ldlm_monitor.state.state_dir import default_state_dir
 
 SCHEMA: Final = "ldlm.run/1"  # the number rises with an incompatible change
-RECORD, REPORT = "run.json", "report"
+RECORD = "run.json"
 JOBS = "job_*.out"  # links to the outputs of Slurm jobs that the command submitted
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 """A run's name, part of file names: up to 80 characters that no shell must quote."""
@@ -67,9 +67,14 @@ class RunRecord(View):
         return found is not None and found.started == self.relay_started and found.state not in "ZX"
 
     @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return runs_dir() / self.name
+
+    @property
     def files(self) -> tuple[str, ...]:
         """Its log's files, the oldest first, and the outputs of jobs that it submitted."""
-        jobs = sorted((runs_dir() / self.name).glob(JOBS))
+        jobs = sorted(self.folder.glob(JOBS))
         return (*map(str, rotated(Path(self.log))), self.log, *map(str, jobs))
 
 
@@ -86,18 +91,14 @@ def name_of(command: tuple[str, ...]) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", Path(word).stem).strip("_.-+")[:60] or "run"
 
 
-def check_name(name: str) -> None:
-    """Raise `UsageError` if a run cannot have this name."""
+def new_folder(name: str, now: float) -> Path:
+    """Make the folder of a run `name` that starts at `now` (Unix seconds). Raises `UsageError`."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             "is no name for a run",
-            where=f"--name {name}",
+            where=name,
             remedy="use letters, digits and . _ + -, beginning with a letter or digit",
         )
-
-
-def new_folder(name: str, now: float) -> Path:
-    """Make the folder of a run that starts at `now` (Unix seconds); it may not exist yet."""
     stamp = time.strftime("%Y%m%d_%H%M%S", time.localtime(now))
     for more in ("", *(f"_{number}" for number in range(2, 100))):
         folder = runs_dir() / f"{name}_{stamp}{more}"
@@ -115,9 +116,25 @@ def new_folder(name: str, now: float) -> Path:
     raise UsageError("100 runs of this name start at once", where=name, remedy="wait a second")
 
 
-def keep(record: RunRecord) -> None:
-    """Write a run's record, atomically."""
-    path = runs_dir() / record.name / RECORD
+def new_log(folder: Path, name: str) -> Path:
+    """Make the log of a run in `folder`. Raises `UsageError`."""
+    log = folder.absolute() / f"{name}.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log.touch(exist_ok=False)
+    except OSError as error:
+        raise UsageError(
+            f"cannot be made ({error.strerror})",
+            where=str(folder / log.name),
+            remedy="name a folder that you may write to with --log-dir",
+        ) from error
+    return log
+
+
+def keep(record: RunRecord, **changes: Any) -> None:
+    """Write a run's record, with `changes` to what is kept, atomically."""
+    record = (find_run(record.name) or record).model_copy(update=changes)
+    path = record.folder / RECORD
     fresh = path.with_name(f".{RECORD}.{os.getpid()}")
     fresh.touch(mode=0o600)
     fresh.write_text(record.model_dump_json() + "\n", encoding="utf-8")

@@ -1,17 +1,18 @@
 """The monitor's side of a run: looks at the alerts, and carries out what is decided."""
 
 import os
-import select
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.probe.command_processes import CommandProcesses
 from ldlm_monitor.supervise import evidence, slurm
-from ldlm_monitor.supervise.launch import RunLaunch, shells
+from ldlm_monitor.supervise.launch import shells
 from ldlm_monitor.supervise.reactions import Order, Supervisor
+from ldlm_monitor.supervise.run_folder import RunRecord
 from ldlm_monitor.supervise.streams import Link
 
 DECIDE_SECONDS = 60.0
@@ -23,43 +24,51 @@ LOOK_SECONDS = 0.25  # between two looks at the alerts, which are to be acted on
 class RunSession:
     """Carries the supervisor's orders out: `turn` until `exit_code` is known.
 
-    `exit_code`: the command's last one, as shells give it.
+    `exit_code`: the command's last one, as shells give it. `resume_command`: what a restart runs
+    instead. `requeues`: Slurm's part of a restart is done, not only noted.
     """
 
-    def __init__(self, launch: RunLaunch, link: Link, supervisor: Supervisor) -> None:
-        self._launch = launch
+    def __init__(
+        self,
+        record: RunRecord,
+        link: Link,
+        supervisor: Supervisor,
+        *,
+        resume_command: tuple[str, ...] = (),
+        requeues: bool = False,
+    ) -> None:
+        self._record = record
+        self._again = resume_command or record.command
+        self._requeues = requeues
         self._jobs: slurm.SubmittedJobs | None = None
-        if slurm.submits(launch.command):
-            self._jobs = slurm.SubmittedJobs(launch.log, launch.folder, Path.cwd())
+        if slurm.submits(record.command):
+            self._jobs = slurm.SubmittedJobs(Path(record.log), record.folder, Path.cwd())
         self._link = link
         self._supervisor = supervisor
         self._restart: Order | None = None
         self._processes: CommandProcesses | None = None
         self.exit_code: int | None = None
 
-    def wait(self) -> None:
-        """Return when the relay has something to report, after a moment at the latest."""
-        select.select([self._link], [], [], LOOK_SECONDS)
+    def turn(self, look: Callable[[], Snapshot | None]) -> None:
+        """Heed the relay, for which it waits a moment, and the alerts.
 
-    def turn(self, snapshot: Snapshot | None, now: float) -> None:
-        """Heed the relay and the alerts of `snapshot`. `now`: Unix seconds.
-
-        `snapshot`: None while what the log held is still read.
+        `look` returns the present snapshot, None while what the log held is still read.
         """
-        if select.select([self._link], [], [], 0)[0]:
-            for said in self._link.receive():
-                self._heed(said, now)
-            if not self._link.is_open and self.exit_code is None:
-                self.exit_code = shells(-9)  # the relay was killed, and the command with it
+        said, now = self._link.receive(LOOK_SECONDS), time.time()
+        for each in said:
+            self._heed(each, now)
+        if not self._link.is_open and self.exit_code is None:
+            self.exit_code = shells(-9)  # the relay was killed, and the command with it
         if self._jobs is not None:
             self._jobs.look()
+        snapshot = look()
         self._restart_if_due(snapshot, now)
         if snapshot is None or not self._link.is_open:
             return
         for order in self._supervisor.observe(snapshot, now):
             if order.evidence:
-                path = self._launch.folder / f"evidence_{self._supervisor.attempt}.json"
-                evidence.keep(path, self._launch.name, snapshot)
+                path = self._record.folder / f"evidence_{self._supervisor.attempt}.json"
+                evidence.keep(path, self._record.name, snapshot)
             self._link.send({"note": order.note})
             if self._processes is not None:
                 self._processes.look()  # while their parents live
@@ -83,10 +92,9 @@ class RunSession:
     def _start(self, order: Order) -> None:
         if order.note:
             self._link.send({"note": order.note})
-        command = self._launch.resume_command or self._launch.command
+        command, acts = self._again, self._requeues
         nodes = slurm.nodes_of(order.environment.get("LDLM_EXCLUDE_NODES", ""))
-        job, acts = slurm.job_of(os.environ), self._launch.slurm == "requeue"
-        line = "" if order.release else slurm.advice(command, job, nodes)
+        line = "" if order.release else slurm.advice(command, slurm.job_of(os.environ), nodes)
         if line and (nodes or acts):
             self._link.send({"note": f"Slurm: {line}"})
         if line and acts and slurm.submits(command):
@@ -109,7 +117,7 @@ class RunSession:
             self._processes = CommandProcesses(said["started"])
         if "ended" in said:
             order = self._supervisor.ended(said["ended"], now)
-            if order.note:
+            if order.release and order.note:
                 self._link.send({"note": order.note})
             if order.release:
                 self._link.send({"release": True})

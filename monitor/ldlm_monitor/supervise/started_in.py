@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ldlm_monitor.supervise.run_folder import RunSurroundings
+from ldlm_monitor.supervise.run_folder import RunRecord, RunSurroundings, keep
 from ldlm_monitor.text.sanitize import plain, redact
 
 ASK_SECONDS = 10.0
@@ -21,6 +21,11 @@ _PACKAGES = (
     "print(json.dumps([sys.version.split()[0],"
     " {d.metadata['Name']: d.version for d in m.distributions() if d.metadata['Name']}]))"
 )
+
+
+def describe(record: RunRecord) -> None:
+    """Add what it was started in to a run's record."""
+    keep(record, surroundings=look(record.command, Path(record.directory), os.environ))
 
 
 def look(

@@ -186,8 +186,10 @@ class Link:
             with contextlib.suppress(OSError):
                 self._socket.sendall(json.dumps(what).encode() + b"\n")
 
-    def receive(self) -> list[dict[str, Any]]:
-        """The objects that came; closes if the other side has."""
+    def receive(self, seconds: float | None = None) -> list[dict[str, Any]]:
+        """The objects that came; none if none did for `seconds`. Closes if the other side has."""
+        if not select.select([self._socket], [], [], seconds and max(0.0, seconds))[0]:
+            return []
         try:
             data = self._socket.recv(READ_BYTES)
         except OSError:

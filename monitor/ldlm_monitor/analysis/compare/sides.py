@@ -4,9 +4,10 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, median
 
-from ldlm_monitor.analysis.bench.bench_records import find_record
+from ldlm_monitor.analysis.bench_record import read_record
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.intervals import LEAST_VALUES
 from ldlm_monitor.analysis.compare.verdict import SPEED_BY
@@ -172,9 +173,8 @@ def sides_of(
 
 
 def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
-    (named,) = settings.files
-    record = find_record(named, settings.state_dir)
-    if record is not None:
+    named = settings.files[-1]  # of a run's log, rotated or not
+    if record := read_record(Path(named)):
         return record.readings()
     names = RunNames(settings.run)
     history, notices = gather(settings, names)
