@@ -84,9 +84,21 @@ def _to_nan(step: Step, since: int) -> None:
 _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
     ("LossDiverging", "loss doubles every 300 steps", _ROWS, _diverge),
     ("LossSpike", "four times the loss, gone after 40 steps", _ROWS, _spike),
+    (
+        "LossSpike",
+        "four times the loss, gone within two seconds",
+        replace(_ROWS, step_seconds=0.02),
+        _spike,
+    ),
     ("LossConstant", "the same value to the last digit", _ROWS, _freeze_loss),
     ("NonFiniteLoss", "NaN from a step on", _ROWS, _to_nan),
     ("GradientNormHigh", "a hundred times the norm", _ROWS, _explode_gradients),
+    (
+        "GradientNormHigh",
+        "a hundred times the norm, 20 steps a second",
+        replace(_ROWS, step_seconds=0.05),
+        _explode_gradients,
+    ),
     ("LossScaleCollapsed", "every step overflows", replace(_ROWS, fp16=True), _collapse_scale),
     (
         "StepsSkipped",

@@ -47,8 +47,8 @@ FAULTS = {
 }
 GROUPED = re.compile(r"\d+ alerts \(")
 RUN = re.compile(r"train_\d{8}_\d{6}")
-PATIENCE = 300.0
-"""Seconds for a message: alerts that wait for some minutes come within."""
+PATIENCE = 420.0
+"""Seconds for a message: a slow rank is reported after five minutes of slowness."""
 
 
 class Messages(bench.Slack):

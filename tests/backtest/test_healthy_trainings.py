@@ -12,7 +12,7 @@ from healthy_training import SCENARIOS, Training, trainings, write
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.playback.replay import Replay
-from training_faults import BEGINS, CASES
+from training_faults import BEGINS, CASES, Case
 
 STEPS = 2_400
 """Two checkpoints, two doublings of a loss scale; no evaluation yet."""
@@ -56,10 +56,17 @@ def test_an_evaluation_that_nothing_announces_is_no_stall(tmp_path: Path) -> Non
     assert loud(write(training, tmp_path / "logs").folder) == []
 
 
-@pytest.mark.parametrize("alert", ["NonFiniteLoss", "GradientNormHigh", "TrainingStalled"])
-def test_a_fault_in_such_a_training_is_told(alert: str, tmp_path: Path) -> None:
-    case = next(case for case in CASES if case.alert == alert)
+@pytest.mark.parametrize(
+    "case",
+    [
+        each
+        for each in CASES
+        if each.alert in ("NonFiniteLoss", "GradientNormHigh", "TrainingStalled")
+    ],
+    ids=lambda case: f"{case.alert}: {case.what}",
+)
+def test_a_fault_in_such_a_training_is_told(case: Case, tmp_path: Path) -> None:
     written = write(case.training, tmp_path / "logs", case.fault, BEGINS)
     began, soon = written.times[BEGINS - 1], written.times[BEGINS + 60]
-    times = [each.time or 0.0 for each in loud(written.folder) if each.alert == alert]
+    times = [each.time or 0.0 for each in loud(written.folder) if each.alert == case.alert]
     assert any(began <= time <= soon for time in times)

@@ -16,9 +16,11 @@ def falling(noise: float, seed: int = 1, steps: int = STEPS) -> list[float]:
     return [(2 + 8 * (1 + n) ** -0.3) * chance.lognormvariate(0, noise) for n in range(steps)]
 
 
-def seen(losses: list[float]) -> dict[str, float]:
+def seen(*parts: list[float]) -> dict[str, float]:
+    """The gauges after losses that came in these parts."""
     detector = LossDetector()
-    detector.update(losses)
+    for losses in parts:
+        detector.update(losses)
     return dict(detector.measures())
 
 
@@ -50,8 +52,14 @@ def test_a_spike_stands_out_for_twenty_steps_and_is_no_divergence() -> None:
     losses = falling(0.05)
     losses[2000:2006] = [8.0] * 6
     assert seen(losses[:2010])["loss_spike_ratio"] > 2
-    assert seen(losses[:2030])["loss_spike_ratio"] < 1.6
+    assert seen(losses[:2021], losses[2021:2030])["loss_spike_ratio"] < 1.6
     assert worst(losses[:2100], "loss_rise_ratio") < 1.5
+
+
+def test_a_spike_that_passed_between_two_evaluations_is_seen() -> None:
+    losses = falling(0.05)
+    losses[2000:2006] = [8.0] * 6
+    assert seen(losses[:1990], losses[1990:2240])["loss_spike_ratio"] > 2
 
 
 def test_a_spike_is_counted_in_four_times_the_noise() -> None:

@@ -101,7 +101,9 @@ def test_a_gradient_explosion_is_measured_by_factors() -> None:
     one = gauges(GradientDetector(), [*usual, 1000.0])
     assert one["grad_norm_zscore"] > 10
     assert one["grad_norm_ratio"] < 2
-    assert gauges(GradientDetector(), [*usual, *[50.0] * 3])["grad_norm_ratio"] > 20
+    assert gauges(GradientDetector(), [*usual, *[50.0] * 9])["grad_norm_ratio"] < 2
+    assert gauges(GradientDetector(), [*usual, *[50.0] * 11])["grad_norm_ratio"] > 20
+    assert gauges(GradientDetector(), [*usual[:100], *[50.0] * 400])["grad_norm_ratio"] > 20
 
 
 def test_a_loss_scale_that_halves_and_doubles_has_not_collapsed() -> None:

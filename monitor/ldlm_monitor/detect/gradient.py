@@ -10,16 +10,18 @@ from ldlm_monitor.detect.window import (
     finite,
     median,
     middle_of,
+    pieces,
     positive,
     spread_of,
 )
 
 NORM_WINDOW = 500
 """Norms compared. A choice: a median of more lags behind a decay, that of fewer follows a spike."""
-NORM_RECENT = 5
-"""Last norms whose median is compared. A choice: more delay a rise, fewer follow a bad batch."""
-NORM_LEAST = 20
-"""Norms needed before the last 5. A choice: more delay the gauges, fewer give a noisy spread."""
+NORM_RECENT = 20
+"""Last norms whose median is compared. A choice: more delay a rise, fewer follow some bad batches.
+The rule waits no longer: at 20 steps a second, 30 s of high norms are this run's usual ones."""
+NORM_LEAST = 30
+"""Norms needed before the last 20. A choice: more delay the gauges, fewer give a noisy spread."""
 FINEST = 0.05
 """Least noise of a logarithm, 5 %. A choice: more hides outliers; less would make any change of
 clipped norms, which hardly vary, an outlier."""
@@ -29,18 +31,26 @@ class GradientDetector:
     """The gradient norm of one rank against its past, in logarithms, since norms vary by factors.
 
     With m and s the median and 1.4826 median absolute deviations (at least 0.05) of the
-    logarithms of the up to 495 norms before the last 5:
+    logarithms of the up to 480 norms before the last 20:
 
     - `grad_norm_zscore`: of the last norm, (ln(last) - m) / s.
-    - `grad_norm_ratio`: the median of the last 5 norms over that of those before.
+    - `grad_norm_ratio`: the median of the last 20 norms over that of those before, the highest
+      since the last update.
     """
 
     def __init__(self) -> None:
         self._window = ComparedValues(NORM_WINDOW, NORM_RECENT)
+        self._highest = -math.inf
 
     def update(self, values: Values) -> None:
         """Add the next norms; those that are not finite or not above 0 are ignored."""
-        self._window.extend([math.log(value) for value in positive(values)])
+        logarithms = [math.log(value) for value in positive(values)]
+        self._highest = -math.inf
+        for piece in pieces(logarithms, NORM_RECENT // 2, NORM_WINDOW):
+            self._window.extend(piece)
+            if len(self._window.before) >= NORM_LEAST:
+                rise = median(self._window.recent) - middle_of(self._window.before)
+                self._highest = max(self._highest, rise)
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
@@ -49,7 +59,7 @@ class GradientDetector:
             middle = middle_of(before)
             noise = max(spread_of(before, middle), FINEST)
             yield "grad_norm_zscore", (recent[-1] - middle) / noise
-            yield "grad_norm_ratio", exp(median(recent) - middle)
+            yield "grad_norm_ratio", exp(max(self._highest, median(recent) - middle))
 
 
 SCALE_WINDOW = NORM_WINDOW

@@ -14,6 +14,7 @@ from ldlm_monitor.detect.window import (
     finite,
     median,
     middle_of,
+    pieces,
     spread_of,
 )
 
@@ -64,7 +65,8 @@ class LossDetector:
     - `loss_zscore`: (last - m) / s.
     - `loss_spike_ratio`: how far two neighbouring losses of the last 20 steps were both above
       m, over max(highest - m, 4 s, 0.15 |m|), with the highest of the up to 480 losses. One bad
-      batch is no spike, nor is a value that noise reached before.
+      batch is no spike, nor is a value that noise reached before. The highest since the last
+      update.
     - `loss_peak_ratio`: the highest ratio of a loss of the last 20 steps to the highest loss
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
@@ -92,12 +94,20 @@ class LossDetector:
         self._factor = 0.0  # the noise of the logarithms
         self._highest = -math.inf
         self._trend = (0, 0.0, 0.0)
+        self._spike = 0.0
 
     def update(self, values: Values) -> None:
         """Add the next values; those that are not finite are ignored."""
-        values = finite(values)
-        if not values:
-            return
+        self._spike = 0.0
+        for piece in pieces(finite(values), RECENT // 2, LOSS_WINDOW):
+            self._add(piece)
+            if len(self._window.before) >= LEAST:
+                middle = middle_of(self._window.before)
+                self._spike = max(
+                    self._spike, self._jump(middle, _noise(self._window.before, middle))
+                )
+
+    def _add(self, values: Values) -> None:
         # `_highest` is the highest value of all steps before the recent ones.
         first = values[: max(0, LEVEL - self._window.count)]
         older = [*self._window.recent, *values][:-RECENT]
@@ -132,11 +142,16 @@ class LossDetector:
             middle = middle_of(before)
             noise = _noise(before, middle)
             yield "loss_zscore", (values[-1] - middle) / noise
-            usual = max(before[-1] - middle, SPIKE_SIGMA * noise, JUMP * abs(middle))
-            twice = max(min(pair) for pair in pairwise(recent))
-            yield "loss_spike_ratio", max(0.0, (twice - middle) / usual)
+            yield "loss_spike_ratio", self._spike
         yield from self._rise(recent)
         yield from self._trends(values)
+
+    def _jump(self, middle: float, noise: float) -> float:
+        """How far up two neighbours of the recent losses were, over what is usual."""
+        highest = self._window.before[-1]
+        usual = max(highest - middle, SPIKE_SIGMA * noise, JUMP * abs(middle))
+        twice = max(min(pair) for pair in pairwise(self._window.recent))
+        return (twice - middle) / usual
 
     def _peak(self, recent: Values) -> float | None:
         found = None

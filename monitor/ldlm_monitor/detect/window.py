@@ -68,6 +68,19 @@ class ComparedValues(RecentValues):
             del self.before[bisect_left(self.before, value)]
 
 
+def pieces(values: Values, size: int, window: int) -> Iterator[Values]:
+    """Values that came at once: those before the last `window` together, then `size` at a time.
+
+    Where many steps are logged between two evaluations, what rises and falls in some of them
+    has gone from a detector's last values before it is asked.
+    """
+    early = max(len(values) - window, 0)
+    if early:
+        yield values[:early]
+    for start in range(early, len(values), size):
+        yield values[start : start + size]
+
+
 class Groups:
     """Cuts values into consecutive groups of `size`; the rest waits for the next values."""
 
