@@ -37,6 +37,13 @@ def test_a_counter_beside_a_loss_is_read_at_once(parse: Parse, example: dict[str
         assert sample.values[name] == pytest.approx(value, nan_ok=True)
 
 
+def test_the_loss_of_an_estimators_evaluation_is_no_loss_of_a_step(parse: Parse) -> None:
+    line = "INFO:tensorflow:Saving dict for global step 54: accuracy = 0.5, loss = 0.75"
+    text = "".join(f"INFO:tensorflow:loss = 0.{at}, step = {at}\n" for at in range(1, 5))
+    *_, last = inferred(parse, f"{text}{line}\n")
+    assert (last.step, dict(last.values)) == (None, {"eval_accuracy": 0.5, "eval_loss": 0.75})
+
+
 @pytest.mark.parametrize(
     "line",
     [

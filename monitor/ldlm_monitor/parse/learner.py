@@ -113,6 +113,7 @@ class Learner:
             return [header.at(place, "inferred")]
         below = place.line == self._evaluated + 1
         below = below and (text[:1] in _BLANKS or (self._heads and not _COUNTED.search(text)))
+        below = below or _ESTIMATED in text[:_MAX_SHAPE]
         self._heads = _HEADING.match(text[:_MAX_SHAPE]) is not None
         if below or self._heads:
             self._evaluated = place.line
@@ -222,6 +223,7 @@ def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
     return not fields.bare and text[:4].lower() in _ALONE
 
 
+_ESTIMATED = b"Saving dict for global step "  # what TensorFlow's estimators write of an evaluation
 _BLANKS = (b" ", b"\t")
 _INDENTED = (*_BLANKS, b'"', b"'")  # how a line of settings or of a longer object begins
 _ALONE = frozenset((b"loss", b"trai", b"tota"))
