@@ -220,6 +220,13 @@ def test_rows_of_a_table_have_the_names_of_its_header(parse: Parse) -> None:
     assert isnan(second.values["obj"])
 
 
+@pytest.mark.parametrize("between", ["\t", "  "])
+def test_a_table_of_two_columns_needs_a_known_name(parse: Parse, between: str) -> None:
+    rows = f"10{between}2.5\n20{between}2.25\n"
+    assert losses(inferred(parse, f"step{between}loss\n{rows}")) == [(10, 2.5), (20, 2.25)]
+    assert not inferred(parse, f"step{between}points\n{rows}")
+
+
 def test_a_table_with_pipes_and_other_columns_than_its_header(parse: Parse) -> None:
     text = (
         "| Step | Training Loss | Validation Loss |\n"
