@@ -220,6 +220,18 @@ def test_rows_of_a_table_have_the_names_of_its_header(parse: Parse) -> None:
     assert isnan(second.values["obj"])
 
 
+def test_a_cross_entropy_is_the_loss_unless_the_line_is_an_evaluations(parse: Parse) -> None:
+    train = "".join(f"step {at} xent: 2.{at}, lr: 0.5\n" for at in range(1, 5))
+    assert losses(inferred(parse, train)) == [(at, float(f"2.{at}")) for at in range(1, 5)]
+    of_test = "".join(f"step {at} test_acc: 0.5, xent: 2.{at}, lr: 0.5\n" for at in range(1, 5))
+    assert not any("loss" in each.values for each in inferred(parse, of_test))
+
+
+def test_a_heading_of_an_evaluation_may_have_an_epoch(parse: Parse) -> None:
+    *_, sample = inferred(parse, "** Evaluating the policy, Epoch 2/3 ***\nloss: 0.5, ppl: 2.5\n")
+    assert sample.values == {"eval_ppl": 2.5, "eval_loss": 0.5}
+
+
 @pytest.mark.parametrize("between", ["\t", "  "])
 def test_a_table_of_two_columns_needs_a_known_name(parse: Parse, between: str) -> None:
     rows = f"10{between}2.5\n20{between}2.25\n"

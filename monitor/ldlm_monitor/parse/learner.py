@@ -27,9 +27,9 @@ from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.vocabulary import is_known
 
 _EVALUATIONS = r"(?i:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev)"
-_HEADING_TRIGGER = rf"\b{_EVALUATIONS}\b[ \w]{{0,24}}(?::|[*=#-]{{3}})[*=#-]*\s*$"
+_HEADING_TRIGGER = rf"\b{_EVALUATIONS}\b[ \w,/]{{0,40}}(?::|[*=#-]{{3}})[*=#-]*\s*$"
 _HEADING = compile_pattern(
-    rf"[^\w\n]{{0,40}}(?:\w+ ){{0,2}}{_EVALUATIONS}(?: \w+){{0,3}} ?(?::|[*=#-]{{3,40}})\s*$"
+    rf"[^\w\n]{{0,40}}(?:\w+ ){{0,2}}{_EVALUATIONS}(?:,? [\w/]+){{0,4}} ?(?::|[*=#-]{{3,40}})\s*$"
 )
 """A heading: `Evaluation:`, `***** Eval results *****`. Lines below are indented; the first one may
 begin the line, if it counts nothing."""
