@@ -4,11 +4,13 @@
     python docs/images/make_triage.py FOLDER after
     python docs/images/make_triage.py FOLDER pairs         # beside each other, into triage/
 
-Needs the project installed, and for the pairs Chromium and ImageMagick. All that is shown of the
-logs is what the monitor says; 200 runs, a NaN of rank 1 and a long run are written here.
+Needs the project installed with the extra `web`, tmux, Chromium and ImageMagick. All that is
+shown of the logs is what the monitor says; 200 runs, a NaN of rank 1 and a long run are written
+here.
 """
 
 import asyncio
+import io
 import json
 import math
 import os
@@ -16,9 +18,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.local_source import LocalSource
@@ -64,6 +70,9 @@ ROWS = (
 )
 
 
+BROWSER = "12-end-in-a-browser"
+
+
 def write_inputs(folder: Path) -> None:
     """Logs of all rows, last written when the example trainings were."""
     for name in ("train_logs", "saved"):
@@ -83,6 +92,12 @@ def write_inputs(folder: Path) -> None:
                         "loss": 9.0 if step == 9 else 2 + math.sin(step / 40) / 3}) + "\n"
             for step in range(1, 50_001)]  # fmt: skip
     (folder / "long/training_log.jsonl").write_text("".join(rows))
+    (folder / "novel.txt").write_text("It was a dark and stormy night.\n" * 2310)
+    (folder / "fourteen").mkdir()
+    for number in range(14):
+        steps = "".join(f"step {step}/40 loss {3 - step / 40:.3f}\n" for step in range(1, 41))
+        text = steps + (CRASH if number == 9 else "")
+        (folder / f"fourteen/train_seed{number:02}.log").write_text(text)
     for path in folder.rglob("*.*"):
         os.utime(path, (LAST_WRITE, LAST_WRITE))
 
@@ -91,6 +106,63 @@ def _row(rank: int, step: int) -> str:
     loss = "NaN" if (rank, step) == (1, 130) else 2 + 4 * math.exp(-step / 60)
     row = {"type": "step", "run": "gpt2", "rank": rank, "step": step, "time": BEGAN + step}
     return json.dumps({**row, "loss": loss, "total_steps": 1000}) + "\n"
+
+
+PROGRAMS = (
+    ("09-inputs-without-a-run", "later.log novel.txt", "Quit", (110, 10)),
+    ("14-once-of-fourteen-runs", "--once --no-companions fourteen/*.log", r"\$ $", (110, 40)),
+)
+"""Rows that a whole program shows on a terminal: its arguments, what stands there at last, size."""
+
+
+def ran(folder: Path, words: str, last: str, size: tuple[int, int]) -> str:
+    """What the program of this Python shows, from its first line on."""
+    name, width, height = folder.name, *size
+    program = f"{sys.executable} -m ldlm_monitor {words} --state-dir {folder}/state"
+    tmux = ("tmux", "-L", name)
+    subprocess.run([*tmux, "new-session", "-d", "-x", str(width), "-y", "3000" if "--once" in words
+                    else str(height), "env PS1='$ ' sh"], check=True)  # fmt: skip
+    try:
+        subprocess.run([*tmux, "send-keys", f"clear; {program}", "Enter"], check=True)
+        shown = ""
+        while not re.search(last, re.sub(r"\x1b\[[0-9;]*m", "", shown).strip("\n") + " "):
+            time.sleep(8)  # the screen is empty until the first reading
+            done = subprocess.run([*tmux, "capture-pane", "-e", "-p"], check=True,
+                                  capture_output=True, text=True)  # fmt: skip
+            shown = done.stdout
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=True)
+    console = Console(record=True, width=width, file=io.StringIO(), color_system="truecolor")
+    lines = shown.strip("\n").splitlines()
+    kept = [line for line in lines if program.split(maxsplit=1)[0] not in line][:height]
+    console.print(Text.from_ansi("\n".join(kept)), crop=False)
+    drawn = console.export_svg(title=f"ldlm-monitor {words}", unique_id="OWN")
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+    return drawn.replace("Fira Code", "DejaVu Sans Mono")
+
+
+async def in_browser(folder: Path, out: Path) -> None:
+    """The end of the screen in a browser, after `q`."""
+    sys.path.append(str(ROOT / "tests/live"))
+    from browser import browsing  # after aiohttp, of the extra `web`
+
+    port = 19848
+    program = (sys.executable, "-m", "ldlm_monitor", "train_logs/*.log", "--web",
+               "--web-listen", f"127.0.0.1:{port}", "--state-dir", str(folder / "web"))  # fmt: skip
+    process = await asyncio.create_subprocess_exec(*program, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        await asyncio.sleep(8)
+        async with browsing(folder / "profile", f"http://127.0.0.1:{port}") as browser:
+            await asyncio.sleep(8)
+            for _ in range(3):  # the first may close the digest
+                await browser.call("Runtime.evaluate", expression=(
+                    "document.querySelector('textarea')?.focus()"))  # fmt: skip
+                await browser.press("q")
+                await asyncio.sleep(2)
+            await browser.picture(out)
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 async def picture(app: MonitorApp, row: Row) -> str:
@@ -128,22 +200,30 @@ def draw(folder: Path, when: str) -> None:
         (out / f"{row.name}.svg").write_text(asyncio.run(picture(app, row)), encoding="utf-8")
         print(row.name, len(snapshot.runs), flush=True)
     silences.close()
+    for name, words, last, size in PROGRAMS:
+        (out / f"{name}.svg").write_text(ran(inputs, words, last, size), encoding="utf-8")
+    asyncio.run(in_browser(inputs, out / f"{BROWSER}.png"))
 
 
 def pair(folder: Path) -> None:
     """The two pictures of each row, above each other, small enough for a repository."""
-    for row in ROWS:
+    for name in (*(row.name for row in ROWS), *(name for name, *_ in PROGRAMS), BROWSER):
         parts = []
+        width, ratios = 760, []
         for when in ("before", "after"):
-            svg = (folder / when / f"{row.name}.svg").read_text(encoding="utf-8")
-            parts.append(f"<h3>{when}</h3>" + svg.replace("OWN", f"{when}-"))
-        box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', parts[1])
-        assert box is not None
-        width = 760
-        height = round(2 * (width * float(box[2]) / float(box[1]) + 34))
+            drawn, ratio = f"<img src={when}/{name}.png>", 0.75
+            if name != BROWSER:
+                svg = (folder / when / f"{name}.svg").read_text(encoding="utf-8")
+                drawn = svg.replace("OWN", f"{when}-")
+                box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+                assert box is not None
+                ratio = float(box[2]) / float(box[1])
+            parts.append(f"<h3>{when}</h3>{drawn}")
+            ratios.append(ratio)
+        height = round(width * sum(ratios) + 68)
         page = folder / "page.html"
         style = "body{margin:0;font:14px sans-serif}h3{margin:4px;height:22px}"
-        style += f"svg{{width:{width}px;display:block}}"
+        style += f"svg,img{{width:{width}px;display:block}}"
         page.write_text(f"<meta charset=utf-8><style>{style}</style>{''.join(parts)}", "utf-8")
         shot = folder / "shot.png"
         subprocess.run(
@@ -151,7 +231,7 @@ def pair(folder: Path) -> None:
              f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}",
              f"--screenshot={shot}", page.as_uri()], check=True, capture_output=True,
         )  # fmt: skip
-        out = HERE / "triage" / f"{row.name}.png"
+        out = HERE / "triage" / f"{name}.png"
         out.parent.mkdir(exist_ok=True)
         subprocess.run(["convert", str(shot), "-strip", "-colors", "24", f"PNG8:{out}"], check=True)
 

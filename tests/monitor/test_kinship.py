@@ -145,6 +145,16 @@ def test_a_stranger_in_a_followed_folder_is_a_run_of_its_own(stranger, tmp_path)
     assert any("as a run of its own" in notice for notice in replay.notices)
 
 
+def test_logs_that_have_the_same_strangers_have_one_notice(stranger, tmp_path) -> None:
+    for number in range(3):
+        write(tmp_path / f"exp/train{number}.log", lines(range(60), 40), NOW)
+    replay = Replay(Settings(files=(str(tmp_path / "exp/*.log"),)))
+    (notice,) = (each for each in replay.notices if "no companion" in each)
+    assert notice.startswith(str(stranger))
+    assert "train0.log" in notice
+    assert "train2.log" in notice
+
+
 def test_a_stranger_in_a_folder_that_is_followed_live_is_a_run_of_its_own(
     stranger, tmp_path
 ) -> None:

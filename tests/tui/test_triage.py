@@ -256,6 +256,18 @@ def test_tabs_and_column_heads_take_clicks(shown: Shown) -> None:
     on_screen(shown.source, steps)
 
 
+def test_the_keys_at_the_foot_are_those_of_the_page_and_take_clicks(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        assert screen.lines[-1].strip() == "Enter Open  / Filter  ? Keys  q Quit"
+        await screen.pilot.click("KeyLine", offset=(screen.lines[-1].index("Filter") + 2, 0))
+        await screen.until("Show only runs with")
+        await screen.press("escape", "3")
+        await screen.until("a Acknowledge", "s Silence", "q Quit")
+        assert "Filter" not in screen.lines[-1]
+
+    on_screen(shown.source, steps)
+
+
 def test_a_wide_screen_has_the_selected_run_beside_the_list(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.until("to do   STOP (probable): the program raised", "exitcode : 1", "step 0")

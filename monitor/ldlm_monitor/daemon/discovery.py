@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.playback.content import callback_run
-from ldlm_monitor.playback.kinship import has_losses, kin, set_apart
+from ldlm_monitor.playback.kinship import has_losses, kin
+from ldlm_monitor.playback.strangers import Apart, notices_of, set_apart
 from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source.companions import Companion, Surroundings
@@ -69,7 +70,7 @@ class Inputs:
         self.followed: dict[Path, Path] = {}
         self._names: set[Path] = set()
         self._named: set[str] = set()
-        self._said: set[str] = set()
+        self._said: set[str | Apart] = set()
         self._doubted: dict[Path, float] = {}
         self._seek: dict[Path, tuple[float, float]] = {}
         self._seek_at = -math.inf
@@ -206,6 +207,7 @@ class Inputs:
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
         """Real path of a companion to the companion, and the newest launch's log that claims it."""
         claims: dict[Path, tuple[Companion, Path]] = {}
+        apart: list[Apart] = []
         around = Surroundings(self._disk)
         logs = [path for path in self.followed.values() if self._is_due(path, now)]
         tied = self._tied() if logs else {}
@@ -216,12 +218,13 @@ class Inputs:
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
                 inputs = self._unread_inputs(path) if strangers else {}
                 names = self._monitor.names
-                notices = list(set_apart(path, strangers, names, inputs, self._disk))
+                apart += set_apart(path, strangers, names, inputs, self._disk)
             except TimeoutError:  # a file on the silent mount may be the better match: wait
                 self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
                 continue
-            for notice in notices:
-                self._say(notice)
+        for notice in notices_of(each for each in apart if each not in self._said):
+            self._say(notice)
+        self._said |= {*apart}
         return claims
 
     def _unread_inputs(self, path: Path) -> dict[Path, Path]:

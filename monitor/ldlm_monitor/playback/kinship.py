@@ -6,7 +6,7 @@ or process that the log names, losses that agree at the same steps, and times th
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -25,9 +25,9 @@ from ldlm_monitor.playback.content import (
     part,
     row_moments,
 )
-from ldlm_monitor.run.run_names import RunNames, launch_time, own_run
+from ldlm_monitor.run.run_names import launch_time
 from ldlm_monitor.source.companions import Companion, LaunchFacts, Surroundings, companions
-from ldlm_monitor.source.file_system import DIRECT, Disk
+from ldlm_monitor.source.file_system import Disk
 
 SLACK_SECONDS = 120.0
 """How far apart two files of one launch may have been written last, where the log has no times. A
@@ -40,7 +40,6 @@ FOREIGN = 0.2
 """Median of the relative differences above which losses are another run's. Between it and `ALIKE`
 nothing is known: the log may print means over some steps, which are nearer than this."""
 TINY = 1e-9  # a loss so small that no log prints it, and that may be divided by
-LISTED = 4  # files that a notice names; a choice: more lengthen it, fewer may omit the right one
 LOOKS = (1024, 16 * 1024)
 """Bytes, where losses begin and at a log's end, that are compared with a file: the second if the
 first share too few steps. A choice: the parser reads a megabyte a second, and logs are many."""
@@ -181,33 +180,6 @@ def kin(
                 traits.start, traits.run = traits.start or other.start, other.run or traits.run
         doubtful = strangers
     return sorted(found, key=lambda each: each.path), doubtful
-
-
-def set_apart(
-    log: Path,
-    strangers: Sequence[Companion],
-    names: RunNames,
-    inputs: Mapping[Path, Path],
-    disk: Disk = DIRECT,
-) -> Iterator[str]:
-    """Give strangers that are followed anyway a run of their own; yields notices of all of them.
-
-    `inputs`: the real paths of files that match a folder or glob of the user, and their names.
-    Raises `TimeoutError`.
-    """
-    run = names.origin(str(log)).run
-    by_reason: dict[str, list[str]] = {}
-    for each in strangers:
-        followed = inputs.get(disk.realpath(each.path))
-        end = "name the file together with the log to follow it"
-        if followed is not None:
-            end = "it is followed as a run of its own"
-            if names.origin(str(followed)).run == run:
-                names.tie(str(followed), own_run(str(followed), run))
-        by_reason.setdefault(f"because {each.reason}; {end}", []).append(str(each.path))
-    for why, paths in by_reason.items():
-        more = f" and {len(paths) - LISTED} more" if len(paths) > LISTED else ""
-        yield f"{', '.join(paths[:LISTED])}{more}: no companion of {log}, {why}"
 
 
 def evidence(log: Traits, other: Traits, named: str) -> tuple[str, bool]:

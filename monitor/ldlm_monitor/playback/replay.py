@@ -22,7 +22,8 @@ from ldlm_monitor.playback.history import (
     place,
     place_stream,
 )
-from ldlm_monitor.playback.kinship import kin, set_apart
+from ldlm_monitor.playback.kinship import kin
+from ldlm_monitor.playback.strangers import Apart, notices_of, set_apart
 from ldlm_monitor.run.run_names import RunNames, launch_time
 from ldlm_monitor.source.companions import Surroundings
 from ldlm_monitor.source.decoders import remedy
@@ -151,6 +152,7 @@ def _with_companions(
     """
     found = {path.resolve(): path for path in files}
     claims: dict[Path, Path] = {}
+    apart: list[Apart] = []
     around = Surroundings()
     for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
         companions, strangers = kin(log, around)
@@ -161,7 +163,8 @@ def _with_companions(
                 found[real] = companion.path
                 notices.append(f"{companion.path}: added, {companion.reason}")
         if log.suffix != ".jsonl":
-            notices += set_apart(log, strangers, names, inputs)
+            apart += set_apart(log, strangers, names, inputs)
+    notices += notices_of(apart)
     for real, log in claims.items():
         run = names.origin(str(log)).run
         names.tie(str(found[real]), run)

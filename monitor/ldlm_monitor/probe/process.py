@@ -16,10 +16,8 @@ from ldlm_monitor.callback.rank import RANK_VARIABLES
 
 PROC = Path("/proc")  # proc(5)
 TICKS = os.sysconf("SC_CLK_TCK")  # the kernel's units of CPU time and of start times, per second
-_MAX_FDS = 4096
-"""Descriptors read of one process; trainers with thousands of loaders' pipes stay below."""
-_MAX_ENVIRONMENT = 256 * 1024
-"""Bytes read of an environment: twice the 128 KiB that Linux permits in one variable."""
+_MAX_FDS = 4096  # read of one process; trainers with thousands of loaders' pipes stay below
+_MAX_ENVIRONMENT = 256 * 1024  # bytes: twice the 128 KiB that Linux permits in one variable
 _MAX_TABLE = 4 * 1024 * 1024
 """Bytes read of /proc/stat and /proc/net/tcp: about 28,000 sockets of 150 bytes each."""
 _MAX_TEXT = 16 * 1024  # bytes read of other files in /proc and /sys, which have a few KiB at most

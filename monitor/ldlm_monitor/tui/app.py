@@ -9,15 +9,25 @@ from typing import ClassVar
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
+from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
-from textual.widgets import ContentSwitcher, Footer
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher
 
 from ldlm_monitor.config.settings import Look
 from ldlm_monitor.model.queries import Player, PlayerCommand, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.background import BackgroundSeen, asking_driver, light_or_dark
-from ldlm_monitor.tui.bars import EVERYWHERE, PAGES, PLAYING_BACK, PageBar, page_bar, player_line
+from ldlm_monitor.tui.bars import (
+    EVERYWHERE,
+    PAGES,
+    PLAYING_BACK,
+    KeyLine,
+    PageBar,
+    page_bar,
+    player_line,
+)
 from ldlm_monitor.tui.digest import Absence
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
 from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
@@ -37,6 +47,12 @@ LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible,
 _PAGE_KEYS = frozenset(f"everywhere.{title.lower()}" for _, title in PAGES)
 _NOTICE_SECONDS = 60.0  # of a line of the monitor's own log; a choice: read, or out of the way
 _AGES_SECONDS = 1.0  # after which ages, shown in whole seconds, are drawn again without news
+
+
+class PagesScreen(Screen[object]):
+    """The screen of the pages: a new focus draws the two widgets it concerns, not everything."""
+
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
 
 class MonitorApp(App[int]):
@@ -111,7 +127,11 @@ class MonitorApp(App[int]):
             yield LogPage(self.context, id="log")
             yield EventsPage(self.context, id="events")
             yield HostPage(self.context, id="host")
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
+
+    def get_default_screen(self) -> PagesScreen:
+        """The screen below all dialogs."""
+        return PagesScreen(id="_default")
 
     def on_mount(self) -> None:
         """Start to read snapshots."""

@@ -1,9 +1,10 @@
-"""The lines above the pages: the page bar with the source's status, and a playback's state."""
+"""The lines around the pages: the bar with the source's status, a playback's state, the keys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len
 from textual import events
+from textual.binding import ActiveBinding
 
 from ldlm_monitor.model.errors import INTERRUPTED
 from ldlm_monitor.model.queries import Played
@@ -69,6 +70,38 @@ class PageBar(Painted):
             if event.x < end and name is not None:
                 self._opens(name)
             if event.x < end and span.style != "key":
+                return
+
+
+class KeyLine(Painted):
+    """The keys that the page's footer names; a click does what the key does.
+
+    Textual's Footer makes a widget of each key anew at each page: half of the time of a key press.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            lambda width, height: [[each for _, pair in self._keys() for each in pair]]
+        )
+
+    def on_mount(self) -> None:
+        """Draw again whenever other keys are active."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda screen: self.refresh())
+
+    def _keys(self) -> Iterator[tuple[ActiveBinding, Line]]:
+        found = {each.binding.action: each for each in self.screen.active_bindings.values()}
+        for key in found.values():
+            if key.binding.show and key.enabled:
+                shown = StyledSpan(f" {self.app.get_key_display(key.binding)} ", "key")
+                yield key, [shown, StyledSpan(f"{key.binding.description} ")]
+
+    async def on_click(self, event: events.Click) -> None:
+        """Do what the key under the pointer does."""
+        end = 0
+        for key, pair in self._keys():
+            end += width_of(pair)
+            if event.x < end:
+                await self.app.run_action(key.binding.action, key.node)
                 return
 
 

@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.dom import DOMNode
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBarRender
@@ -76,7 +76,22 @@ def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "")
     return Strip(segments).adjust_cell_length(width, ground)
 
 
-class Painted(Widget):
+class LineWidget(Widget):
+    """Draws lines of spans over its own style, which is found once for all lines of a drawing."""
+
+    _ground: tuple[Style, bool]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of the region `crop`."""
+        self._ground = self.rich_style, self.app.current_theme.dark
+        return super().render_lines(crop)
+
+    def strip(self, line: Line, width: int, *, also: str = "") -> Strip:
+        """`strip_of` over the widget's own style."""
+        return strip_of(line, width, self._ground[0], dark=self._ground[1], also=also)
+
+
+class Painted(LineWidget):
     """Shows the lines that `paint(width, height)` returns; `refresh` calls it again."""
 
     def __init__(
@@ -100,13 +115,10 @@ class Painted(Widget):
         if self._painted is None or self._painted[0] != self.size:
             self._painted = (self.size, self._paint(self.size.width, self.size.height))
         lines = self._painted[1]
-        dark = self.app.current_theme.dark
-        return strip_of(
-            lines[y] if y < len(lines) else [], self.size.width, self.rich_style, dark=dark
-        )
+        return self.strip(lines[y] if y < len(lines) else [], self.size.width)
 
 
-class RowList(ScrollView, can_focus=True):
+class RowList(ScrollView, LineWidget, can_focus=True):
     """Rows of one line each; only the visible ones are drawn.
 
     `row(index, width)` returns one of `count` rows; `cursor` is the index of the selected one.
@@ -149,20 +161,23 @@ class RowList(ScrollView, can_focus=True):
         """Show `count` rows; `shifted` of them are new and above the rows shown before."""
         self.count = count
         self.cursor = max(min(self.cursor + shifted, count - 1), 0)
-        self.virtual_size = Size(self.size.width, count)
+        self._set_extent()
         if shifted:
             self.scroll_to(y=self.scroll_offset.y + shifted, animate=False, immediate=True)
         self.refresh()
+
+    def _set_extent(self) -> None:
+        # A hidden list has no width; another one would lay out the screen again when it shows.
+        self.virtual_size = Size(self.size.width or self.virtual_size.width, self.count)
 
     def render_line(self, y: int) -> Strip:
         """The row at line `y` of the visible part."""
         index = self.scroll_offset.y + y
         width = self.scrollable_content_region.width
-        base, dark = self.rich_style, self.app.current_theme.dark
         if index >= self.count:
-            return strip_of([], width, base, dark=dark)
+            return self.strip([], width)
         also = "cursor" if index == self.cursor and self.has_focus else ""
-        return strip_of(self._row(index, width), width, base, dark=dark, also=also)
+        return self.strip(self._row(index, width), width, also=also)
 
     def move_to(self, index: int, *, centre: bool = False) -> None:
         """Move the cursor to a row and scroll it into view, if `centre` to the middle."""
@@ -182,8 +197,13 @@ class RowList(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         """Keep the cursor in view: a list that was hidden has no height to scroll in."""
-        self.virtual_size = Size(self.size.width, self.count)
-        self.call_after_refresh(lambda: self.move_to(self.cursor, centre=True))
+        self._set_extent()
+        self.call_after_refresh(self._show_cursor)
+
+    def _show_cursor(self) -> None:
+        top = self.scroll_offset.y
+        if not top <= self.cursor < top + self.scrollable_content_region.height:
+            self.move_to(self.cursor, centre=True)
 
     def action_move(self, by: int) -> None:
         """Move the cursor by rows, up if below 0."""
