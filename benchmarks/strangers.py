@@ -35,8 +35,11 @@ A table of a name and a value in each row is a block of any height.
 """
 ROW = re.compile(r"\s*\|.*\|\s*$")
 ROUNDING = 1e-6  # relative: what a conversion may leave; printed losses differ by more
-NOT_TRAINING = re.compile(r"(?i)\b(?:val|valid|validation|test|eval)")
+NOT_TRAINING = re.compile(r"(?i)(?<![a-z])(?:val(?!ue)|valid|validation|test|eval)")
 LOSS_WORD = re.compile(r"(?i)loss|cost")
+NAMED = re.compile(
+    r"(?i)(?P<name>\D*?)(?P<number>[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan\b|inf\b))"
+)
 
 Truth = dict[str, Any]
 Losses = dict[int, list[float]]  # values of the loss by line (1-based)
@@ -127,17 +130,30 @@ def judge_losses(judged: Judged, truth: Truth, content: bytes, records: Iterable
             last += 1
         last = max(last, line + BLOCK)
         right = [value for at in range(line, last + 1) for value in expected.get(at, ())]
-        wrong = not all(any(same(value, one) for one in right) for value in values)
-        if wrong and (line in expected or not may_be_loss("".join(lines[line - 1 : line]), truth)):
+        wrong = [each for each in values if not any(same(each, one) for one in right)]
+        text = "".join(lines[line - 1 : line])
+        if wrong and (line in expected or not may_be_loss(text, truth, wrong)):
             judged.misnamed.append(line)
 
 
-def may_be_loss(text: str, truth: Truth) -> bool:
-    """Whether a line outside the truth's pattern may give a training loss, as an average does."""
+def may_be_loss(text: str, truth: Truth, values: Sequence[float]) -> bool:
+    """Whether a line outside the truth's pattern may give training losses, as an average does.
+
+    `values`: what was named a loss. Of a line that reports an evaluation too, the words before
+    each number count: those after the number before it.
+    """
     if "not" in truth and re.search(truth["not"], text):
         return False
-    average = "also" in truth and re.search(truth["also"], text)
-    return bool(average or (LOSS_WORD.search(text) and not NOT_TRAINING.search(text)))
+    if "also" in truth and re.search(truth["also"], text):
+        return True
+    if not NOT_TRAINING.search(text):
+        return LOSS_WORD.search(text) is not None
+    named = [
+        float(each["number"])
+        for each in NAMED.finditer(text)
+        if LOSS_WORD.search(each["name"]) and not NOT_TRAINING.search(each["name"])
+    ]
+    return all(any(same(value, one) for one in named) for value in values)
 
 
 def expected_losses(truth: Truth, lines: Sequence[str]) -> Losses:

@@ -19,9 +19,10 @@ from ldlm_monitor.promql import parse
 # The second list was collected and labelled by a reader who did not know what was being changed.
 # The third has a half to develop with and a half that is judged at the end ("half").
 # The fourth was labelled from errors and last lines before the work that it judges was begun.
+# The fifth is open: labelled before it was run, then used to find what the others show by totals.
 LIST: list[dict[str, Any]] = [
     each
-    for name in ("strangers.json", "strangers_2.json", "strangers_3.json", "strangers_4.json")
+    for name in ("strangers.json", *(f"strangers_{number}.json" for number in range(2, 6)))
     for each in json.loads((Path(__file__).parent / name).read_text("utf-8"))
 ]
 LOGS = os.environ.get("LDLM_STRANGERS")
@@ -63,6 +64,15 @@ def test_the_judge_reads_the_losses_that_a_pattern_finds() -> None:
     assert found[1] == [1.5, 0.2]
     assert strangers.same(found[3][0], float("nan"))
     assert 2 not in found
+
+
+def test_the_judge_takes_a_loss_beside_an_evaluation_for_the_training_s() -> None:
+    line = "step=9 loss=698.5 policy_loss=-0.5 value_loss=1397.25"
+    assert strangers.may_be_loss(line, {}, [698.5])
+    both = "epoch 3 train loss: 0.5 val loss: 0.75"
+    assert strangers.may_be_loss(both, {}, [0.5])
+    assert not strangers.may_be_loss(both, {}, [0.75])
+    assert not strangers.may_be_loss("val loss: 0.75", {}, [0.75])
 
 
 def test_the_judge_runs_on_a_handful_of_the_logs() -> None:

@@ -37,6 +37,13 @@ def test_a_counter_beside_a_loss_is_read_at_once(parse: Parse, example: dict[str
         assert sample.values[name] == pytest.approx(value, nan_ok=True)
 
 
+def test_the_loss_of_an_estimators_evaluation_is_no_loss_of_a_step(parse: Parse) -> None:
+    line = "INFO:tensorflow:Saving dict for global step 54: accuracy = 0.5, loss = 0.75"
+    text = "".join(f"INFO:tensorflow:loss = 0.{at}, step = {at}\n" for at in range(1, 5))
+    *_, last = inferred(parse, f"{text}{line}\n")
+    assert (last.step, dict(last.values)) == (None, {"eval_accuracy": 0.5, "eval_loss": 0.75})
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -211,6 +218,25 @@ def test_rows_of_a_table_have_the_names_of_its_header(parse: Parse) -> None:
     assert (first.epoch, first.values["loss_box"], first.values["obj"]) == (0, 0.04628, 0.02356)
     assert (second.epoch, second.values["gpu_mem"]) == (1, 6.55e9)
     assert isnan(second.values["obj"])
+
+
+def test_a_cross_entropy_is_the_loss_unless_the_line_is_an_evaluations(parse: Parse) -> None:
+    train = "".join(f"step {at} xent: 2.{at}, lr: 0.5\n" for at in range(1, 5))
+    assert losses(inferred(parse, train)) == [(at, float(f"2.{at}")) for at in range(1, 5)]
+    of_test = "".join(f"step {at} test_acc: 0.5, xent: 2.{at}, lr: 0.5\n" for at in range(1, 5))
+    assert not any("loss" in each.values for each in inferred(parse, of_test))
+
+
+def test_a_heading_of_an_evaluation_may_have_an_epoch(parse: Parse) -> None:
+    *_, sample = inferred(parse, "** Evaluating the policy, Epoch 2/3 ***\nloss: 0.5, ppl: 2.5\n")
+    assert sample.values == {"eval_ppl": 2.5, "eval_loss": 0.5}
+
+
+@pytest.mark.parametrize("between", ["\t", "  "])
+def test_a_table_of_two_columns_needs_a_known_name(parse: Parse, between: str) -> None:
+    rows = f"10{between}2.5\n20{between}2.25\n"
+    assert losses(inferred(parse, f"step{between}loss\n{rows}")) == [(10, 2.5), (20, 2.25)]
+    assert not inferred(parse, f"step{between}points\n{rows}")
 
 
 def test_a_table_with_pipes_and_other_columns_than_its_header(parse: Parse) -> None:

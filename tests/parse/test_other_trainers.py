@@ -63,6 +63,7 @@ def test_every_spelling_of_nan_is_nan(text: str) -> None:
         ("train/box_loss", "loss_box", 1),
         ("Best val loss", "best_loss", 1),
         ("rewards/reward_fn", "rewards_reward_fn", 1),
+        ("cross_entropy", "cross_entropy", 1),  # evaluations print it as well
     ],
 )
 def test_a_key_means_the_same_whoever_prints_it(key: str, name: str, factor: float) -> None:

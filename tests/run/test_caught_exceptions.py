@@ -47,6 +47,14 @@ LOGS = {
         "crashed",
     ),
     "caught often, and not at the end": (steps(0, 1) + SKIPPED + traceback(), "crashed"),
+    "caught often, and last before the words of a normal end": (
+        steps(0, 1) + SKIPPED + traceback() + "Training finished!\n",
+        "finished",
+    ),
+    "never caught, before words that a script prints all the same": (
+        steps(0, 9) + traceback() + "Training finished!\n",
+        "crashed",
+    ),
     "caught at more places than are kept": (
         "".join(traceback(line) + steps(4 * line, 4 * line + 4) for line in range(1, 200)),
         "running",

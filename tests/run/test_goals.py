@@ -1,6 +1,7 @@
 """Whether a training has reached its end, by its own totals and words."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -196,3 +197,42 @@ def test_weak_words_do_not_count_where_a_total_is_ahead() -> None:
     goal = after((1, 2), 0)
     goal.declare("total runtime: 3 h", weak=True)
     assert goal.is_reached, "no total is known"
+
+
+def test_results_that_no_epoch_had_end_a_training_and_those_of_each_epoch_do_not() -> None:
+    goal = StepGoal()
+    for epoch in (1.0, 2.0, 3.0, 4.0, 5.0):
+        goal.note(sample(epoch))
+        goal.went_on()
+        goal.declare("Test accuracy: 0.5", weak=True, results=True)
+    assert not goal.is_reached
+    goal.declare("Best epoch: 4", weak=True, results=True)
+    assert goal.is_reached
+
+
+def test_results_early_in_a_log_without_epochs_are_of_an_interval() -> None:
+    goal = StepGoal()
+    for _ in range(3):
+        goal.went_on()
+    goal.declare("Test accuracy: 0.5", weak=True, results=True)
+    assert not goal.is_reached
+
+
+def test_where_losses_are_logged_counts_without_one_after_the_words_are_of_an_evaluation() -> None:
+    goal = StepGoal()
+    goal.note(sample(None))
+    goal.went_on()
+    goal.declare("training finished", weak=False)
+    for step in range(5):
+        goal.note(replace(sample(None, source="bar"), step=step, values={"progress": 0.5}))
+        goal.went_on()
+    assert goal.is_reached
+
+
+def test_weak_words_that_a_log_without_progress_repeats_end_nothing() -> None:
+    goal = StepGoal()
+    goal.declare("Done!", weak=True)
+    assert goal.is_reached
+    for _ in range(2):
+        goal.declare("Done!", weak=True)
+    assert not goal.is_reached

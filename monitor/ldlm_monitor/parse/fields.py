@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ldlm_monitor.model.records import as_count
 from ldlm_monitor.parse.numbers import Numbers
-from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, measure, plain
+from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, EVALUATIONS, measure, plain
 
 _MAX_OTHER_WORDS = 2
 """Words beside the fields, a choice: `saved checkpoint, step 5 loss 2` has two, sentences more."""
@@ -15,6 +15,8 @@ _STEP_ORDER = ("global", "num_updates", "step", "iter", "it", "update", "batch",
 _IN_EVALUATION = {"loss": "eval_loss", "accuracy": "eval_accuracy", "ppl": "eval_ppl"}
 COSTS = frozenset(("cost", "train_cost", "training_cost", "avg_cost", "average_cost", "mean_cost"))
 """The loss, in lines with a counter and without a loss."""
+_ENTROPIES = frozenset(("xent", "cross_entropy", "crossentropy"))
+"""As `COSTS`, where the line has nothing of an evaluation."""
 
 
 @dataclass(slots=True)
@@ -68,10 +70,15 @@ class Fields:
         for (key, evaluated), value in self.values.items():
             found.add(self._named(key, evaluated=evaluated), value)
 
+    def _evaluates(self) -> bool:
+        names = (part for key, _ in self.values for part in plain(key).split("_"))
+        return self.evaluation or any(part in EVALUATIONS for part in names)
+
     def _named(self, key: str, *, evaluated: bool) -> str:
         """The name of a value: beside `loss`, another name of a loss is a part of it."""
         name = measure(key).name
-        if plain(key) in COSTS and self.counts and not evaluated:
+        entropy = plain(key) in _ENTROPIES and not self._evaluates()
+        if (entropy or plain(key) in COSTS) and self.counts and not evaluated:
             return key if any("loss" in plain(other) for other, _ in self.values) else "loss"
         if evaluated:
             return _IN_EVALUATION.get(name, key)

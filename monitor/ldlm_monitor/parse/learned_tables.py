@@ -13,7 +13,7 @@ from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, quantity
-from ldlm_monitor.parse.vocabulary import is_count, plain
+from ldlm_monitor.parse.vocabulary import is_count, is_training, measure, plain
 
 _COUNTER = r"(?:[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter(?:ation)?)"
 HEADER_TRIGGER = rf"^[ \t|]*{_COUNTER}(?: *[|,] *|\t| {{2,}})[A-Za-z_]"
@@ -52,7 +52,8 @@ class ColumnTable:
         if not separator and len(cells) != len(_GAP.sub(b"\n", text.strip()).split(b"\n")):
             return None  # a name of several words: where the columns begin is not known
         names = [cell.decode("latin-1") for cell in cells]
-        named = len(names) >= 3 and all(_NAME.match(cell) for cell in cells)
+        trained = is_training({measure(names[-1]).name: 0.0})
+        named = (len(names) >= 3 or trained) and all(_NAME.match(cell) for cell in cells)
         return cls(names, separator) if named and is_count(names[0]) else None
 
     @property

@@ -27,9 +27,9 @@ from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.vocabulary import is_known
 
 _EVALUATIONS = r"(?i:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev)"
-_HEADING_TRIGGER = rf"\b{_EVALUATIONS}\b[ \w]{{0,24}}(?::|[*=#-]{{3}})[*=#-]*\s*$"
+_HEADING_TRIGGER = rf"\b{_EVALUATIONS}\b[ \w,/]{{0,40}}(?::|[*=#-]{{3}})[*=#-]*\s*$"
 _HEADING = compile_pattern(
-    rf"[^\w\n]{{0,40}}(?:\w+ ){{0,2}}{_EVALUATIONS}(?: \w+){{0,3}} ?(?::|[*=#-]{{3,40}})\s*$"
+    rf"[^\w\n]{{0,40}}(?:\w+ ){{0,2}}{_EVALUATIONS}(?:,? [\w/]+){{0,4}} ?(?::|[*=#-]{{3,40}})\s*$"
 )
 """A heading: `Evaluation:`, `***** Eval results *****`. Lines below are indented; the first one may
 begin the line, if it counts nothing."""
@@ -113,6 +113,7 @@ class Learner:
             return [header.at(place, "inferred")]
         below = place.line == self._evaluated + 1
         below = below and (text[:1] in _BLANKS or (self._heads and not _COUNTED.search(text)))
+        below = below or _ESTIMATED in text[:_MAX_SHAPE]
         self._heads = _HEADING.match(text[:_MAX_SHAPE]) is not None
         if below or self._heads:
             self._evaluated = place.line
@@ -222,6 +223,7 @@ def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
     return not fields.bare and text[:4].lower() in _ALONE
 
 
+_ESTIMATED = b"Saving dict for global step "  # what TensorFlow's estimators write of an evaluation
 _BLANKS = (b" ", b"\t")
 _INDENTED = (*_BLANKS, b'"', b"'")  # how a line of settings or of a longer object begins
 _ALONE = frozenset((b"loss", b"trai", b"tota"))

@@ -40,7 +40,8 @@ _OPTIMIZER_LR = re.compile(r"lr_[a-z0-9]+_group0")  # Composer's `lr-DecoupledAd
 MAX_KEY = 128
 """Characters kept of a key, a choice: metrics have shorter names; longer ones swell labels."""
 _QUALIFIERS = frozenset(_DATA["loss_qualifiers"])
-_EVALUATIONS = frozenset(_DATA["loss_evaluations"])
+EVALUATIONS = frozenset(_DATA["loss_evaluations"])
+"""The words that name an evaluation, as `plain` spells them."""
 _NEUTRAL = _QUALIFIERS.union(_DATA["loss_neutral"])
 _MAX_CACHED = 4096
 """Keys per cache, a choice: a trainer has some hundreds; keys of JSON are unbounded input."""
@@ -102,7 +103,7 @@ def is_metric(key: str) -> bool:
 def _qualified_loss(spelled: str) -> str | None:
     """The name of a loss with qualifiers, `mean_batch_loss` or `test_avg_loss`; None for others."""
     words = set(spelled.split("_")) - _QUALIFIERS
-    if "loss" not in words or words - _EVALUATIONS != {"loss"}:
+    if "loss" not in words or words - EVALUATIONS != {"loss"}:
         return None
     return "loss" if len(words) == 1 else "eval_loss"
 

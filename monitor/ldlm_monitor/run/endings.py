@@ -171,6 +171,11 @@ or two before they miss the one that failed, more would leave a short second lau
 _SITES = 64  # places of caught exceptions kept. A choice: programs catch at few, more cost memory
 
 
+def _site(event: Event) -> tuple[object, ...]:
+    """Where an exception was raised; `None` in each place for another event."""
+    return tuple(map(event.fields.get, ("exc_type", "file", "line")))
+
+
 class EndingTracker:
     """Finds a run's end by its last events; `assumed` is an uncertain end, or None.
 
@@ -194,14 +199,13 @@ class EndingTracker:
         self.out_of_memory = False
         if (end := self.assumed) is None:
             return
-        fields = end.evidence.fields
-        site = (fields.get("exc_type"), fields.get("file"), fields.get("line"))
+        site = _site(end.evidence)
         self._steps += path == self._file
         enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
         if at - end.since > STRAY_SECONDS or (enough and not timed):
             self.assumed = None
             self.refuted += enough and not timed
-            if "file" in fields and not resumed and len(self._caught) < _SITES:
+            if "file" in end.evidence.fields and not resumed and len(self._caught) < _SITES:
                 self._caught[site] = None
 
     def continue_file(self, before: str, path: str) -> None:
@@ -215,10 +219,13 @@ class EndingTracker:
             self.assumed = replace(end, since=since, confirm_at=confirm_at)
 
     def note_words(self, *, weak: bool) -> None:
-        """Drop an assumed end after whose last words another launch reports its own, if no `weak`
-        words that end other things, too.
+        """Drop an assumed end after whose last words another launch reports its own, or whose
+        exception was caught before, if no `weak` words that end other things, too.
         """
-        if not weak and self.assumed and self.assumed.evidence.kind in _LAST_WORDS:
+        if weak or self.assumed is None:
+            return
+        evidence = self.assumed.evidence
+        if evidence.kind in _LAST_WORDS or _site(evidence) in self._caught:
             self.assumed = None
 
     def observe(self, event: Event, at: float, *, phase: str, patience: float) -> None:

@@ -15,6 +15,10 @@ a run that goes on logs more."""
 REFUTED = 2
 """Times that a run goes on after the same words until they count as an epoch's. A choice: one is a
 second launch or stage."""
+FIRST_AFTER = 5
+"""Records of progress before which results are an epoch's or an interval's, where no epochs are
+counted. A choice: fewer believe a first checkpoint, more miss short runs."""
+_MAX_REFUTED = 256  # words kept. A choice: scripts have few, and paths in them are unbounded
 EPOCHS_COMPARED = 3
 """Epochs before the last one whose records show how many an epoch has. A choice: the first may
 have more, and some report a new best."""
@@ -77,6 +81,11 @@ class EpochGoal:
         return self._counted or (self.planned if self._epoch <= self.planned else 0.0)
 
     @property
+    def has_several(self) -> bool | None:
+        """Whether `EPOCHS_COMPARED` epochs are over; None if none are counted."""
+        return None if self._epoch < 0 else len(self._before) == EPOCHS_COMPARED
+
+    @property
     def is_short(self) -> bool:
         """Whether further epochs are to come: the total is known."""
         return self._epoch >= 0 and not self.is_last
@@ -106,7 +115,8 @@ class StepGoal:
         self._epochs = EpochGoal(plan.epochs)
         self._words = ""
         self._begun = False
-        self._records_since = 0
+        self._records_since = self._records = 0
+        self._trains, self._has_loss = True, False
         self._refuted: Counter[str] = Counter()
         self._total = 0.0
         self._step = -1
@@ -121,16 +131,27 @@ class StepGoal:
             self._plan = self._plan.or_more(fields)
             self._epochs.planned = self._plan.epochs
 
-    def declare(self, message: str, *, weak: bool) -> None:
+    def declare(self, message: str, *, weak: bool, results: bool = False) -> None:
         """Process a line that reports the end in words; numbers in it do not distinguish them.
 
-        `weak`: words that end other things, too, so that no total may be ahead.
+        `weak`: words that end other things, too, so that no total may be ahead. `results`: what
+        every epoch may report, so that none before may have had the words.
         """
         words = "".join(filter(str.isalpha, message))
+        several = self._epochs.has_several
+        early = self._records < FIRST_AFTER if several is None else not several
+        full = len(self._refuted) >= _MAX_REFUTED and words not in self._refuted
+        if results and (early or full or self._refuted[words]):
+            self._refuted |= {} if full else Counter({words: REFUTED})
+            return
         total = self._total or (self._plan.steps if self._step <= self._plan.steps else 0.0)
         ahead = self._epochs.is_short or 0 <= self._step < total * (1 - LAST_STRIDE)
-        if self._refuted[words] < REFUTED and not (weak and ahead):
+        taken = self._refuted[words] < REFUTED and not (weak and ahead)
+        if taken:
             self._words, self._records_since = words, 0
+        if weak and not self._begun and not full:
+            self._words = self._words if taken else ""
+            self._refuted[words] += 1  # a log without progress shows by itself that it goes on
 
     def is_moved_by(self, sample: Sample) -> bool:
         """Whether a sample without a step is progress: it has numbers. A line that has no more than
@@ -141,7 +162,14 @@ class StepGoal:
         return measures or (bool(sample.values) and not self._measured)
 
     def went_on(self) -> None:
-        """Process an advance of the run: words before it did not mean the end of all."""
+        """Process an advance of the run: words before it did not mean the end of all.
+
+        Where losses are logged, a count without one is of an evaluation.
+        """
+        self._records += 1
+        trains, self._trains = self._trains, True
+        if not trains and self._words:
+            return
         self._records_since += 1
         if self._words and (self._records_since > EPILOGUE or not self._begun):
             self._refuted[self._words] += 1
@@ -153,6 +181,8 @@ class StepGoal:
 
         Words before it were then a whole training's.
         """
+        self._has_loss = self._has_loss or "loss" in sample.values
+        self._trains = "loss" in sample.values or not self._has_loss
         fell = self._epochs.observe(sample)
         if fell:
             self._words = ""

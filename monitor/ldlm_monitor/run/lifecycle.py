@@ -177,9 +177,8 @@ class Lifecycle:
             if event.fields.get("confirmed_by") == "silence":
                 weak = "after" in event.fields
                 self.ending.note_words(weak=weak)
-                if self._training or not weak:
-                    self._training = True
-                    self._goal.declare(event.message, weak=weak)
+                self._training |= not weak
+                self._goal.declare(event.message, weak=weak)
             elif self.attempts.is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in PAUSES:
@@ -189,6 +188,8 @@ class Lifecycle:
                 self._pause(kind, at)
         elif kind in _LEFT:
             self._observe_exit(event, at)
+        elif kind == "results":
+            self._goal.declare(event.message, weak=True, results=True)
         elif kind == "training_plan":
             self._goal.expect(event.fields)
         else:
