@@ -1,7 +1,7 @@
 """`queries.Source` over HTTP: lets the screen show a daemon that runs elsewhere.
 
-It shares no client with `notify`: that one is on the same floor, reads 4 KiB of an answer as text,
-and tells permanent failures from passing ones; this one reads large JSON, by ETag, with an own TLS.
+It shares no client with `notify`, a room of the same floor: that one reads 4 KiB of text and sorts
+failures by whether they last; this one reads large JSON, by ETag, with its own TLS.
 """
 
 import http.client
