@@ -45,8 +45,10 @@ class GradientDetector:
     def update(self, values: Values) -> None:
         """Add the next norms; those that are not finite or not above 0 are ignored."""
         logarithms = [math.log(value) for value in positive(values)]
-        self._highest = -math.inf
-        for piece in pieces(logarithms, NORM_RECENT // 2, NORM_WINDOW):
+        self._highest, before, half = -math.inf, self._window.before, NORM_RECENT // 2
+        # With fewer norms above all before, no median of the last 20 can be.
+        calm = len(before) >= NORM_LEAST and sum(map(before[-1].__lt__, logarithms)) < half
+        for piece in pieces(logarithms, max(len(logarithms), 1) if calm else half, NORM_WINDOW):
             self._window.extend(piece)
             if len(self._window.before) >= NORM_LEAST:
                 rise = median(self._window.recent) - middle_of(self._window.before)

@@ -66,7 +66,7 @@ class LossDetector:
     - `loss_spike_ratio`: how far two neighbouring losses of the last 20 steps were both above
       m, over max(highest - m, 4 s, 0.15 |m|), with the highest of the up to 480 losses. One bad
       batch is no spike, nor is a value that noise reached before. The highest since the last
-      update.
+      update, if two neighbours were above all losses before.
     - `loss_peak_ratio`: the highest ratio of a loss of the last 20 steps to the highest loss
       before it. It finds a divergence in the first steps, before m and s are known.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps against the lowest
@@ -99,7 +99,11 @@ class LossDetector:
     def update(self, values: Values) -> None:
         """Add the next values; those that are not finite are ignored."""
         self._spike = 0.0
-        for piece in pieces(finite(values), RECENT // 2, LOSS_WINDOW):
+        values, before = finite(values), self._window.before
+        near = [*self._window.recent[-1:], *values]
+        # Where no two neighbours are above all before, none of them can be a spike.
+        calm = len(before) >= LEAST and max(map(min, near, near[1:]), default=0.0) <= before[-1]
+        for piece in pieces(values, max(len(values), 1) if calm else RECENT - 1, LOSS_WINDOW):
             self._add(piece)
             if len(self._window.before) >= LEAST:
                 middle = middle_of(self._window.before)

@@ -135,9 +135,11 @@ class TimeAccount:
             self._first = self._last = _Mark(step, at, 0.0, {})
             self._first_took = took
             self._marks.append(self._last)
+        elif not self._pending and len(self._paces) >= LEARNED:
+            self._keep(_Gap(step, at, self._cause or ("stall" if stalled else ""), waited))
         else:
-            gap = _Gap(step, at, self._cause or ("stall" if stalled else ""), waited)
             self._distance = self._distance or step - self._last.step
+            gap = _Gap(step, at, self._cause or ("stall" if stalled else ""), waited)
             self._pending.append(gap)
             if len(self._paces) >= LEARNED or len(self._pending) > PENDING:
                 self._settle()
@@ -253,6 +255,8 @@ class TimeAccount:
         lost = 0.0
         if usual is not None and seconds > length * wanted and seconds - wanted > self._least:
             seconds, lost = wanted, seconds - wanted
+        elif not gap.waited:
+            return last.after(gap.step, gap.at, seconds)
         data = min(gap.waited * steps, seconds)
         causes = ("data wait", data), (gap.cause or "unexplained pause", lost)
         return last.after(gap.step, gap.at, seconds - data, *causes)
