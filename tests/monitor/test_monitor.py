@@ -153,6 +153,38 @@ def test_a_stall_fires_just_after_its_limit_and_resolves_with_the_next_step() ->
     assert reported(feeder.append(bar(100), 201.0)) == [("TrainingStalled", "resolved")]
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Model saved to ckpt_1000.pt\n",
+        "Test accuracy: 71.38%\n",
+        "Test accuracy: 71.38%\nTest loss: 0.91\n",
+        "Model saved to ckpt_1000.pt\nBest model saved to best_1000.pt\n",
+    ],
+)
+def test_a_hang_at_the_first_checkpoint_or_test_of_steps_is_a_stall_at_its_limit(last: str) -> None:
+    feeder = Feeder(Monitor(), "train.log")
+    for step in range(100):
+        feeder.append(f"step {step * 10 + 10} loss 2.{3000 + step * 37 % 991}\n", float(step))
+    feeder.append(last, 99.5)
+    (stall,) = feeder.wait(400.0)
+    assert (stall.alert, stall.state) == ("TrainingStalled", "firing")
+    assert stall.time == pytest.approx(START + 99 + 300, abs=1)
+    assert feeder.monitor.snapshot().runs[0].state == "stalled"
+
+
+@pytest.mark.parametrize("total", ["", "/6"])
+def test_a_training_of_epochs_that_ends_with_results_is_finished_and_pages_nobody(
+    total: str,
+) -> None:
+    feeder = Feeder(Monitor(), "train.log")
+    for epoch in range(1, 7):
+        feeder.append(f"Epoch {epoch}{total} loss: {3 - epoch / 4}\n", 5.0 * epoch)
+    feeder.append("Best epoch: 5  F1 = 0.78\nModel saved to out/final.pt\n", 31.0)
+    assert feeder.wait(2000.0) == []
+    assert feeder.monitor.snapshot().runs[0].state == "finished"
+
+
 def test_a_bar_that_is_shown_unfinished_counts_from_when_its_bytes_came() -> None:
     feeder = trained()
     half = bar(100).rstrip("\r").encode()

@@ -204,18 +204,57 @@ def test_results_that_no_epoch_had_end_a_training_and_those_of_each_epoch_do_not
     for epoch in (1.0, 2.0, 3.0, 4.0, 5.0):
         goal.note(sample(epoch))
         goal.went_on()
-        goal.declare("Test accuracy: 0.5", weak=True, results=True)
+        goal.declare_results("Test accuracy: 0.5")
     assert not goal.is_reached
-    goal.declare("Best epoch: 4", weak=True, results=True)
+    goal.declare_results("Best epoch: 4")
     assert goal.is_reached
 
 
-def test_results_early_in_a_log_without_epochs_are_of_an_interval() -> None:
+RESULT, SAVED = "Test accuracy: 0.5", "Model saved to ckpt_1000.pt"
+
+
+def without_epochs(*lines: str, records: int = 100) -> StepGoal:
     goal = StepGoal()
-    for _ in range(3):
+    for _ in range(records):
         goal.went_on()
-    goal.declare("Test accuracy: 0.5", weak=True, results=True)
+    for line in lines:
+        goal.declare_results(line)
+    return goal
+
+
+@pytest.mark.parametrize(
+    ("lines", "records", "reached", "why"),
+    [
+        ((RESULT,), 100, False, "of the first interval"),
+        ((SAVED,), 100, False, "the first checkpoint"),
+        ((SAVED, "Best model saved to best_1.pt"), 100, False, "both are of one checkpoint"),
+        ((RESULT, "Test loss: 1"), 100, False, "both are of one test"),
+        ((RESULT, SAVED), 100, True, "tested and saved"),
+        ((RESULT, SAVED), 3, False, "too early"),
+    ],
+)
+def test_without_epochs_a_first_result_or_saved_model_alone_ends_nothing(
+    lines: tuple[str, ...], records: int, reached: bool, why: str
+) -> None:
+    assert without_epochs(*lines, records=records).is_reached == reached, why
+
+
+def test_results_that_an_interval_had_end_nothing_after_a_later_one() -> None:
+    goal = without_epochs(RESULT, SAVED)
+    for _ in range(10):
+        goal.went_on()
+    goal.declare_results(RESULT)
+    goal.declare_results("Saved model to out/2.pt")
     assert not goal.is_reached
+
+
+def test_results_end_nothing_while_the_logs_writer_lives() -> None:
+    goal = without_epochs(RESULT, SAVED)
+    goal.deny_results()
+    assert not goal.is_reached
+    goal.declare("Training finished", weak=False)
+    goal.deny_results()
+    assert goal.is_reached, "words are no results"
 
 
 def test_where_losses_are_logged_counts_without_one_after_the_words_are_of_an_evaluation() -> None:

@@ -118,6 +118,7 @@ class StepGoal:
         self._records_since = self._records = 0
         self._trains, self._has_loss = True, False
         self._refuted: Counter[str] = Counter()
+        self._results: dict[str, bool] = {}  # words since the last step: whether of a saved model
         self._total = 0.0
         self._step = -1
         self._slack = 0
@@ -131,19 +132,38 @@ class StepGoal:
             self._plan = self._plan.or_more(fields)
             self._epochs.planned = self._plan.epochs
 
-    def declare(self, message: str, *, weak: bool, results: bool = False) -> None:
-        """Process a line that reports the end in words; numbers in it do not distinguish them.
+    def declare_results(self, message: str) -> None:
+        """Process a line of results, or of a saved model, which every epoch or interval may have.
 
-        `weak`: words that end other things, too, so that no total may be ahead. `results`: what
-        every epoch may report, so that none before may have had the words.
+        It counts where it is new after several epochs. Where no epochs are counted, a result and a
+        saved model must be new together: one of them alone may be of the first interval.
         """
         words = "".join(filter(str.isalpha, message))
+        full = len(self._refuted) >= _MAX_REFUTED
         several = self._epochs.has_several
         early = self._records < FIRST_AFTER if several is None else not several
-        full = len(self._refuted) >= _MAX_REFUTED and words not in self._refuted
-        if results and (early or full or self._refuted[words]):
+        if full or early or self._refuted[words]:
             self._refuted |= {} if full else Counter({words: REFUTED})
             return
+        if not self._results:
+            self._records_since = 0
+        self._results[words] = "saved" in message.casefold()
+        kinds = set(self._results.values())
+        if False in kinds and (several or True in kinds):
+            self.declare(message, weak=True)
+
+    def deny_results(self) -> None:
+        """Process that the log's writer lives though it is silent: results end nothing then."""
+        if self._words in self._results:
+            self._words = ""
+
+    def declare(self, message: str, *, weak: bool) -> None:
+        """Process a line that reports the end in words; numbers in it do not distinguish them.
+
+        `weak`: words that end other things, too, so that no total may be ahead.
+        """
+        words = "".join(filter(str.isalpha, message))
+        full = len(self._refuted) >= _MAX_REFUTED and words not in self._refuted
         total = self._total or (self._plan.steps if self._step <= self._plan.steps else 0.0)
         ahead = self._epochs.is_short or 0 <= self._step < total * (1 - LAST_STRIDE)
         taken = self._refuted[words] < REFUTED and not (weak and ahead)
@@ -171,6 +191,9 @@ class StepGoal:
         if not trains and self._words:
             return
         self._records_since += 1
+        if self._records_since > EPILOGUE:
+            self._refuted.update(dict.fromkeys(self._results, REFUTED))
+            self._results.clear()
         if self._words and (self._records_since > EPILOGUE or not self._begun):
             self._refuted[self._words] += 1
             self._words = ""

@@ -189,7 +189,9 @@ class Lifecycle:
         elif kind in _LEFT:
             self._observe_exit(event, at)
         elif kind == "results":
-            self._goal.declare(event.message, weak=True, results=True)
+            self._goal.declare_results(event.message)
+        elif kind == "log_silence" and event.fields.get("alive"):
+            self._goal.deny_results()
         elif kind == "training_plan":
             self._goal.expect(event.fields)
         else:
