@@ -21,7 +21,9 @@ NOBODY = 65534
 
 
 class Slack:
-    """A webhook on loopback; `messages` holds what it was sent."""
+    """A webhook on loopback; `messages` holds what it was sent, and answered after a while."""
+
+    answer_seconds = 0.0
 
     def __init__(self) -> None:
         self.messages: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -30,6 +32,7 @@ class Slack:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                time.sleep(slack.answer_seconds)
                 slack.messages.put(json.dumps(json.loads(body), ensure_ascii=False))
                 self.send_response(200)
                 self.end_headers()

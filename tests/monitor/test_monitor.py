@@ -84,6 +84,20 @@ def test_a_nan_fires_at_its_record_and_the_line_travels_with_it() -> None:
     assert nan.labels == {"severity": "critical", "run": RUN}
 
 
+@pytest.mark.parametrize(
+    "done",
+    [
+        "TrainingStalled, --on hang=kill: SIGTERM",
+        "restart 1 of 5 in 1d: exit code 1 at step 9, after 1 s",
+        "no restart: the budget of 5 is used up",
+    ],
+)
+def test_what_run_did_fires_at_its_line_as_the_run_may_end_right_after(done: str) -> None:
+    (acted,) = trained().append(f"{bar(100)}\nldlm-monitor run: {done}\n", 100.0)
+    assert (acted.alert, acted.state, acted.time) == ("RunActed", "firing", START + 100)
+    assert acted.line == f"ldlm-monitor run: {done}"
+
+
 def test_a_nan_in_the_bar_itself_fires_too() -> None:
     assert reported(trained().append(bar(100, loss="nan"), 100.0)) == [("NonFiniteLoss", "firing")]
 

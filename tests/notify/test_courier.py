@@ -299,6 +299,19 @@ def test_a_channel_of_people_gets_no_two_posts_within_its_pace(tmp_path, make_no
     assert all(gap >= 0.1 for gap in gaps)
 
 
+def test_at_the_end_all_goes_at_once_whatever_the_pace(tmp_path, make_notification):
+    receiver = Paced()
+    box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
+    for number in range(3):
+        box.add(make_notification(run=f"r{number}"), ["slack"], 0.0)
+    courier = Courier(receiver, box, pace=600.0)
+    courier.start()
+    receiver.wait_for(1)
+    assert courier.stop(timeout=20)
+    assert len(receiver.taken) == 3
+    box.close()
+
+
 def test_a_storm_of_a_thousand_alerts_of_a_run_is_three_posts_at_most(tmp_path, make_notification):
     box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
     with local.slack_api() as api:

@@ -98,6 +98,20 @@ def test_the_message_of_an_incident_has_cause_excerpt_action_and_alerts(
     assert "NcclTimeout firing ×8: r1 ranks 0-7" in given
 
 
+def test_alerts_that_differ_in_their_kind_are_listed_each_with_its_summary(
+    make_message, make_notification
+):
+    said = {"run_action": "r1: acts on a failure", "run_restart": "r1: starts it again"}
+    done = [
+        make_notification("RunActed", rank=None, key=kind, labels={"kind": kind}, summary=summary)
+        for kind, summary in said.items()
+    ]
+    _, blocks = group_message(make_message(alerts=tuple(done)))
+    given = "\n".join(texts(blocks))
+    assert "RunActed firing: r1: acts on a failure" in given
+    assert "RunActed firing: r1: starts it again" in given
+
+
 def test_a_group_that_is_over_says_how_long_it_lasted(make_message, make_notification):
     over = [
         make_notification(alert, state=state, at=1_700_000_000.0 + 3725)

@@ -84,14 +84,17 @@ def test_a_hang_is_killed_and_trains_on_in_another_attempt(folder: Path, slack: 
     told = sent(slack)
     assert "ldlm-monitor run acts on a failure" in told
     assert "TrainingStalled, --on hang=kill,stacks: SIGTERM" in told
-    assert "restart 1 of 5 in 1d: TrainingStalled at step 25, after 1 s" in log
+    assert "ldlm-monitor run starts it again" in told
+    assert "restart 1 of 5 in 1d: TrainingStalled at step 25, after 1 s" in told
 
 
-def test_a_nan_is_followed_by_a_start_before_it(folder: Path) -> None:
-    code, _, log = ended(started(folder, "--on", "nan=kill", "--on", "crash=restart:1", "nan"))
+def test_a_nan_is_followed_by_a_start_before_it(folder: Path, slack: Slack) -> None:
+    code, record, log = ended(started(folder, "--on", "nan=kill", "--on", "crash=restart:1", "nan"))
     assert code == 0
-    assert "environment {'LDLM_SKIP_STEPS': '25-25'}" in log
+    assert "'LDLM_SKIP_STEPS': '25-25'}" in log
     assert "step 21/40" in log.split("attempt 2 starts")[1].splitlines()[2]
+    until((folder / "state/ldlm-monitor/runs" / record.name / "report.txt").exists, seconds=90)
+    assert "NonFiniteLoss at step 25, after 1 s, from step 20" in sent(slack)
 
 
 def test_a_crash_without_a_reaction_is_only_watched(folder: Path, slack: Slack) -> None:
@@ -113,7 +116,23 @@ def test_an_error_in_the_code_is_not_restarted(folder: Path, slack: Slack) -> No
     assert "attempt 2 starts" not in log
     assert "restart 1 of" not in log, "nobody may be notified of a restart that is not made"
     until((folder / "state/ldlm-monitor/runs" / record.name / "report.txt").exists, seconds=90)
-    assert "ldlm-monitor run starts it again" not in sent(slack)
+    told = sent(slack)
+    assert "ldlm-monitor run does not start it again" in told
+    assert "no restart: STOP" in told
+    assert "ldlm-monitor run starts it again" not in told
+
+
+def test_what_was_done_arrives_although_the_run_ends_long_before_news_are_due(
+    folder: Path, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the default pause between messages, to a receiver that is slow."""
+    monkeypatch.delenv("LDLM_SLACK_FOLLOW_UP_SECONDS")
+    slack.answer_seconds = 1.5
+    _, record, _ = ended(started(folder, "--on", "hang=kill", "--on", "crash=restart:1", "hang"))
+    until((folder / "state/ldlm-monitor/runs" / record.name / "report.txt").exists, seconds=90)
+    told = sent(slack)
+    assert "ldlm-monitor run acts on a failure" in told
+    assert "ldlm-monitor run starts it again" in told
 
 
 def test_a_run_in_the_background_is_stopped_by_name(folder: Path) -> None:

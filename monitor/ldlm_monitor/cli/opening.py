@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.daemon.signals import Signals
+from ldlm_monitor.daemon.signals import SEND_SECONDS, Signals
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.view import MonitorView, Snapshot
 
@@ -41,12 +41,17 @@ class Opening:
     problem = ""
 
     def __init__(
-        self, found: Settings, load: Callable[[], Settings], *, has_screen: bool = False
+        self,
+        found: Settings,
+        load: Callable[[], Settings],
+        *,
+        has_screen: bool = False,
+        send_seconds: float = SEND_SECONDS,
     ) -> None:
         self.name = found.files[0]
         self._found = found
         self._load = load
-        self._signals = Signals(has_screen=has_screen)
+        self._signals = Signals(has_screen=has_screen, send_seconds=send_seconds)
         self._source: Source | None = None
         self._url = ""
         self._is_open = threading.Event()

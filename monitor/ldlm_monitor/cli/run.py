@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS = 60.0
 """Most seconds after the command's end until its monitor ends: twice what confirms a crash."""
+SEND_SECONDS = 30.0
+"""Seconds that the monitor's end waits for receivers, three times what one may take to answer:
+nobody waits for this process, and no next start sends what they did not get."""
 
 
 def run(
@@ -110,7 +113,7 @@ def _watch_apart(session: RunSession, record: RunRecord, found: Settings) -> int
     from ldlm_monitor.cli.opening import Opening
 
     logs.configure(found)
-    opening = Opening(found, lambda: found)
+    opening = Opening(found, lambda: found, send_seconds=SEND_SECONDS)
     opening.start()
     _follow(session, opening, record)
     _settle(opening, found.evaluation_interval)

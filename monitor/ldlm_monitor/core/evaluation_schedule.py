@@ -1,6 +1,7 @@
 """When rules are evaluated: at the slots of a grid, and at once for urgent facts.
 
-Urgent facts are a run's errors, critical events and non-finite values, and the end of a stall.
+Urgent facts are a run's errors, critical events and non-finite values, what `run` did about them,
+and the end of a stall.
 """
 
 import math

@@ -51,9 +51,6 @@ from ldlm_monitor.state.state_store import StateStore
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.text.sanitize import redact
 
-COURIER_SECONDS = 1.0
-"""Seconds that the end waits for all senders: if an answer comes later, its message is repeated."""
-
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +81,7 @@ def run(
         # Started before the logs are read again, which may take long: waiting messages go first.
         posting = list(couriers(settings, outbox, receivers))
         sending: list[Sender] = []
-        stack.callback(stop_all, sending, COURIER_SECONDS)
+        stack.callback(stop_all, sending, signals.send_seconds)
         _start(posting, sending)
         store = stack.enter_context(closing(StateStore(state.path / "ledger.sqlite")))
         journal = Journal()

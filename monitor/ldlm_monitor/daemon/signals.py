@@ -13,17 +13,21 @@ from ldlm_monitor.model.errors import INTERRUPTED
 
 RELOAD_SECONDS = 10.0
 """Seconds that an HTTP request waits for a reload: a turn takes less, unless a backlog is read."""
+SEND_SECONDS = 1.0
+"""Seconds that the end waits for all senders: the next start sends again what had no answer."""
 
 
 class Signals:
     """Requests to the pump's thread, which polls `stop` and `reload`.
 
     SIGTERM and SIGINT end the daemon with `exit_code`, SIGHUP reloads it, and so does `ask_reload`.
-    `has_screen`: a screen has the terminal. `wake`, set by the daemon, ends the pump's wait.
+    `has_screen`: a screen has the terminal. `send_seconds`: the longest wait for senders at the
+    end. `wake`, set by the daemon, ends the pump's wait.
     """
 
-    def __init__(self, *, has_screen: bool = False) -> None:
+    def __init__(self, *, has_screen: bool = False, send_seconds: float = SEND_SECONDS) -> None:
         self.has_screen = has_screen
+        self.send_seconds = send_seconds
         self.stop = self.reload = False
         self.exit_code = 0
         self.wake: Callable[[], None] = lambda: None

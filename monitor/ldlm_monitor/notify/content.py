@@ -93,12 +93,10 @@ def whole_of(message: Message) -> Content:
 
 
 def _alone(message: Message, each: Notification) -> Content:
-    # The headline has the run's name already.
-    summary = clean(each.summary).removeprefix(each.run or "").lstrip(": ")
     return Content(
         mark=_mark(each),
         title=headline(each, message.story),
-        summary=tuple(filter(None, [summary, clean(each.description)])),
+        summary=tuple(filter(None, [_summary(each), clean(each.description)])),
         cause=_cause(None, each),
         facts=_facts(each, message.story),
         log=clean(each.line or ""),
@@ -106,6 +104,11 @@ def _alone(message: Message, each: Notification) -> Content:
         notes=(_times([each]), *_flapping(message)),
         link=each.link,
     )
+
+
+def _summary(each: Notification) -> str:
+    """The summary without the run's name, which stands before it already."""
+    return clean(each.summary).removeprefix(each.run or "").lstrip(": ")
 
 
 def _advice(message: Message, each: Notification) -> str:
@@ -220,10 +223,11 @@ def _moment(time: float) -> str:
 
 
 def _listed(alerts: Iterable[Notification]) -> tuple[str, ...]:
-    """A line for alerts of one state, severity, name and run, the worst first; then a count."""
-    kinds: dict[tuple[str, str, str, str], list[Notification]] = {}
+    """A line for alerts of one state, severity, name, run and kind, worst first; then a count."""
+    kinds: dict[tuple[str | None, ...], list[Notification]] = {}
     for each in alerts:
-        kinds.setdefault((each.state, each.severity, each.alert, each.run), []).append(each)
+        kind = (each.state, each.severity, each.alert, each.run, each.labels.get("kind"))
+        kinds.setdefault(kind, []).append(each)
     ordered = sorted(kinds.values(), key=lambda kind: weight(kind[0])[:2])
     rest = sum(map(len, ordered[ALERTS_SHOWN:]))
     more = (f"… and {rest} more",) if rest else ()
@@ -235,5 +239,6 @@ def _kind(members: Sequence[Notification]) -> str:
     times = f" ×{len(members)}" if len(members) > 1 else ""
     ranks = compressed(int(each.rank) for each in members if each.rank and each.rank.isdecimal())
     of = f" rank{'s' if len(members) > 1 else ''} {ranks}" if ranks else ""
-    line = one_line(f"{first.alert} {first.state}{times}: {first.run}{of}")
+    what = f": {_summary(first)}" if "kind" in first.labels else ""
+    line = one_line(f"{first.alert} {first.state}{times}: {first.run}{of}{what}")
     return f"{_mark(first)} {shorten(line, ALERT_LIMIT)}"

@@ -107,7 +107,7 @@ class Courier(Sender):
     """Sends one receiver's messages; a receiver that is down stalls no other.
 
     Call `wake` after `Outbox.add`; otherwise the message waits for up to LOOK_SECONDS. `pace` is
-    the least number of seconds between two messages.
+    the least number of seconds between two messages, until the courier is to end.
     """
 
     def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
@@ -121,7 +121,7 @@ class Courier(Sender):
         if pending is None:
             return LOOK_SECONDS
         self._deliver(pending)
-        self._abandoned.wait(self._pace)
+        self._stopping.wait(self._pace)  # at the end there is no time for pauses
         return 0.0
 
     def _deliver(self, pending: Pending) -> None:

@@ -21,6 +21,7 @@ from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
+_DONE = ("run_action", "run_restart", "run_given_up")  # likewise: a run may end soon after them
 _COUNTED = {  # by the kinds of events: the counter of the whole run that they raise
     **dict.fromkeys(("skipped_step", "loss_scale_overflow"), "ldlm_train_skipped_steps_total"),
     **dict.fromkeys(("run_started", "run_resumed", "elastic_restart"), RESTARTS),
@@ -276,7 +277,8 @@ class TrainingRun:
             self.values.nonfinite.resume(0)
             self.progress.epoch = None
         urgent = f"{event.kind} {event.severity} {event.rank}"
-        return urgent if counted or event.severity in _URGENT else None
+        is_urgent = counted or event.severity in _URGENT or event.kind in _DONE
+        return urgent if is_urgent else None
 
     def _life_points(self) -> list[Point]:
         life, run, logged = self.life, self.labels, self.logged

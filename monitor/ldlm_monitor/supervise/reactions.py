@@ -208,8 +208,10 @@ class Supervisor:
         found = {**order.environment, **variables(decision)}
         if self._excluded:
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
-        note = "" if decision is None else f"; decided: {decision.phrase}"
-        return replace(order, environment=found, note=f"{order.note}{note}")
+        resumes = found.get("LDLM_RESUME_STEP")
+        note = order.note if resumes is None else f"{order.note}, from step {resumes}"
+        note += "" if decision is None else f"; decided: {decision.phrase}"
+        return replace(order, environment=found, note=note)
 
     def _firing(
         self, snapshot: Snapshot, run: RunView, failure: str, now: float
