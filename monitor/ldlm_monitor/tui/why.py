@@ -12,6 +12,7 @@ from ldlm_monitor.tui.draw import Glyphs, fit, safe
 
 _LEVEL = re.compile(r"^(?:(?:ERROR|WARNING|CRITICAL|FATAL): )+")  # the log's own word for it
 _MOST_RANKS = 12  # characters of a list of ranks, a choice: a longer one displaces the reason
+_HAS_STEP = re.compile(r"\bstep \d", re.IGNORECASE)
 _LEAST_TODO = 8  # cells from which a cut text is of use, such as `ROLLBACK`
 
 
@@ -32,6 +33,8 @@ class Why:
         """The parts in `width` cells: the place stays; of `what` at least a half does."""
         arrow = " → " if glyphs.braille else " -> "
         what, where, todo = (safe(each, glyphs) for each in (self.what, self.where, self.todo))
+        if todo.startswith("UNKNOWN"):  # cut to that word it would be no answer
+            todo = "read its log (UNKNOWN)"
         free = width - cell_len(where)
         room = free - cell_len(what) - cell_len(arrow)
         now = _cut(todo, room, max(room, free // 2 - cell_len(arrow)), glyphs)
@@ -41,13 +44,12 @@ class Why:
 
 
 def _cut(todo: str, room: int, most: int, glyphs: Glyphs) -> str:
-    """The decision in `room` cells, or in up to `most` without its reason or confidence."""
+    """The decision in `room` cells; without its reason and confidence, in up to `most`."""
     certain, order = todo.partition(": ")[0], todo.partition(" (")[0]
     if cell_len(todo) <= room or cell_len(certain) + _LEAST_TODO <= room:
         return fit(todo, min(room, cell_len(todo)), glyphs)
-    short = next(
-        (each for free in (room, most) for each in (certain, order) if cell_len(each) <= free), todo
-    )
+    tried = (certain, room), (order, room), (order, most)  # the event is worth more than how sure
+    short = next((each for each, free in tried if cell_len(each) <= free), todo)
     if most < min(_LEAST_TODO, cell_len(short)):
         return ""
     return fit(short, min(most, cell_len(short)), glyphs)
@@ -62,8 +64,8 @@ def why(run: RunView, snapshot: Snapshot) -> Why:
     todo = what_now(run, snapshot.alerts)
     tries = incident.action if incident is not None and incident.is_to_mend else ""
     if mark := _nonfinite(run, reason, incident):
-        step, rank, what = mark
-        return Why(what, _place(step, rank), todo, reason.since, tries)
+        at, rank, what = mark
+        return Why(what, _place(at, rank), todo, reason.since, tries)
     if incident is None:
         rank = None if f"rank {run.failed_rank}" in reason.text else run.failed_rank
         return Why(reason.text, _place(None, rank), todo, reason.since)
@@ -73,7 +75,8 @@ def why(run: RunView, snapshot: Snapshot) -> Why:
     if rank is not None and what.startswith(f"rank {rank} "):
         rank = None  # is said already
     ranks = root.ranks if rank is root.rank is None and len(root.ranks) <= _MOST_RANKS else ""
-    return Why(what, _place(incident.last_step, rank, ranks), todo, reason.since, tries)
+    step = None if _HAS_STEP.search(what) else incident.last_step  # two numbers would contradict
+    return Why(what, _place(step, rank, ranks), todo, reason.since, tries)
 
 
 def _place(step: int | None, rank: int | None, ranks: str = "") -> str:
