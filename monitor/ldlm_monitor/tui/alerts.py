@@ -11,6 +11,7 @@ from ldlm_monitor.core.health import decided_on
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
+from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.hold_back import send, silence, suppression
 from ldlm_monitor.tui.keys import Key, keys
@@ -21,7 +22,6 @@ from ldlm_monitor.tui.page_context import (
     severity_of,
     whole_duration,
 )
-from ldlm_monitor.tui.widgets import DetailPage
 
 
 @dataclass(frozen=True, slots=True)

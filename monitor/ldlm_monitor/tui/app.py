@@ -1,5 +1,6 @@
 """The screen: six pages of one source, whose snapshot is read four times a second."""
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -9,10 +10,8 @@ from typing import ClassVar
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
-from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
-from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from ldlm_monitor.config.settings import Look
@@ -24,12 +23,14 @@ from ldlm_monitor.tui.bars import (
     PAGES,
     PLAYING_BACK,
     KeyLine,
+    NoticeLine,
     PageBar,
     page_bar,
     player_line,
 )
+from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.digest import Absence
-from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
+from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, is_utf8, safe
 from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
 from ldlm_monitor.tui.host_page import HostPage
 from ldlm_monitor.tui.keys import keys
@@ -40,19 +41,12 @@ from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.triage import triaged
-from ldlm_monitor.tui.widgets import DetailPage, Painted, PlainScrollBar, in_thread
+from ldlm_monitor.tui.widgets import PagesScreen, Painted, PlainScrollBar, in_thread
 
 DEFAULT_LOOK = Look()
 LOOK_SECONDS = 0.25  # between reads of the snapshot. A choice: more is visible, less costs CPU
 _PAGE_KEYS = frozenset(f"everywhere.{title.lower()}" for _, title in PAGES)
-_NOTICE_SECONDS = 60.0  # of a line of the monitor's own log; a choice: read, or out of the way
 _AGES_SECONDS = 1.0  # after which ages, shown in whole seconds, are drawn again without news
-
-
-class PagesScreen(Screen[object]):
-    """The screen of the pages: a new focus draws the two widgets it concerns, not everything."""
-
-    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
 
 class MonitorApp(App[int]):
@@ -106,7 +100,6 @@ class MonitorApp(App[int]):
         self._notices = notices
         self._bell = Bell(enabled=bell)
         self._opened = opened
-        self._notice, self._notice_until = "", 0.0
         self._drawn: tuple[int, str, float | None] = (-1, "", None)
         self._drawn_at = 0.0
         self._is_chosen = False
@@ -117,9 +110,7 @@ class MonitorApp(App[int]):
         yield PageBar(self._bar, self.action_page)
         if self._player is not None:
             yield Painted(self._player_line, id="player")
-        yield Painted(
-            lambda width, height: [[StyledSpan(f" {self._notice}", "warning")]], id="notice"
-        )
+        yield NoticeLine(self.context.glyphs)
         with ContentSwitcher(initial="overview"):
             yield OverviewPage(self.context, id="overview")
             yield RunPage(self.context, id="run")
@@ -153,7 +144,7 @@ class MonitorApp(App[int]):
             return  # the timer may outlive the widgets when the screen closes
         context = self.context
         context.snapshot = context.source.snapshot()
-        self._take_notices()
+        self.query_one(NoticeLine).take(self._notices())
         self._follow_player()
         now, before = context.clock(), self._drawn
         drawn = (context.snapshot.version, context.source.problem, context.source.reading())
@@ -163,6 +154,8 @@ class MonitorApp(App[int]):
         self._choose_run()
         if self._bell.rings(context.snapshot, context.held_back):
             self.bell()
+        if drawn[2] is None and not gc.get_freeze_count():
+            gc.freeze()  # modules and all that was read: a whole collection took 70 ms of a key
         if drawn[0] != before[0]:
             in_thread(self, context.source.held_back, self._take_held_back, group="held")
         self._draw_again()
@@ -281,19 +274,6 @@ class MonitorApp(App[int]):
         if held != self.context.held_back:
             self.context.held_back = held
             self._draw_again()
-
-    def _take_notices(self) -> None:
-        found, now = self._notices(), time.monotonic()
-        notice = self.query_one("#notice", Painted)
-        if found:
-            self._notice, self._notice_until = (
-                safe(found[-1], self.context.glyphs),
-                now + _NOTICE_SECONDS,
-            )
-            notice.display = True
-            notice.refresh()
-        elif notice.display and now >= self._notice_until:
-            notice.display = False
 
     def _follow_player(self) -> None:
         """Refresh the player's line; if it has stopped at an alert, show the alert's run."""

@@ -1,5 +1,6 @@
-"""The lines around the pages: the bar with the source's status, a playback's state, the keys."""
+"""The lines around the pages: pages and the source's status, notices, a playback, the keys."""
 
+import time
 from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len
@@ -15,6 +16,7 @@ from ldlm_monitor.tui.page_context import PageContext, is_for_people, whole_dura
 from ldlm_monitor.tui.widgets import Painted
 
 _LEAST_BAR = 10  # cells of a bar and 2 blanks. A choice: fewer are coarse, more rarely fit
+_NOTICE_SECONDS = 60.0  # a choice: read by then, or out of the way
 _OLD_SECONDS = 15.0  # age of a snapshot to report while a run is live: three evaluations of 5 s
 PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
          ("events", "Events"), ("host", "Host"))  # fmt: skip
@@ -71,6 +73,24 @@ class PageBar(Painted):
                 self._opens(name)
             if event.x < end and span.style != "key":
                 return
+
+
+class NoticeLine(Painted):
+    """The last line of the monitor's own log, shown for `_NOTICE_SECONDS`."""
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__(
+            lambda width, height: [[StyledSpan(f" {self._notice}", "warning")]], id="notice"
+        )
+        self._glyphs, self._notice, self._until = glyphs, "", 0.0
+
+    def take(self, found: list[str]) -> None:
+        """Show the last of new lines; without one, hide an old one whose time is over."""
+        now = time.monotonic()
+        if found:
+            self._notice, self._until = safe(found[-1], self._glyphs), now + _NOTICE_SECONDS
+            self.refresh()
+        self.display = now < self._until
 
 
 class KeyLine(Painted):

@@ -1,21 +1,20 @@
-"""Widgets that show lines of spans: a painted one, a list of rows, a list with details."""
+"""Widgets that show lines of spans: a painted one and a list of rows."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.segment import Segment
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.dom import DOMNode
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import Reactive
+from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBarRender
 from textual.strip import Strip
@@ -23,9 +22,8 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from ldlm_monitor.model.errors import LdlmError
-from ldlm_monitor.tui.draw import Line, StyledSpan, style_of
+from ldlm_monitor.tui.draw import Line, style_of
 from ldlm_monitor.tui.keys import Key, keys
-from ldlm_monitor.tui.page_context import PageContext, SelectRun
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -74,6 +72,12 @@ def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "")
     ground = style_of(also, base, dark=dark)
     segments = [Segment(text, style_of(style, ground, dark=dark)) for text, style in line if text]
     return Strip(segments).adjust_cell_length(width, ground)
+
+
+class PagesScreen(Screen[object]):
+    """The screen of the pages: a new focus draws the two widgets it concerns, not everything."""
+
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
 
 class LineWidget(Widget):
@@ -229,85 +233,3 @@ class RowList(ScrollView, LineWidget, can_focus=True):
             if index == self.cursor and event.chain > 1:
                 self.action_choose()
             self.move_to(index)
-
-
-class DetailPage(Vertical, Generic[_T]):
-    """A title, a list with a row for each of `items`, and the details of the selected one below.
-
-    A page defines `title`, `row` and `detail`, and calls `show` for each snapshot. The cursor
-    stays on its item, by `identity`, when others are inserted or removed above it.
-    """
-
-    def __init__(self, context: PageContext, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._pages = context
-        self.items: list[_T] = []
-        self.rows = RowList(self._row, id=f"{id}-rows")
-        self._detail = RowList(lambda index, width: self._lines[index], id=f"{id}-detail")
-        self._lines: list[Line] = []
-
-    def compose(self) -> ComposeResult:
-        """Title, rows, details."""
-        yield Painted(lambda width, height: [self.title()])
-        yield self.rows
-        yield self._detail
-
-    @abstractmethod
-    def title(self) -> Line:
-        """The line above the rows."""
-
-    def identity(self, item: _T) -> object:
-        """What is equal in an item and its later versions; by default, the whole item."""
-        return item
-
-    @abstractmethod
-    def row(self, item: _T) -> Line:
-        """The row of an item, without the mark of the cursor."""
-
-    @abstractmethod
-    def detail(self, item: _T, width: int) -> list[Line]:
-        """The details of an item, in lines for `width` cells."""
-
-    @property
-    def selected(self) -> _T | None:
-        """The item at the cursor; None if there are no items."""
-        return self.items[self.rows.cursor] if self.items else None
-
-    def show(self, items: list[_T], *, to_end: bool = False) -> None:
-        """Show these items; with `to_end`, move the cursor to the last one."""
-        here = None if self.selected is None else self.identity(self.selected)
-        self.items = items
-        self.rows.show(len(items))
-        places = (i for i, item in enumerate(items) if self.identity(item) == here)
-        self.rows.cursor = next(places, self.rows.cursor)
-        if to_end:
-            self.rows.move_to(len(items) - 1)
-        self.on_resize()
-        self.query_one(Painted).refresh()
-
-    def run_of(self, item: _T) -> str | None:
-        """The run that an item is about; None if it is of no run."""
-        return None
-
-    def arrive(self) -> None:
-        """Move the cursor to the selected run's first or next row, if it has one."""
-        own = [i for i, item in enumerate(self.items) if self.run_of(item) == self._pages.run]
-        if own and self.rows.cursor not in own:
-            self.rows.move_to(next((i for i in own if i > self.rows.cursor), own[-1]), centre=True)
-        self.on_row_list_moved()
-
-    def on_row_list_moved(self) -> None:
-        """Show the details of the item under the cursor, and select its run."""
-        self.on_resize()
-        if self.selected is not None and (run := self.run_of(self.selected)):
-            self.post_message(SelectRun(run))
-
-    def on_resize(self) -> None:
-        """Show the details of the selected row, wrapped."""
-        width, item = self._detail.size.width or self.size.width, self.selected
-        self._lines = [] if item is None else self.detail(item, width)
-        self._detail.show(len(self._lines))
-
-    def _row(self, index: int, width: int) -> Line:
-        mark = self._pages.glyphs.cursor if index == self.rows.cursor else " "
-        return [StyledSpan(f"{mark} ", "key"), *self.row(self.items[index])]
