@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,10 +12,28 @@ from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.bar_form import match_meter, split_meter
 from ldlm_monitor.parse.bars import BarReading, BarRecords, Bars
-from ldlm_monitor.parse.triggers import compiled
+from ldlm_monitor.parse.triggers import Scanner, compiled
 
 BARS = compiled(()).bars
 PLAIN = b"Training:  25%|##8 | 475/1900 [00:28<01:19, 17.55it/s, Epoch=0/2, Loss=1.7353, Text=1.7"
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        PLAIN,
+        b"Training:  25%|##8 | 475/1900 [00:28<01:19, 17.55it/s, Epoch=0/1, Progress=2.5%, Loss=2",
+        b" 12%|#1        | 1200/10000 [02:00<14:40, 10.00it/s, epoch=3, loss=2.31, acc=0.71]",
+        b"Epoch 3: 100%|##########| 469/469 [00:05<00:00, 88.12it/s, loss=0.31, accuracy=0.91]",
+    ],
+)
+def test_a_bar_asks_no_rule_of_events(bar: bytes) -> None:
+    """A bar that does is read as any other line, which takes five times as long."""
+    rules = compiled(())
+    hits = Scanner(rules.databases).scan(b"\r" + bar + b"\r")
+    claims = rules.of(tuple(expression for _, expression in hits))
+    assert claims.bar
+    assert claims.alone, [rule.spec for rule in claims.events]
 
 
 def agree(text: bytes) -> bool:
