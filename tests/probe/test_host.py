@@ -59,10 +59,11 @@ def host_without_others(tmp_path: Path, *shown: int, table: str = "pid:[40265318
 
 
 def test_a_log_that_no_process_of_this_host_can_write_has_ended(train, case, tmp_path) -> None:
-    """It was not seen while it was written: the monitor came later."""
-    train("exit", "0").process.wait()
+    """It was not seen while it was written: the monitor came later. Nobody waited for its end."""
+    pid = train("exit", "0").pid
+    wait_until(lambda: b"Z" in Path(f"/proc/{pid}/stat").read_bytes().split()[2:3])
     late = case(last_progress_at=time.time() + 1.0)
-    event = only(looked(host_without_others(tmp_path), late))
+    event = only(looked(host_without_others(tmp_path, pid), late))
     assert (event.kind, event.fields["alive"]) == ("exit_without_error", 0)
     assert str(verdict([event])) == "ended: no process of this host writes its log"
 

@@ -74,7 +74,8 @@ def nobody_writes(case: ProbeCandidate, seen: Scan) -> Event | None:
         return None
     for pid, each in seen.table.items():
         age = case.last_progress_at - seen.started_at(pid)
-        if age >= 0.0 and each.ticks / TICKS >= RELAY_CORES * age and _owner(pid, seen) in owners:
+        computed = age >= 0.0 and each.ticks / TICKS >= RELAY_CORES * age
+        if computed and each.status is None and _owner(pid, seen) in owners:
             return None
     what = "no process of this host writes its log"
     return event(case, "exit_without_error", "info", what, family="progress", alive=0)
