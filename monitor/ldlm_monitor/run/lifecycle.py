@@ -113,6 +113,8 @@ class Lifecycle:
         self._training |= placed or sample.source != "inferred"
         self._announces_phases = self._announces_phases or "progress" in sample.values
         begins = self._goal.note(sample)
+        # Without steps, what follows a death may be of another launch: it is no more of this one.
+        after_death = self._is_over and not self._steps and self.phase not in ("finished", "ended")
         if is_sign_of_life(sample.values):
             self._alive_at = at
             self._stalled = self._late = False
@@ -131,7 +133,7 @@ class Lifecycle:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
             if sample.step == self._highest_step:
                 self._goal.observe(sample.step, sample.values, self._stride)
-        return begins
+        return begins or (after_death and not self._steps)
 
     def only_advances(self, block: SampleBlock, until: float) -> bool:
         """Whether a block's rows, up to time `until` and with rising steps, only advance the run.
