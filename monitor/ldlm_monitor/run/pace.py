@@ -63,8 +63,9 @@ class Pace:
         limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause, 2 * survived)
 
     with `survived` the second longest of the pauses beyond a limit that ended by themselves: once
-    is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`:
-    a log may have one step in hundreds. Before 20 are known, it is the longest of `4 * floor`,
+    is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`,
+    or twice the wait for the first step if that is longer: a log may have one step in hundreds, or
+    a line an epoch. Before 20 are known, it is the longest of `4 * floor`,
     `10 * longest gap`, `2 * pause` and `2 * survived`, but at most the greater of `startup` and
     `2 * longest gap`. An evaluation's limit is from the last step, too:
 
@@ -82,12 +83,13 @@ class Pace:
     one step in 250 is such a step.
 
     `write_delay`: seconds by which a buffering writer may log a step late, added to the limit
-    between steps. `longest_pause`: seconds, by the phase that explains the pause.
+    between steps. `first_wait`: seconds from the start to the first step. `longest_pause`: seconds,
+    by the phase that explains the pause.
     """
 
     def __init__(self, settings: Stall) -> None:
         self.settings = settings
-        self.write_delay = 0.0
+        self.write_delay = self.first_wait = 0.0
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
         self.longest_pause: dict[str, float] = {}
@@ -102,6 +104,35 @@ class Pace:
             del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
         self._recent.append(seconds)
         insort(self._sorted, seconds)
+
+    def learn(
+        self,
+        seconds: float,
+        phase: str,
+        step: int | None,
+        stride: int,
+        *,
+        explained_by: str | None,
+        stalled: bool,
+    ) -> None:
+        """Add the time between two advances, in `phase`, the first of them at `step`.
+
+        `explained_by`: "evaluating" or "checkpointing". `stalled`: the run was, before the second.
+        """
+        if explained_by is not None:
+            self.learn_pause(explained_by, seconds)
+        elif phase == "starting":
+            self.first_wait = seconds
+        elif phase != "running":
+            return
+        elif seconds > self.limit("running"):
+            self.survive(seconds)
+            if step is not None and stride:
+                self.learn_unannounced(step, stride, seconds)
+            else:  # the first between two steps, or of a log that counts none
+                self.learn_gap(seconds)
+        elif not stalled:
+            self.learn_gap(seconds)
 
     def learn_pause(self, phase: str, seconds: float) -> None:
         """Add a pause that a phase explains: "evaluating" or "checkpointing"."""
@@ -166,7 +197,7 @@ class Pace:
         known = max(self.longest_pause.get("checkpointing", 0.0), self._survived[1])
         unannounced = 2 * known
         if not self._sorted:
-            return self.settings.startup_seconds
+            return max(self.settings.startup_seconds, 2 * self.first_wait)
         if len(self._sorted) < LEARNED_AFTER:
             longest = self._sorted[-1]
             cautious = max(4 * floor, 10 * longest, unannounced)
