@@ -31,10 +31,10 @@ the alert of a hang at such a step, shorter rings at a first evaluation of usual
 RHYTHMS = 8
 """Most rhythms (distances between pauses) learned; a pause has two: steps count from 0 or from 1. A
 choice: for evaluation, checkpoint, logging and a spare; more excuse hangs at more steps."""
-STEP_BUCKETS = (0.3, 3.0, 30.0)
-"""Bounds of the buckets of exported step durations, in seconds. A choice: each is a line of a
-scrape for every run; a step that is slower by a tenth is seen in the native buckets, and in
-`ldlm_train_step_seconds`."""
+STEP_BUCKETS = (1.0,)
+"""Bounds of the classic buckets of exported step durations, in seconds. A choice: each is a line of
+a scrape for every run, of which the histogram is to be a tenth at most; without one it is none.
+What a bound cannot show is in the native buckets, and in `ldlm_train_step_seconds`."""
 LATE = 3.0
 """Multiple of its stall limit at which a run is hung that may also have ended: `rules/default.yml`
 has it, too. A choice: more delays the page of a hang, less pages for runs that ended silently."""
