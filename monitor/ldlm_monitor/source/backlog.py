@@ -18,8 +18,8 @@ from ldlm_monitor.source.decoded_files import trouble
 from ldlm_monitor.source.file_identity import COPY_BYTES, FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.split import RECORD_BYTES
-from ldlm_monitor.source.tail import BOM, Tail
+from ldlm_monitor.source.split import BOM, RECORD_BYTES
+from ldlm_monitor.source.tail import Tail
 
 HEAD_BYTES = 2048
 """Bytes of `Backlog.head`, by which the format is recognised. A choice: fewer may have no line."""

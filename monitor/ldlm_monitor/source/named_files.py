@@ -102,9 +102,12 @@ class NamedFiles:
 
     def positions(self) -> list[FilePosition]:
         """The position of every file that a restart could find, or was to find."""
-        tails = [tail for _, tail in self.live.values() if not tail.is_gone]
         waiting = [position for entry in self.entries.values() for position in entry.kept]
-        return [*waiting, *(tail.position() for tail in tails)]
+        return waiting + [
+            tail.position()
+            for _, tail in self.live.values()
+            if not tail.is_deleted or tail.unread or tail.splitter.unfinished
+        ]
 
     def contents(self) -> list[Known]:
         """The contents that are read, and those of ended and of rewritten files."""

@@ -17,6 +17,8 @@ from ldlm_monitor.model.chunk import (
 )
 from ldlm_monitor.source.decoded_files import pieces
 
+BOM = b"\xef\xbb\xbf"
+"""UTF-8's byte order mark (RFC 3629, section 6), which PowerShell writes first: not text."""
 CHUNK_BYTES = 256 * 1024
 """The most bytes that are read of a file at once. A choice: fewer are parsed slower, more delay
 the other files."""
