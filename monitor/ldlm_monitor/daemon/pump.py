@@ -24,7 +24,6 @@ from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.parse.urgency import Urgency
 from ldlm_monitor.playback.recording import Recorder
-from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
 from ldlm_monitor.source.follow import Follower, StdinSource
 from ldlm_monitor.source.input_patterns import resolve
@@ -86,7 +85,7 @@ class Pump:
         self._unreadable: set[str] = set()
         self._budget = TurnBudget()
         self._stdin: StdinSource | None = None
-        self._committed: tuple[int, int, list[FilePosition]] | None = None
+        self._committed: tuple[int, int, int] | None = None
         self._restart = recall(self.store, time.time())
         self.monitor = assemble(self.settings, time.perf_counter)
         self.follower = Follower(
@@ -273,11 +272,10 @@ class Pump:
     def _commit(self, now: float) -> None:
         """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""
         self._commit_at = now + COMMIT_SECONDS
-        positions = self.follower.positions()
-        standing = (self.monitor.version, self.store.read_log.last, positions)
-        if standing == self._committed:
+        standing = (self.monitor.version, self.store.read_log.last, len(self.follower.paths))
+        if standing == self._committed:  # a file that only lost its name is found at the restart
             return
-        self._committed = standing
+        self._committed, positions = standing, self.follower.positions()
         state = State(
             positions,
             [each for each in self.monitor.alerts() if not self._backfill.is_partial(each.labels)],
