@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import sub
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.names import ENDED_STATES
@@ -148,9 +149,9 @@ class Lifecycle:
         self._steps[block.path, block.rank] = block.steps[-1]
         self.attempts.note_life(block.path)
         first = bisect_right(block.steps, self._highest_step)
-        for at in times[first:]:
-            self.pace.learn_gap(at - self.last_progress_at)
-            self.last_progress_at = max(at, self.last_progress_at)
+        later = times[bisect_right(times, self.last_progress_at, first) :]
+        self.pace.learn_gaps(map(sub, later, (self.last_progress_at, *later)))
+        self.last_progress_at = later[-1] if later else self.last_progress_at
         if first < len(block):
             last = block.sample(len(block) - 1)
             self._highest_step = block.steps[-1]
