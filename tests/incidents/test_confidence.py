@@ -16,6 +16,11 @@ TIME_LIMIT = (
     "slurmstepd: error: *** STEP 77120.0 ON node014 CANCELLED AT 2026-03-02T18:00:11 "
     "DUE TO TIME LIMIT ***\n"
 )
+OOM_KILL = (
+    "slurmstepd-gpu3: error: Detected 1 oom_kill event in StepId=17306.batch. "
+    "Some of the step tasks have been OOM Killed.\n"
+)
+SHELL = "run.sh: line 141: 450336 Killed                  python train.py --lr 1e-3\n"
 SRUN = "srun: error: node014: task 0: Terminated\n"
 ABORT = "terminate called without an active exception\n"
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
@@ -42,8 +47,14 @@ def incident(tmp_path: Path, *texts: str) -> IncidentView:
         (error_of(0) + error_of(1), "confirmed"),
         (TIME_LIMIT, "probable"),
         (TIME_LIMIT + SRUN, "confirmed"),
+        (OOM_KILL, "probable"),
+        (SHELL + OOM_KILL, "confirmed"),
+        (SHELL.replace("Killed", "Terminated") + OOM_KILL, "probable"),
     ],
-    ids=["one process", "twice", "one rank", "two ranks", "scheduler", "scheduler and launcher"],
+    ids=[
+        *("one process", "twice", "one rank", "two ranks", "scheduler", "scheduler and launcher"),
+        *("kernel", "kernel and shell", "kernel and another signal"),
+    ],
 )
 def test_one_writer_makes_a_cause_probable_and_two_confirm_it(
     tmp_path: Path, text: str, expected: str

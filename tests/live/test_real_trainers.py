@@ -87,7 +87,7 @@ HUNG = (("hugging_face", "stop", ()), ("loader", "hang", ()), ("collective", "ha
 def test_trainings_that_went_well_page_nobody_over_three_limits(
     start: Callable, slack, train: Callable, tmp_path: Path
 ) -> None:
-    (tmp_path / "ldlm-monitor.toml").write_text(LIMITS.format(15))
+    (tmp_path / "ldlm-monitor.toml").write_text(LIMITS.format(20))
     daemon = start("*.log", slack=slack).ready()
     started = [(what, train(trainer, what)) for trainer, what in FINISHED]
     assert all(process.wait(PATIENCE) == 0 for what, process in started if what == "end")

@@ -7,7 +7,7 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier, tier_of
 from ldlm_monitor.incidents.folded_evidence import Evidence
-from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources
+from ldlm_monitor.incidents.roster import RootCause, RunFacts, by_sources, death_of
 from ldlm_monitor.model.incident_view import Confidence
 from ldlm_monitor.text.format import compressed, names_of, signal_name
 
@@ -116,6 +116,8 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     sources = {"the kernel"}
     if local is not None or any(evidence.roster.of_death(death) in ranks for death in died):
         sources.add("the process, or its launcher")
+    if any(death_of(fold.first).exitcode in codes for fold in evidence.of_kind("command_killed")):
+        sources.add("the shell")
     if ranks and evidence.roster.waiting and not ranks & evidence.roster.waiting:
         sources.add("its peers")  # they waited for it
     machine = clue.host or clue.node
