@@ -188,7 +188,10 @@ def test_every_problem_of_a_file_is_one_line_that_says_where(ask: Ask, folder: P
             "6 (Open), label severity, template '{{ $value': {{ is not closed; "
             "see Prometheus' template reference"
         ),
-        ("7 (Label): labels: a rule can set no label 'a-b'; see the rule file format of Prometheus"),
+        (
+            "7 (Label): labels: a rule can set no label 'a-b'; "
+            "see the rule file format of Prometheus"
+        ),
         "8 (no name): 'no name' is not a metric name; see the rule file format of Prometheus",
     ]
 
