@@ -86,6 +86,7 @@ WHOLE = ("", "# none\n", "groups:\n", "groups: []\n", "{}\n", "text\n", "[]\n", 
 
 DIFFERENT = {  # a pattern of what a file holds -> why the verdicts may differ
     r"labels: \{team: ml\}|query_offset: 0s": "keys of groups since Prometheus 3; promtool is 2.42",
+    r"'1_0'": "digits are grouped since Prometheus 3",
     r"limit: (0x10|1\.5)": "here a limit is a decimal integer; promtool takes 0x10 and cuts 1.5",
     r"(?m)^ +-$": "promtool skips an entry without content; here it is taken for a slip",
 }

@@ -104,7 +104,9 @@ def test_what_is_doubtful_is_a_warning_and_no_error(ask: Ask, folder: Path) -> N
     assert "interval" not in ask("rules", "check", "mine.yml").err
 
 
-@pytest.mark.parametrize("call", ["mad_over_time(x[5m])", "holt_winters(x[5m], 0.5, 0.5)"])
+@pytest.mark.parametrize(
+    "call", ["mad_over_time(x[5m])", "double_exponential_smoothing(x[5m], 0.5, 0.5)"]
+)
 def test_experimental_functions_are_refused_unless_they_are_switched_on(
     ask: Ask, folder: Path, call: str
 ) -> None:
@@ -186,7 +188,10 @@ def test_every_problem_of_a_file_is_one_line_that_says_where(ask: Ask, folder: P
             "6 (Open), label severity, template '{{ $value': {{ is not closed; "
             "see Prometheus' template reference"
         ),
-        ("7 (Label): a rule can set no label 'a-b'; see the rule file format of Prometheus"),
+        (
+            "7 (Label): labels: a rule can set no label 'a-b'; "
+            "see the rule file format of Prometheus"
+        ),
         "8 (no name): 'no name' is not a metric name; see the rule file format of Prometheus",
     ]
 

@@ -25,7 +25,7 @@ OVER_TIME = (
 OVER_RANGE = (
     *(f"{name}_over_time" for name in OVER_TIME),
     *("delta", "idelta", "irate", "deriv", "changes", "resets"),
-    *("predict_linear", "holt_winters"),
+    *("predict_linear", "double_exponential_smoothing"),
 )
 AGGREGATIONS = (
     *("sum", "avg", "min", "max", "count", "group", "quantile", "count_values"),
@@ -197,7 +197,7 @@ class Writer:
             return f"{name}({self.one_of(RANKS)}, {window})"
         if name == "predict_linear":
             return f"{name}({window}, {self.one_of(('0', '60', '-10'))})"
-        if name == "holt_winters":
+        if name == "double_exponential_smoothing":
             return f"{name}({window}, 0.5, {self.one_of(('0.1', '0.25'))})"
         return f"{name}({window})"
 

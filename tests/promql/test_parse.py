@@ -7,6 +7,7 @@ import pytest
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.promql import parse
 from ldlm_monitor.promql.analysis import max_range, metric_names, uses_time
+from ldlm_monitor.promql.nodes import Number
 
 
 @pytest.mark.parametrize(
@@ -90,11 +91,9 @@ def test_what_prometheus_may_evaluate_is_separated_from_what_is_wrong() -> None:
     assert not isinstance(caught.value, UnsupportedError)
 
 
-def test_holt_winters_is_double_exponential_smoothing() -> None:
-    old, new = (
-        f"{name}(x[5m], 0.5, 0.5)" for name in ("holt_winters", "double_exponential_smoothing")
-    )
-    assert parse(old, experimental=True).root == parse(new, experimental=True).root
+def test_a_name_of_prometheus_2_is_unknown_as_in_3() -> None:
+    with pytest.raises(RuleError, match="unknown function holt_winters"):
+        parse("holt_winters(x[5m], 0.5, 0.5)", experimental=True)
 
 
 def test_a_comment_and_a_text_are_no_modifiers() -> None:
@@ -103,6 +102,20 @@ def test_a_comment_and_a_text_are_no_modifiers() -> None:
 
 def test_an_at_sign_in_a_label_value_is_no_modifier() -> None:
     assert metric_names(parse('x{mail="me@-1"}')) == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1_000", 1000), ("0x1_0", 16), ("1_0.5", 10.5), ("1_0e2 # 1_1", 1000)]
+)
+def test_digits_may_be_grouped(text: str, number: float) -> None:
+    assert parse(text).root == Number(number)
+    assert parse(f'a_1_0{{b="1_0"}} > {text}').root == parse(f'a_1_0{{b="1_0"}} > {number}').root
+
+
+@pytest.mark.parametrize("text", ["1__0", "1_", "x[1_0m]"])
+def test_other_underscores_in_numbers_are_refused(text: str) -> None:
+    with pytest.raises(RuleError):
+        parse(text, any_type=True)
 
 
 def test_metric_names_are_those_that_selectors_ask_for() -> None:

@@ -158,9 +158,9 @@ class Prometheus:
         return self._post("query_range", {"query": query, **times})
 
     def _post(self, what: str, parameters: dict[str, str]) -> Any:
-        if ENGINE is not None:
+        if ENGINE is None:  # Prometheus 2 has its old name
             query = parameters["query"]
-            parameters["query"] = query.replace("holt_winters", "double_exponential_smoothing")
+            parameters["query"] = query.replace("double_exponential_smoothing", "holt_winters")
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         self._connection.request("POST", f"/api/v1/{what}", urlencode(parameters), form)
         return json.loads(self._connection.getresponse().read())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -147,13 +148,16 @@ def _check_names(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
+_Labels: TypeAlias = Annotated[dict[str, _Text], AfterValidator(_check_names)]
+
+
 class _RuleModel(Keys, BaseModel):
     alert: str = ""
     record: str = ""
     expr: str
     hold: _Duration = Field(0.0, alias="for")
     keep_firing_for: _Duration = 0.0
-    labels: dict[str, _Text] = {}
+    labels: _Labels = {}
     annotations: dict[str, _Text] = {}
 
     @model_validator(mode="after")
@@ -164,7 +168,6 @@ class _RuleModel(Keys, BaseModel):
             raise ValueError("a recording rule has no for, keep_firing_for or annotations")
         if self.record and not _METRIC_NAME.fullmatch(self.record):
             raise ValueError(f"{self.record!r} is not a metric name")
-        _check_names(self.labels)
         for name in self.annotations:
             if not _LABEL_NAME.fullmatch(name):
                 raise ValueError(f"a rule can set no annotation {name!r}")
@@ -176,7 +179,7 @@ class _GroupModel(Keys, BaseModel):
     interval: _Duration = 0.0
     limit: int = 0
     query_offset: _Duration = 0.0
-    labels: dict[str, _Text] = {}
+    labels: _Labels = {}
     rules: list[Any] = []
 
     @field_validator("query_offset")
@@ -185,11 +188,6 @@ class _GroupModel(Keys, BaseModel):
         if offset:
             raise ValueError("Prometheus has it, the monitor not: write `offset` in expressions")
         return offset
-
-    @field_validator("labels")
-    @classmethod
-    def _are_labels(cls, labels: dict[str, str]) -> dict[str, str]:
-        return _check_names(labels)
 
 
 class _FileModel(Keys, BaseModel):

@@ -212,15 +212,11 @@ class Expansion:
         return result
 
     def _own(self, name: str) -> Callee:
+        if name == "query":
+            return Callee(("string",), self._query)
         url = self._context.external_url
-        match name:
-            case "query":
-                return Callee(("string",), self._query)
-            case "now":
-                return Callee((), lambda: self._at)
-            case "externalURL":
-                return Callee((), lambda: url)
-        return Callee((), lambda: urlsplit(url).path)
+        values = {"now": self._at, "externalURL": url, "pathPrefix": urlsplit(url).path}
+        return Callee((), lambda: values[name])
 
     def _query(self, text: str) -> list[Struct]:
         self._step(_QUERY_STEPS)

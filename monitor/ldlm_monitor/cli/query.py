@@ -158,14 +158,8 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     if form == "json":
         for run in runs:
             found = None if run.goodput is None else run.goodput.model_dump(mode="json")
-            incidents = [
-                {
-                    "title": each.title,
-                    "opened_at": each.opened_at,
-                    "lost_seconds": each.lost_seconds,
-                }
-                for each in run.incidents
-            ]
+            names = ("title", "opened_at", "lost_seconds")
+            incidents = [{name: getattr(each, name) for name in names} for each in run.incidents]
             print(json.dumps({"run": run.name, "goodput": found, "incidents": incidents}))
         return 0
     rows: list[tuple[str, ...]] = []

@@ -105,7 +105,7 @@ def _missing(rule: Rule, known: frozenset[str]) -> Iterator[str]:
 def _unknown_labels(rule: Rule, external: frozenset[str]) -> Iterator[str]:
     """Of matchers that select nothing, whatever is exported."""
     for selector in selectors(rule.expr):
-        name = next((each.value for each in selector.matchers if each.name == NAME), "")
+        name = selector.metric
         if name not in METRICS or name == "ldlm_alerts":  # that has the labels of any rule
             continue
         known = _ADDED | external | set(METRICS[name].labels)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from ldlm_monitor.promql.floats import COMPARISON
 from ldlm_monitor.promql.nodes import (
-    NAME,
     Aggregation,
     Binary,
     Call,
@@ -68,8 +67,7 @@ _MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "==": "=="}
 def interval(node: Node) -> Interval:
     """The values that a part of an expression may have; an empty one never has any."""
     if isinstance(node, Selector):
-        named = (each.value for each in node.matchers if (each.name, each.op) == (NAME, "="))
-        return _KNOWN.get(next(named, ""), _ANY)
+        return _KNOWN.get(node.metric, _ANY)
     if isinstance(node, Range):
         return interval(node.selector)
     if isinstance(node, Aggregation):

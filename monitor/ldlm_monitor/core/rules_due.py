@@ -122,7 +122,7 @@ class RulesDue:
         ]  # fmt: skip
         self._keys.append([each.key for each in found])
         for number, each in enumerate(found, len(self._readings)):
-            self._by_metric.setdefault(each.input.metric, []).append((number, each))
+            self._by_metric.setdefault(each.input.selector.metric, []).append((number, each))
             self._until[number] = at + each.input.reach
         self._readings += found
 

@@ -50,43 +50,26 @@ def is_of(run: str, labels: dict[str, str]) -> bool:
 
 def alert(alert: AlertView) -> dict[str, Any]:
     """An alert that is pending or firing."""
-    return {
-        "alert": alert.name,
-        "state": alert.state,
-        "labels": alert.labels,
-        "rank": alert.rank,
-        "value": alert.value,
-        "since": alert.active_at,
-        "cite": cite(alert.position),
-        "untrusted": plain(alert.annotations.get("summary", ""), TEXT),
-    }
+    shown = {"alert": alert.name, "since": alert.active_at}
+    text = alert.annotations.get("summary", "")
+    return shown | _fact(alert, text, "state", "labels", "rank", "value")
 
 
 def transition(each: Transition) -> dict[str, Any]:
     """A change of an alert."""
-    return {
-        "time": each.time,
-        "alert": each.alert,
-        "state": each.state,
-        "reason": each.reason,
-        "labels": each.labels,
-        "step": each.step,
-        "cite": cite(each.position),
-        "untrusted": plain(each.annotations.get("summary", ""), TEXT),
-    }
+    text = each.annotations.get("summary", "")
+    return _fact(each, text, "time", "alert", "state", "reason", "labels", "step")
 
 
 def event(event: Event) -> dict[str, Any]:
     """An event of a log."""
-    return {
-        "time": event.time,
-        "kind": event.kind,
-        "severity": event.severity,
-        "run": event.run,
-        "rank": event.rank,
-        "cite": cite(event.position),
-        "untrusted": plain(event.message, TEXT),
-    }
+    return _fact(event, event.message, "time", "kind", "severity", "run", "rank")
+
+
+def _fact(of: AlertView | Transition | Event, text: str, *names: str) -> dict[str, Any]:
+    """Some fields of a record, its place, and the text that its log decided."""
+    shown = {name: getattr(of, name) for name in names}
+    return shown | {"cite": cite(of.position), "untrusted": plain(text, TEXT)}
 
 
 def incident(each: IncidentView) -> dict[str, Any]:

@@ -98,20 +98,9 @@ class OtlpLogs:
 
 def _record(each: Notification, now: int) -> LogRecord:
     number = _SEVERITIES.get(each.severity) if each.state == "firing" else SeverityNumber.INFO
-    texts = {
-        "state": "open" if each.state == "firing" else each.state,
-        "reason": each.reason,
-        "run": each.run,
-        "rank": each.rank,
-        "step": each.step,
-        "incident": each.incident,
-        "cause": each.cause,
-        "why": each.description,
-        "action": each.action,
-        "line": each.line,
-        "link": each.link,
-        **each.labels,
-    }
+    same = ("reason", "run", "rank", "step", "incident", "cause", "action", "line", "link")
+    texts = {name: getattr(each, name) for name in same} | {"why": each.description} | each.labels
+    texts["state"] = "open" if each.state == "firing" else each.state
     attributes: dict[str, Any] = {f"ldlm.{name}": text for name, text in texts.items() if text}
     if each.path is not None:
         attributes |= {"log.file.path": each.path, "log.file.line": each.line_number}

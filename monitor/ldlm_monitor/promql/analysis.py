@@ -8,7 +8,6 @@ from ldlm_monitor.promql.floats import INF
 from ldlm_monitor.promql.functions import DATES
 from ldlm_monitor.promql.nodes import (
     LOOKBACK,
-    NAME,
     Aggregation,
     Binary,
     Call,
@@ -41,12 +40,7 @@ class Expression:
 
 def metric_names(expr: Expression) -> frozenset[str]:
     """The metric names that the expression's selectors match by `=`."""
-    return frozenset(
-        matcher.value
-        for selector in selectors(expr)
-        for matcher in selector.matchers
-        if matcher.name == NAME and matcher.op == "="
-    )
+    return frozenset(each.metric for each in selectors(expr)) - {""}
 
 
 def result_selectors(node: Node) -> Iterator[Selector]:
@@ -62,10 +56,7 @@ def result_selectors(node: Node) -> Iterator[Selector]:
 
 def names_its_metrics(expr: Expression) -> bool:
     """Whether each selector of the expression matches one metric by its name."""
-    return all(
-        any(matcher.name == NAME and matcher.op == "=" for matcher in selector.matchers)
-        for selector in selectors(expr)
-    )
+    return all(each.metric for each in selectors(expr))
 
 
 def selectors(expr: Expression) -> Iterator[Selector]:
@@ -108,8 +99,7 @@ def age_limit(node: Node) -> float | None:
         case Binary("<" | ">=", Binary("-", Call("time"), last), Number(seconds)):
             selector = last.operand if isinstance(last, Aggregation) else last
             if isinstance(selector, Selector) and selector.shift == Shift():
-                named = {(each.op, each.value) for each in selector.matchers if each.name == NAME}
-                return seconds if named and named <= {("=", name) for name in PAST_TIMES} else None
+                return seconds if selector.metric in PAST_TIMES else None
     return None
 
 
@@ -119,14 +109,12 @@ def counts_samples(expr: Expression, interval: float) -> bool:
     True for a subquery: if its range is shorter than its step, it has samples at some times only.
     So has a range of less than two intervals (seconds) of scrapes, of which some are more frequent.
     """
-    return _calls(expr, _COUNTING_FUNCTIONS) or any(
-        isinstance(node, Subquery) or (isinstance(node, Range) and node.seconds < 2 * interval)
+    return any(
+        isinstance(node, Subquery)
+        or (isinstance(node, Range) and node.seconds < 2 * interval)
+        or (isinstance(node, Call) and node.function in _COUNTING_FUNCTIONS)
         for node in walk(expr.root)
     )
-
-
-def _calls(expr: Expression, functions: frozenset[str]) -> bool:
-    return any(isinstance(node, Call) and node.function in functions for node in walk(expr.root))
 
 
 def _reach(node: Node, lookback: float) -> float:

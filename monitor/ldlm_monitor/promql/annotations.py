@@ -6,7 +6,6 @@ An `Evaluator` that is given `Notes` fills them. Texts and places are those of P
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.analysis import TIME_FUNCTIONS, Expression
@@ -43,24 +42,6 @@ Place = tuple[Call | Aggregation, int | None]
 """A node, and the number of the argument that a note is about, or None for the node itself."""
 
 
-@dataclass(slots=True)
-class _Raised:
-    """Buckets with fewer observations than a bucket below: bounds, differences and times."""
-
-    place: Place
-    bounds: list[float] = field(default_factory=list)
-    differences: list[float] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        first, last = (iso(int(pick(self.times)))[:-5] + "Z" for pick in (min, max))
-        return (
-            f", from buckets {go_float(min(self.bounds))} to {go_float(max(self.bounds))}, with a "
-            f"max diff of {max(self.differences):.2g}, over {len(self.times)} samples from {first} "
-            f"to {last}"
-        )
-
-
 class Notes:
     """The notes of one query. `named`: metric names are dropped late, so that notes have them.
 
@@ -70,7 +51,8 @@ class Notes:
     def __init__(self, *, named: bool = False) -> None:
         self._named = named
         self._found: dict[str, Place] = {}
-        self._raised: dict[str, _Raised] = {}
+        # Of buckets that were raised: least and greatest bound, greatest difference, and time.
+        self._raised: dict[str, tuple[Place, list[tuple[float, float, float, float]]]] = {}
 
     def over_vector(self, node: Call, query: QueryTimes) -> None:
         """A function of a vector at the times of a query, which is no range if it is at its end."""
@@ -127,10 +109,8 @@ class Notes:
             "https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)"
             f"{self._of_metric(labels)}"
         )
-        all_raised = self._raised.setdefault(text, _Raised((node, 1)))
-        all_raised.bounds += raised
-        all_raised.differences += raised.values()
-        all_raised.times.append(at)
+        _, samples = self._raised.setdefault(text, ((node, 1), []))
+        samples.append((min(raised), max(raised), max(raised.values()), at))
 
     def _of_metric(self, labels: Labels) -> str:
         name = dict(labels).get(NAME, "") if self._named else ""
@@ -140,11 +120,16 @@ class Notes:
         """Each note, with the line and column of what it is about in the expression's text."""
         if not self._found and not self._raised:
             return []
+        found = dict(self._found)
+        for text, (where, samples) in self._raised.items():
+            lows, highs, differences, times = zip(*samples, strict=True)
+            first, last = (iso(int(pick(times)))[:-5] + "Z" for pick in (min, max))
+            found[
+                f"{text}, from buckets {go_float(min(lows))} to {go_float(max(highs))}, with a max "
+                f"diff of {max(differences):.2g}, over {len(times)} samples from {first} to {last}"
+            ] = where
         place = _places(expression)
-        found = [f"{text} ({place(*where)})" for text, where in self._found.items()]
-        return found + [
-            f"{text}{each} ({place(*each.place)})" for text, each in self._raised.items()
-        ]
+        return [f"{text} ({place(*where)})" for text, where in found.items()]
 
 
 def _is_fixed(node: Node) -> bool:

@@ -24,7 +24,6 @@ from ldlm_monitor.promql.nodes import (
     Selector,
     Subquery,
     children,
-    names_metric,
 )
 
 Seen: TypeAlias = Callable[[float], Any]
@@ -44,11 +43,6 @@ class Input:
     sees: Seen
     offset: float | None
     reach: float
-
-    @property
-    def metric(self) -> str:
-        """The metric's name, or "" if the selector gives none."""
-        return next((m.value for m in self.selector.matchers if (m.name, m.op) == (NAME, "=")), "")
 
 
 def inputs(root: Node) -> Iterator[Input]:
@@ -132,7 +126,7 @@ def _is_renamed_safely(node: Node) -> bool:
     """Whether to drop the metric's name makes no two series equal, whichever of them there are."""
     match node:
         case Selector():
-            return names_metric(node)
+            return bool(node.metric)
         case Binary(left=left, right=Number()):
             return _is_renamed_safely(left)
         case Binary(left=Number(), right=right):

@@ -87,6 +87,12 @@ class Selector:
     matchers: tuple[Matcher, ...]
     shift: Shift
 
+    @property
+    def metric(self) -> str:
+        """The one metric whose series are selected, or "" if no `=` names it."""
+        named = (each.value for each in self.matchers if each.name == NAME and each.op == "=")
+        return next(named, "")
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -263,9 +269,9 @@ def never_fails(node: Node) -> bool:
     """Whether the node cannot raise an error on any data; False where that is not certain."""
     match node:
         case Selector():
-            return names_metric(node)
+            return bool(node.metric)
         case Call(arguments=(Range(selector=selector),)):
-            return names_metric(selector)
+            return bool(selector.metric)
         case Aggregation(operand=operand, parameter=None):
             return never_fails(operand)
         case Binary(operator="and" | "or" | "unless", left=left, right=right):
@@ -278,11 +284,6 @@ def never_fails(node: Node) -> bool:
                 for side in (left, right)
             )
     return isinstance(node, Number)
-
-
-def names_metric(selector: Selector) -> bool:
-    """Whether the selector selects series of one metric alone."""
-    return any(each.name == NAME and each.op == "=" for each in selector.matchers)
 
 
 def _is_distinct(node: Node, matching: Matching) -> bool:

@@ -221,15 +221,12 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     if node.operator == "quantile":
         ranks = [math.nan] if parameter is None or isinstance(parameter, str) else parameter
         return [(labels, _quantiles(ranks, members)) for labels, members in groups.items()]
-    reduce = REDUCTIONS.get(node.operator, _one)  # `group`
+    reduce: Callable[[Sequence[float]], float]
+    reduce = REDUCTIONS.get(node.operator, lambda row: 1.0)  # `group`
     return [
         (labels, [reduce(row) if row else None for row in _rows(members)])
         for labels, members in groups.items()
     ]
-
-
-def _one(_: Sequence[float]) -> float:
-    return 1.0
 
 
 def _rows(members: Vector) -> list[list[float]]:

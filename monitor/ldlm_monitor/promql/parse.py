@@ -43,15 +43,6 @@ FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # al
 EXPERIMENTAL = frozenset({"double_exponential_smoothing", "mad_over_time"})
 """Functions that Prometheus 3 has with `--enable-feature=promql-experimental-functions` alone."""
 
-_ALIASES = {"holt_winters": "double_exponential_smoothing"}  # names of Prometheus 2 to those of 3
-# The parser has names of Prometheus 3 only; this signature adds the old name.
-_OLD = promql_parser.Function(
-    "holt_winters",
-    [promql_parser.ValueType.Matrix, *[promql_parser.ValueType.Scalar] * 2],
-    promql_parser.ValueType.Vector,
-)
-promql_parser.register_extra_functions([_OLD])
-
 
 def unsupported(feature: str) -> UnsupportedError:
     """The error for a feature that Prometheus has, but this evaluator lacks."""
@@ -140,7 +131,7 @@ def _aggregation(tree: Any) -> Aggregation:
 
 
 def _call(tree: Any) -> Call:
-    name = _ALIASES.get(tree.func.name, tree.func.name)
+    name = tree.func.name
     if name not in FUNCTIONS:
         raise unsupported(f"function {name}")
     arguments = tuple(translate(argument) for argument in tree.args)
@@ -197,6 +188,10 @@ _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
 a pattern matches, its name replaces the parser's message, with group 1 of the match for `{}`."""
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
 """An escape above 127, such as `\\xff`, is refused: a byte in Prometheus, a character here."""
+_GROUPED = re.compile(
+    rf"{APART.pattern}|(?<![\w:.])(?:0[xX][\da-fA-F_]+|\d[\d_.]*(?:[eE][-+]?\d+)?)(?!\w)", re.DOTALL
+)
+"""Numbers, which Prometheus 3 also takes as `1_000`, and what only looks like one."""
 _SHOWN = 120  # characters of an expression in an error. A choice: more show more, fewer fit a line
 
 
@@ -232,15 +227,11 @@ def parse(text: str, *, any_type: bool = False, experimental: bool = False) -> E
 def _check_stable(root: Node) -> None:
     for node in walk(root):
         if isinstance(node, Call) and node.function in EXPERIMENTAL:
-            raise _experimental(f"function {node.function}")
-
-
-def _experimental(feature: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{feature} is experimental in Prometheus 3",
-        remedy="allow it by `promql_experimental` in the settings, and in Prometheus by "
-        "--enable-feature=promql-experimental-functions; or write it otherwise",
-    )
+            raise UnsupportedError(
+                f"function {node.function} is experimental in Prometheus 3",
+                remedy="allow it by `promql_experimental` in the settings, and in Prometheus by "
+                "--enable-feature=promql-experimental-functions; or write it otherwise",
+            )
 
 
 def _parsed(text: str) -> Any:
@@ -253,7 +244,7 @@ def _parsed(text: str) -> Any:
     if any(each[0][0] not in "`#" and _HIGH_BYTE.search(each[0]) for each in APART.finditer(text)):
         raise unsupported("a byte above 127 that is written as an escape")
     try:
-        return promql_parser.parse(text)
+        return promql_parser.parse(_GROUPED.sub(_ungrouped, text))
     except ValueError as problem:
         message = str(problem)
     for pattern, name in _EXPERIMENTAL:
@@ -263,6 +254,10 @@ def _parsed(text: str) -> Any:
     if unknown is not None:
         raise UnsupportedError(f"unknown function {unknown[1]}", remedy="check its spelling")
     raise RuleError(message.replace("invalid promql query", "bad syntax"))
+
+
+def _ungrouped(found: re.Match[str]) -> str:
+    return re.sub(r"(?<=\d)_(?=\d)", "", found[0]) if found[0][0].isdigit() else found[0]
 
 
 def _where(text: str) -> str:

@@ -1,7 +1,7 @@
 """The OpenAPI document of `/api/v1`, made of its routes and of the models of their values."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, create_model
@@ -90,40 +90,31 @@ def _resource(name: str) -> type[BaseModel]:
     return model
 
 
-@dataclass(slots=True)
-class _Schemas:
-    """Collects types, and gives their schemas together, so that each model is defined once."""
-
-    wanted: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = field(default_factory=list)
-
-    def add(self, key: str, kind: Any, mode: JsonSchemaMode = "serialization") -> None:
-        if kind is not None:
-            self.wanted.append((key, mode, TypeAdapter(kind)))
-
-    def made(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        found, rest = TypeAdapter.json_schemas(
-            self.wanted, ref_template=_COMPONENTS, schema_generator=Spelled
-        )
-        return {str(key): schema for (key, _), schema in found.items()}, rest.get("$defs", {})
-
-
 def document(routes: Iterable[Route], bodies: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     """OpenAPI 3.1 of those `routes` that lie below ROOT. Raises KeyError for an unknown one."""
-    known, schemas = operations(bodies), _Schemas()
+    known = operations(bodies)
     served = [
         (method, route.path.removeprefix(ROOT))
         for route in routes
         if route.path.startswith(ROOT)
         for method in sorted((route.methods or set()) - {"HEAD"})
     ]
+    wanted: list[tuple[str, JsonSchemaMode, Any]] = [
+        (kind.__name__, "serialization", kind) for kind in (Transition, RunEvent, SnapshotEvent)
+    ]
     for key in served:
         each = known[key]
-        schemas.add(f"{key} answer", each.answer)
-        schemas.add(f"{key} parameters", each.parameters, "validation")
-        schemas.add(f"{key} body", each.body, "validation")
-    for kind in (Transition, RunEvent, SnapshotEvent):
-        schemas.add(kind.__name__, kind)
-    made, components = schemas.made()
+        wanted.append((f"{key} answer", "serialization", each.answer))
+        wanted.append((f"{key} parameters", "validation", each.parameters))
+        wanted.append((f"{key} body", "validation", each.body))
+    # Together, so that each model is defined once.
+    found, rest = TypeAdapter.json_schemas(
+        [(key, mode, TypeAdapter(kind)) for key, mode, kind in wanted if kind is not None],
+        ref_template=_COMPONENTS,
+        schema_generator=Spelled,
+    )
+    made = {str(key): schema for (key, _), schema in found.items()}
+    components = rest.get("$defs", {})
     paths: dict[str, Any] = {}
     for method, path in served:
         of = f"{(method, path)}"

@@ -16,11 +16,7 @@ from ldlm_monitor.text.format import iso
 if TYPE_CHECKING:
     from ldlm_monitor.core.rule_engine import JudgedRule
 
-_STATES = (
-    "firing",
-    "pending",
-    "inactive",
-)  # a rule has the first of them that one of its alerts has
+_STATES = ("firing", "pending", "inactive")  # a rule has the first that one of its alerts has
 
 
 def active_alerts(judged: JudgedRule) -> list[dict[str, Any]]:

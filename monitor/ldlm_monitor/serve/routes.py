@@ -83,8 +83,6 @@ class Routes:
             Route("/-/ready", self._ready),
             Route("/-/reload", self._blocking(self._reload), methods=["POST", "PUT"]),
             *(Route(f"/api/v1/{name}", partial(self._resource, name)) for name in pages.RESOURCES),
-        ]
-        routes += [
             Route("/api/v1/stream", self._stream),
             Route("/api/v1/openapi.json", self._openapi),
         ]
@@ -105,11 +103,8 @@ class Routes:
         if self._site.silencing is not None:
             routes += self._silence_routes(self._site.silencing)
         self._routes = routes
-        others = (
-            []
-            if self._site.mounted is None
-            else [Route("/mcp", self._site.mounted, methods=["POST"])]
-        )
+        mounted = self._site.mounted
+        others = [] if mounted is None else [Route("/mcp", mounted, methods=["POST"])]
         app = Starlette(
             routes=[*routes, *others],
             middleware=[

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ldlm_monitor.model.names import Metric
 from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.text.golang import not_finite
 from ldlm_monitor.text.sanitize import encodable
 
 _ESCAPED = {ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n"}
@@ -65,6 +66,4 @@ def _number(value: float) -> str:
     value = float(value)
     if value.is_integer() and abs(value) < _WHOLE:
         return f"{value:.0f}"
-    if math.isfinite(value):
-        return repr(value)
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return repr(value) if math.isfinite(value) else not_finite(value)
