@@ -144,7 +144,7 @@ class Pump:
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
         self.dispatcher.dispatch(transitions, wall)
-        self.dispatcher.end_acknowledgements(transitions, self.monitor.active)
+        self.dispatcher.end_acknowledgements(transitions, self.monitor.engine.active_keys)
         if transitions or self.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.journal.drain():
