@@ -171,6 +171,21 @@ class Chaos:
         self.daemon.process.send_signal(signal.SIGCONT)
         self.settle()
 
+    def compress_at_once(self) -> None:
+        """Rotated and compressed while the daemon does not look: the last rows lie in both."""
+        log = self.local()
+        self.settle()
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        self.write_rows(log, 20)
+        self.files += 1
+        packed = log.path.with_name(f"{log.path.name}.{self.files}.gz")
+        packed.write_bytes(gzip.compress(log.path.read_bytes()))
+        log.path.unlink()
+        log.begin(self.files)
+        self.write_rows(log, 20)
+        self.daemon.process.send_signal(signal.SIGCONT)
+        self.settle()
+
     def fill_log_disk(self) -> None:
         """The disk of a log has room for some rows and a part of one; the rest comes later."""
         log = Log(self.folder / "full" / "train.log", "lf")
@@ -353,6 +368,7 @@ def play(folder: Path, start: Callable[..., Any], mounts: set[str], seed: int, c
         *(chaos.append, chaos.append, chaos.new_file, chaos.rotate, chaos.copytruncate),
         *(chaos.truncate_and_regrow, chaos.delete_and_recreate, chaos.replace_by_a_copy),
         *(chaos.link, chaos.garbage, chaos.kill, chaos.pause, chaos.rotate_twice),
+        chaos.compress_at_once,
     ]
     if "state" in mounts:
         acts.append(chaos.fill_state_disk)
@@ -365,7 +381,8 @@ def play(folder: Path, start: Callable[..., Any], mounts: set[str], seed: int, c
 
 def test_each_row_comes_once_with_disks_full_and_two_rotations_at_once(tmp_path, start, mounts):
     chaos = Chaos(tmp_path, start, seed=0)
-    acts = [chaos.rotate_twice, *([chaos.fill_log_disk] if "full" in mounts else [])]
+    acts = [chaos.rotate_twice, chaos.compress_at_once]
+    acts += [chaos.fill_log_disk] if "full" in mounts else []
     chaos.run(acts, 4)
 
 
