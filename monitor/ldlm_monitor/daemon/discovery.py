@@ -23,9 +23,7 @@ from ldlm_monitor.text.sanitize import plain
 COMPANION_SECONDS = 5.0
 """Seconds between two searches for a log's companions while its run starts; each later pause is
 four times longer, because companions appear near a launch, and a search lists folders."""
-SELDOM_SECONDS = 320.0
-"""The longest pause, 5 * 4**3, and how long nothing is written to a log whose run starts no more. A
-choice: few searches, but late companions wait."""
+SELDOM_SECONDS = 320.0  # longest pause, 5 * 4**3. A choice: few searches, but late companions wait
 SEARCH_SECONDS = 0.02
 """Seconds of a turn for the search of companions: urgent lines wait for so long. A choice."""
 SCAN_SECONDS = 10.0
@@ -282,6 +280,7 @@ class Inputs:
             self._seek[path] = (math.inf, COMPANION_SECONDS)
             return True
         starting = run is None or run.life.state == "starting"
+        # Nobody starts a run in a log that was not written to for so long.
         starting = starting and now - self._changed(path) / 1e9 < SELDOM_SECONDS
         self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
         return True
