@@ -226,10 +226,7 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
 
 
 def nominal(stretch: Stretch, *, together: int = 1) -> Timeline:
-    """The order of rows or lines without times: one nominal second between them.
-
-    Where there are so many that time matters, `together` of them come at once.
-    """
+    """The order of rows or lines without times: a nominal second each; of many, `together` come."""
     offsets = [0, *stretch.row_offsets()[1:]]
     apart = together if 2 * len(offsets) > NOMINAL_ROWS else 1
     return from_rows(offsets[::apart], stretch.written_at, float(apart))
