@@ -36,7 +36,7 @@ FIELD = compile_pattern(
     rf"(?P<at>\d{{1,18}})(?:{_TOTAL})?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|average|mean|total"
     r"|batch|running|current|epoch)[ _-])*(?:loss|cost|acc|accuracy|lr|ppl)"
-    r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
+    r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?:[a-z][\w.]{0,20}\()?(?P<number>{{number}})"
     r"|\b(?:\d{1,18}-)?(?P<glued>\d{1,18})(?P<unit>epoch|batch|num_updates|iter|step)s?\b"
     rf"|(?P<bare>\d{{1,18}})(?:{_OF}|\])"
     r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"

@@ -229,19 +229,10 @@ class Lifecycle:
     def _advance(self, step: int | None, position: Position, at: float) -> None:
         if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
             return
-        gap = at - self.last_progress_at
-        if not self.timed:
-            pass
-        elif self._paused_by is not None:
-            self.pace.learn_pause(self._paused_by, gap)
-        elif self.phase == "running" and gap > self.pace.limit("running"):
-            self.pace.survive(gap)
-            if self.progress_step is not None and self._stride:
-                self.pace.learn_unannounced(self.progress_step, self._stride, gap)
-            elif self.progress_step is not None:
-                self.pace.learn_gaps((gap,))  # the first one
-        elif self.phase == "running" and not self._stalled:
-            self.pace.learn_gaps((gap,))
+        if self.timed:
+            place = self.phase, self.progress_step, self._stride
+            gap = at - self.last_progress_at
+            self.pace.learn(gap, *place, explained_by=self._paused_by, stalled=self._stalled)
         if self.phase != "running":
             self._enter("running", at)
         self._paused_by = None
