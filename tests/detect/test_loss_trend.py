@@ -195,6 +195,7 @@ def test_a_plateau_has_no_trend_and_learning_has() -> None:
 def trend(values: list[float], size: int = 5) -> Trend:
     found = Trend(size)
     found.extend(values)
+    assert found.count() == len(values)
     return found
 
 
@@ -215,8 +216,11 @@ def test_a_trend_is_that_of_all_pairs_however_many_values_come_at_once(
     parts: list[list[float]],
 ) -> None:
     found = Trend(6)
-    for part in parts:
+    for number, part in enumerate(parts):
         found.extend(part)
+        if number % 3:
+            found.count()
+    found.count()
     values = [value for part in parts for value in part][-6:]
     if len(values) > 1:
         alone = trend(values, 6)

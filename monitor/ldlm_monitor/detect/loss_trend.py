@@ -183,7 +183,7 @@ class LossDetector:
             first, second = sum(values[-HALVES:-half]), sum(values[-half:])
             if first > 0 and second > 0:
                 yield "loss_trend_ratio", second / first
-        if len(self._trend.levels) == TREND_GROUPS:
+        if self._trend.count() == TREND_GROUPS:
             yield "loss_trend_zscore", self._trend.mann_kendall()
             yield "loss_slope_ratio", self._trend.relative_slope()
 
@@ -194,21 +194,28 @@ class Trend:
     def __init__(self, size: int) -> None:
         self.levels: list[float] = []
         self._size = size
+        self._fresh: list[float] = []
         self._score = 0  # pairs that rise, less those that fall
         self._slopes: list[float] = []  # of all pairs, sorted
 
     def extend(self, values: Values) -> None:
         """Add the newest values, oldest first."""
-        if 2 * len(values) > self._size:  # few of the pairs stay
-            values = [*self.levels, *values][-self._size :]
+        self._fresh = [*self._fresh, *values][-self._size :]
+
+    def count(self) -> int:
+        """Take in what was added; the number of values now."""
+        fresh, self._fresh = self._fresh, []
+        if 2 * len(fresh) > self._size:  # few of the pairs stay
+            fresh = [*self.levels, *fresh][-self._size :]
             self.levels, self._score, self._slopes = [], 0, []
-        for value in values:
+        for value in fresh:
             if len(self.levels) == self._size:
                 self._drop_first()
             self._score += sum(map(value.__gt__, self.levels)) - sum(map(value.__lt__, self.levels))
             for apart, earlier in enumerate(reversed(self.levels), 1):
                 insort(self._slopes, (value - earlier) / apart)
             self.levels.append(value)
+        return len(self.levels)
 
     def _drop_first(self) -> None:
         first = self.levels.pop(0)

@@ -40,7 +40,7 @@ class RunCurve:
         self._width = 1
         self._filled = 0
         self._sum = (0.0, 0)
-        self._rest = array("d")  # finite values that are not in the last bucket's numbers yet
+        self._rest: list[float] = []  # finite values that are not in the last bucket's numbers yet
         self.steps, self.lines, self.offsets = array("q"), array("q"), array("q")
         self.times = array("d")
         self.lows, self.highs, self.means = array("f"), array("f"), array("f")
