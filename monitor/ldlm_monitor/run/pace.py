@@ -1,5 +1,6 @@
 """What is normal for a run: the gaps between its steps, and how long a pause may last."""
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
@@ -12,8 +13,7 @@ from ldlm_monitor.config.fields import Phase
 
 WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit
 _LONGEST = 48
-"""Longest gaps that are kept sorted. A choice: the 99th percentile is the 11th of the last 1000.
-With more each gap costs more, with fewer all are sorted more often to find the next."""
+"""Longest gaps that are kept sorted. A choice: the 99th percentile is the 11th, more cost more."""
 LEARNED_AFTER = 20
 """Gaps after which a limit is learned from them. A choice: with fewer, unusual first steps decide;
 more leave the first hangs to the longer limit that holds until then."""
@@ -97,7 +97,7 @@ class Pace:
         self._recent: deque[float] = deque(maxlen=WINDOW)
         # Of these: the sorted ones above `_usual`, and how many are equal to it.
         self._longest: list[float] = []
-        self._usual, self._equal = 0.0, 0
+        self._usual, self._equal = math.inf, 0
         self.longest_pause: dict[str, float] = {}
         self._rhythms: dict[tuple[int, int], float] = {}
         self._survived = (0.0, 0.0)  # the longest and the second longest
@@ -108,15 +108,11 @@ class Pace:
         gone = [*islice(self._recent, max(len(self._recent) + len(come) - WINDOW, 0))]
         self._recent.extend(come)
         usual = self._usual
-        for gap in come:
-            if gap > usual:
-                insort(self._longest, gap)
-        for gap in gone:
-            if gap > usual:
-                del self._longest[bisect_left(self._longest, gap)]
+        for gap in filter(usual.__lt__, come):
+            insort(self._longest, gap)
+        for gap in filter(usual.__lt__, gone):
+            del self._longest[bisect_left(self._longest, gap)]
         self._equal += come.count(usual) - gone.count(usual)
-        if len(self._longest) > 4 * _LONGEST:
-            self._find_longest()
 
     def _find_longest(self) -> None:
         ranked = sorted(self._recent)
