@@ -126,7 +126,7 @@ class RunReadings:
         result, meter, exact = Column(), StepDurations(), self.is_exact
         for step, at in zip(self.steps.steps, self.steps.times, strict=True):
             if math.isfinite(at):
-                meter.advance(at, step, exact=exact)
+                meter.advance((at,), (step,), exact=exact)
                 if meter.fresh:
                     result.add(step, at, meter.fresh.pop())
         return result

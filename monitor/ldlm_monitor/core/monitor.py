@@ -11,7 +11,7 @@ from ldlm_monitor.core.decisions import decided
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
-from ldlm_monitor.core.recent_records import LastRow, RecentRecords, alerted_run
+from ldlm_monitor.core.recent_records import RecentRecords, alerted_run
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
@@ -72,7 +72,7 @@ class Monitor:
         self._detectors = DetectorsByRun()
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle, self._timed = EvaluationThrottle(), True
-        self._last_row = LastRow()
+        self._next_row: tuple[object, ...] = ()  # what a row is that follows the last record
         self._transitions = RecentRecords(RECENT, alerted_run)
         self.own = SelfCounts(self._parser, self.runs)
         self.clock, self.ahead, self.version = -math.inf, 0.0, 0
@@ -193,7 +193,7 @@ class Monitor:
         if block.times is not None:
             return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
         transitions = self._advance(now)
-        self._last_row.clear()
+        self._next_row = ()
         run = self.runs.of(block.sample(0), now)
         try:
             urgent = run.observe_block(block, now, timed=self._timed)
@@ -205,13 +205,13 @@ class Monitor:
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in a block's rows at `times`; rows between two timers go together, as a speed-up."""
         transitions: list[Transition] = []
-        start = 0
+        start, keys = 0, (block.path, block.rank, *block.values)
         while start < len(block):
             transitions += self._advance(times[start])
-            run = self.runs.get(block.run)
+            run = self.runs.get(block.run) if times[start] >= self.clock else None
             stop = max(bisect_left(times, self._due(self._schedule.next), start), start + 1)
-            follows = self._last_row.is_before(block, start) and times[start] >= self.clock
-            if follows and run is not None and run.life.only_advances(block, times[stop - 1]):
+            follows = self._next_row == (*keys, block.first_line + start)
+            if follows and run and run.life.only_advances(block, start, times[stop - 1]):
                 try:
                     run.observe_steps(part := block.part(start, stop), times[start:stop])
                     self.clock = max(self.clock, times[stop - 1])
@@ -222,12 +222,12 @@ class Monitor:
             else:
                 stop = start + 1
                 transitions += self.observe((block.sample(start),), times[start])
-            self._last_row.note(block, stop)
+            self._next_row = (*keys, block.first_line + stop)
             start = stop
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
-        self._last_row.clear()
+        self._next_row = ()
         run = self.runs.of(record, at)
         if isinstance(record, Event) and record.kind == CHECKSUM:
             found = run.replicas.observe(record, run.logged.world_size)

@@ -95,12 +95,11 @@ class RulesDue:
         self._holds = holds
         self.due = set(range(len(self.questions)))
         self._asked_at = [-math.inf] * len(self.questions)
-        self._readings: list[_Reading] = []
-        self._by_metric: dict[str, list[tuple[int, _Reading]]] = {}
+        self._by_metric: dict[str, list[_Reading]] = {}
         self._keys: list[list[int]] = []
         self._read: set[int] = set()  # by the last evaluations
-        self._until: dict[int, float] = {}  # of what reads a range with a change in it
-        self._later: list[tuple[float, int]] = []  # a heap: when offsets reach changes
+        self._until: dict[_Reading, float] = {}  # of what reads a range with a change in it
+        self._later: list[tuple[float, int, _Reading]] = []  # a heap: when offsets reach changes
         self._turns: dict[int, tuple[float, float]] = {}  # of a group's `interval`: it, last turn
         for index, (rule, asked) in enumerate(zip(rules, self.questions, strict=True)):
             # The store records no change of what a template asks it by `query`.
@@ -121,10 +120,9 @@ class RulesDue:
             for each in asked.inputs
         ]  # fmt: skip
         self._keys.append([each.key for each in found])
-        for number, each in enumerate(found, len(self._readings)):
-            self._by_metric.setdefault(each.input.selector.metric, []).append((number, each))
-            self._until[number] = at + each.input.reach
-        self._readings += found
+        for each in found:
+            self._by_metric.setdefault(each.input.selector.metric, []).append(each)
+            self._until[each] = at + each.input.reach
 
     def noted(self, store: Storage) -> Storage:
         """The same storage, for the rules' evaluation: what they read of it is noted."""
@@ -133,7 +131,7 @@ class RulesDue:
     def note(self, changes: Iterable[Change], at: float) -> None:
         """Series changed, began or ended at `at`."""
         for labels, before, now in changes:
-            for number, reading in self._by_metric.get(labels[0][1], ()):
+            for reading in self._by_metric.get(labels[0][1], ()):
                 sees = reading.sees
                 if before is None or now is None:
                     value = now if before is None else before
@@ -147,11 +145,11 @@ class RulesDue:
                     continue
                 offset = reading.input.offset
                 if offset:
-                    heappush(self._later, (at + offset, number))
+                    heappush(self._later, (at + offset, id(reading), reading))
                 elif self._is_read(reading):
                     self.due.add(reading.rule)
                 if offset is None:
-                    self._until[number] = at + reading.input.reach
+                    self._until[reading] = at + reading.input.reach
 
     def _is_read(self, reading: _Reading) -> bool:
         """Whether the rule's last result depends on the input: it was read, or by now it may be."""
@@ -164,18 +162,17 @@ class RulesDue:
             if limit_passed or at >= self._asked_at[index] + stays:
                 self.due.add(index)
         self._add(self._until)  # once more after the change has left the range
-        self._until = {number: until for number, until in self._until.items() if at <= until}
+        self._until = {each: until for each, until in self._until.items() if at <= until}
         early = []
         while self._later and self._later[0][0] <= at + ROUNDING_SECONDS:
             entry = heappop(self._later)
-            self._add((entry[1],))
+            self._add((entry[2],))
             if entry[0] > at - ROUNDING_SECONDS:
                 early.append(entry)  # whether a rounded offset reaches it is not certain
         for entry in early:
             heappush(self._later, entry)
 
-    def _add(self, numbers: Iterable[int]) -> None:
-        readings = (self._readings[number] for number in numbers)
+    def _add(self, readings: Iterable[_Reading]) -> None:
         self.due.update(each.rule for each in readings if self._is_read(each))
 
     def take(self, index: int, at: float) -> bool:

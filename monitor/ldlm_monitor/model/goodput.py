@@ -45,10 +45,7 @@ class Goodput(View):
     def of(
         cls, productive: float, lost: Losses, usual: float, least: float, failures: int
     ) -> Self | None:
-        """The sum of `productive` and `lost` seconds; None if no time passed.
-
-        `usual`: seconds of a step. `least`: see `least_pause_seconds`.
-        """
+        """The sum of `productive` and `lost` seconds, `usual` of a step; None if no time passed."""
         losses = [
             Spent(what=what, seconds=seconds, times=times)
             for what, (seconds, times) in lost.items()

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ldlm_monitor.model.points import Labels, Point
 
@@ -38,12 +39,9 @@ class Histogram:
     def observe(self, values: Iterable[float]) -> None:
         """Add finite values that are not negative."""
         ranked = sorted(values)
-        begin = 0
-        for index, bound in enumerate(self._bounds):
-            end = bisect_right(ranked, bound, begin)
+        ends = [bisect_right(ranked, bound) for bound in self._bounds]
+        for index, (begin, end) in enumerate(pairwise([0, *ends, len(ranked)])):
             self._counts[index] += end - begin
-            begin = end
-        self._counts[-1] += len(ranked) - begin
         self._sum += math.fsum(ranked)
         zeros = bisect_right(ranked, ZERO_THRESHOLD)
         self._zeros += zeros

@@ -142,22 +142,11 @@ class PatternMatch(Protocol):
     def span(self, group: int = 0) -> tuple[int, int]:
         """The byte indices of a group; (-1, -1) if the group took no part in the match."""
 
-    def groups(self) -> tuple[bytes | None, ...]:
-        """As `texts`, but slower."""
 
-    @property
-    def string(self) -> bytes:
-        """The text that was searched."""
-
-
-def texts(match: PatternMatch) -> tuple[bytes | None, ...]:
-    """The text of every group, None for one that took no part.
-
-    re2's own `groups` asks the library twice for each of them how many there are, an eighth of
-    what a line of unknown form costs. Of another version without these spans, it is used.
-    """
-    if (spans := getattr(match, "_spans", None)) is None:
-        return match.groups()
+def texts(match: Any) -> tuple[bytes | None, ...]:
+    """The text of every group, None for one that took no part; re2's own `groups` is slow."""
+    if (spans := getattr(match, "_spans", None)) is None:  # another version of re2
+        return tuple(match.groups())
     text = match.string
     return tuple([None if start < 0 else text[start:end] for start, end in spans[1:]])
 

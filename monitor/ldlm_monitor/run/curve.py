@@ -11,7 +11,6 @@ from ldlm_monitor.model.view import CurveView
 CAPACITY = 512
 """Most buckets of a curve. A choice: two for each of a screen's 256 columns; more only cost memory.
 Even, since a full curve merges its buckets in pairs."""
-_UNFOLDED = 4096  # values before they are folded into their bucket. A choice: more take memory
 # The fields of `CurveView` that `view` copies.
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
 # Quantities that reports and the screen draw. Others have no curve: a curve costs up to 30 kB.
@@ -41,7 +40,7 @@ class RunCurve:
         self._width = 1
         self._filled = 0
         self._sum = (0.0, 0)
-        self._rest = array("d")  # finite values that are not in the last bucket's numbers yet
+        self._rest: list[float] = []  # finite values that are not in the last bucket's numbers yet
         self.steps, self.lines, self.offsets = array("q"), array("q"), array("q")
         self.times = array("d")
         self.lows, self.highs, self.means = array("f"), array("f"), array("f")
@@ -75,8 +74,6 @@ class RunCurve:
             self._filled += room
             whole = index == 0 and room == end
             self._rest.extend(column if whole else column[index : index + room])
-            if len(self._rest) > _UNFOLDED:
-                self._fold()
             index += room
         self.last_step = block.steps[end - 1]
 

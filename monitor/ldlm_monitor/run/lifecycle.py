@@ -136,12 +136,14 @@ class Lifecycle:
                 self._goal.observe(sample.step, sample.values, self._stride)
         return begins or (after_death and not self._steps)
 
-    def only_advances(self, block: SampleBlock, until: float) -> bool:
-        """Whether a block's rows, up to time `until` and with rising steps, only advance the run.
+    def only_advances(self, block: SampleBlock, start: int, until: float) -> bool:
+        """Whether a block's rows from `start` to time `until`, with rising steps, only advance it.
 
         False if the run is in another state than running, or may stall between two rows.
         """
-        running = self.phase == "running" and not self._stalled
+        last = self._steps.get((block.path, block.rank))
+        rises = last is not None and last < block.steps[start]
+        running = rises and self.phase == "running" and not self._stalled
         doubtful = self.ending.assumed is not None or self._paused_by is not None
         paused = until - self.last_progress_at >= self.pace.least
         return running and not doubtful and not paused and not is_sign_of_life(block.values)

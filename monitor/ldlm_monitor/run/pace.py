@@ -1,7 +1,8 @@
 """What is normal for a run: the gaps between its steps, and how long a pause may last."""
 
+import math
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -12,8 +13,7 @@ from ldlm_monitor.config.fields import Phase
 
 WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit
 _LONGEST = 48
-"""Longest gaps that are kept sorted. A choice: the 99th percentile is the 11th of the last 1000.
-With more each gap costs more, with fewer all are sorted more often to find the next."""
+"""Longest gaps that are kept sorted. A choice: the 99th percentile is the 11th, more cost more."""
 LEARNED_AFTER = 20
 """Gaps after which a limit is learned from them. A choice: with fewer, unusual first steps decide;
 more leave the first hangs to the longer limit that holds until then."""
@@ -97,36 +97,28 @@ class Pace:
         self._recent: deque[float] = deque(maxlen=WINDOW)
         # Of these: the sorted ones above `_usual`, and how many are equal to it.
         self._longest: list[float] = []
-        self._usual, self._equal = 0.0, 0
+        self._usual, self._equal = math.inf, 0
         self.longest_pause: dict[str, float] = {}
         self._rhythms: dict[tuple[int, int], float] = {}
         self._survived = (0.0, 0.0)  # the longest and the second longest
 
     def learn_gaps(self, seconds: Iterable[float]) -> None:
         """Add gaps between advances of the step that no phase explains; ignored if not > 0."""
-        come = [gap for gap in seconds if gap > 0]
+        come = [gap for gap in seconds if gap > 0][-WINDOW:]
         gone = [*islice(self._recent, max(len(self._recent) + len(come) - WINDOW, 0))]
         self._recent.extend(come)
-        if len(come) >= WINDOW:
-            self._find_longest()
-            return
         usual = self._usual
-        for gap in come:
-            if gap > usual:
-                insort(self._longest, gap)
-        for gap in gone:
-            if gap > usual:
-                del self._longest[bisect_left(self._longest, gap)]
+        for gap in filter(usual.__lt__, come):
+            insort(self._longest, gap)
+        for gap in filter(usual.__lt__, gone):
+            del self._longest[bisect_left(self._longest, gap)]
         self._equal += come.count(usual) - gone.count(usual)
-        if len(self._longest) > 4 * _LONGEST:
-            self._find_longest()
 
     def _find_longest(self) -> None:
         ranked = sorted(self._recent)
         self._usual = ranked[-min(_LONGEST, len(ranked))]
-        first = bisect_left(ranked, self._usual)
         self._equal = ranked.count(self._usual)
-        self._longest = ranked[first + self._equal :]
+        self._longest = ranked[bisect_right(ranked, self._usual) :]
 
     def _gap(self, rank: int) -> float:
         """The gap of this rank among the last ones, 1 for the longest."""
@@ -257,27 +249,13 @@ class StepDurations:
         """Leave out the time up to the next step: it contains a pause."""
         self._last = None
 
-    def advance(self, at: float, step: int, *, exact: bool) -> None:
-        """Add a step logged at `at` (Unix seconds). `exact`: that is the record's own time."""
-        if self._last is None or step <= self._last[1] or at < self._last[0]:
-            if self._last is not None and step < self._last[1]:
-                self.resumed = True
-            elif self._last is not None:
-                return
-            self._last = (at, step)
-            return
-        span = at - self._last[0]
-        if span > 0 and (exact or span >= COARSE_SECONDS):
-            self.fresh.append(span / (step - self._last[1]))
-            self._last = (at, step)
-
-    def advance_all(self, times: Sequence[float], steps: Sequence[int]) -> None:
-        """Add rising steps, each with the time (Unix seconds) of its record; times never fall."""
-        if self._last is None:
-            self._last = (times[0], steps[0])
-        moment, count = self._last
+    def advance(self, times: Sequence[float], steps: Sequence[int], *, exact: bool) -> None:
+        """Add steps logged at Unix seconds `times`. `exact`: those are the records' own times."""
         for at, step in zip(times, steps, strict=True):
-            if at > moment and step > count:
-                self.fresh.append((at - moment) / (step - count))
-                moment, count = at, step
-        self._last = (moment, count)
+            if self._last is None or step < self._last[1]:
+                self.resumed = self.resumed or self._last is not None
+                self._last = (at, step)
+            span, count = at - self._last[0], step - self._last[1]
+            if count and span > 0 and (exact or span >= COARSE_SECONDS):
+                self.fresh.append(span / count)
+                self._last = (at, step)

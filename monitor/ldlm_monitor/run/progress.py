@@ -117,8 +117,7 @@ class Progress:
     def shift(self, seconds: float) -> None:
         """Leave a clock's jump of `seconds` out of the time since the last step and the pace."""
         self._life.shift(seconds)
-        self._recent.clear()
-        self._durations.pause()
+        self.begin_attempt()
 
     def save_checkpoint(self, path: str = "") -> None:
         """Store that a checkpoint was saved at the present step, once for several reports."""
@@ -192,7 +191,7 @@ class Progress:
         """Process rows logged at `times`, which never fall; `last` is the last row."""
         if self._step is None or (source <= self._step[0] and block.rank == self._leader):
             self._recent.extend(zip(times, block.steps, strict=True))
-            self._durations.advance_all(times, block.steps)
+            self._durations.advance(times, block.steps, exact=True)
         self.observe(last, times[-1], source, timed=True)
 
     def _observe_pace(self, step: int, at: float, *, exact: bool, timed: bool) -> None:
@@ -205,7 +204,7 @@ class Progress:
         if not timed or self._life.is_paused:
             self._durations.pause()
         if timed:
-            self._durations.advance(at, step, exact=exact)
+            self._durations.advance((at,), (step,), exact=exact)
 
 
 EVENTS = "ldlm_events_total"  # contract, section 3

@@ -132,6 +132,17 @@ class QuantityValues:
     value: float = math.nan
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
+    def add(self, sample: Sample, at: float, value: float, order: int) -> None:
+        """Add a value of a sample logged at `at`; a redrawn bar repeats its values."""
+        if self.fresh is not None and (
+            sample.step is None or sample.step != self.sample.step or self.sample is sample
+        ):
+            self.fresh.append(value)
+        self.value, self.sample, self.order = value, sample, order
+        self.recent.append(value)
+        if self.curve is not None:
+            self.curve.add(sample, at, value)
+
     def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
         """Add several finite values, the last of them from `last`."""
         self.value = column[-1]

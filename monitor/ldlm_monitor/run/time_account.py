@@ -125,8 +125,6 @@ class TimeAccount:
             self._first = self._last = _Mark(step, at, {})
             self._first_took = took
             self._marks.append(self._last)
-        elif not self._pending and len(self._paces) >= LEARNED:
-            self._keep(_Gap(step, at, self._cause or ("stall" if stalled else ""), waited))
         else:
             self._distance = self._distance or step - self._last.step
             gap = _Gap(step, at, self._cause or ("stall" if stalled else ""), waited)
@@ -138,10 +136,7 @@ class TimeAccount:
     def advance_all(
         self, steps: Sequence[int], times: Sequence[float], waits: Sequence[float]
     ) -> None:
-        """Add rising steps with times of their own, which never fall: as `advance` for each.
-
-        `waits`: seconds that each waited for its data; empty if not logged.
-        """
+        """As `advance` for steps with their own times, which never fall; `waits`: as `waited`."""
         start = 0
         while start < len(steps):
             stop = min(start + _RENEWED - 1 - self._fresh, len(steps))
@@ -152,10 +147,7 @@ class TimeAccount:
             start = stop
 
     def _advance_calmly(self, steps: Sequence[int], times: Sequence[float]) -> bool:
-        """Add steps that are equally far apart and without a pause; False if they may not be.
-
-        Fewer than make the usual duration change.
-        """
+        """Add steps that are equally far apart and without a pause; False if they may not be."""
         last, count = self._last, len(steps)
         known = not self._pending and len(self._paces) >= LEARNED and self._usual is not None
         if not count or last is None or not known or self._cause or times[0] < self._now[1]:
@@ -167,7 +159,7 @@ class TimeAccount:
         if longest > PAUSE * ((self._usual or 0.0) * apart) or len(self._marks) + count > MARKS:
             return False
         self._timed = [number + count for number in self._timed]
-        self._meter.advance_all(times, steps)
+        self._meter.advance(times, steps, exact=True)
         self._paces.extend(self._meter.fresh)
         self._fresh += len(self._meter.fresh)
         del self._meter.fresh[:]
@@ -252,7 +244,7 @@ class TimeAccount:
         return median(self._paces) if self._paces else None
 
     def _learn(self, step: int, at: float, *, exact: bool) -> None:
-        self._meter.advance(at, step, exact=exact)
+        self._meter.advance((at,), (step,), exact=exact)
         if self._meter.fresh:
             self._paces.append(self._meter.fresh.pop())
             self._fresh += 1

@@ -60,28 +60,14 @@ class RunValues:
             kept = quantities.get(quantity)
             if kept is None or kept.source is not source:
                 kept = self._admit(quantity, sample, source)
-            if kept is None:
-                # What a log says is judged, whatever a better source says of that step.
-                known = quantity in self._best and quantity not in _OF_THE_RUN
-                if known and not math.isfinite(value):
-                    evidence = SourceLine(sample.position, sample.step, order=self._order)
-                    if self.nonfinite.count(quantity, sample.rank, evidence, judged, best=False):
-                        alarming.append(quantity)
+            if kept is not None:
+                kept.add(sample, at, value, self._order)
+            elif quantity not in self._best or quantity in _OF_THE_RUN:
                 continue
-            kept.value = value
-            # A redrawn bar repeats its values.
-            if kept.fresh is not None and (
-                sample.step is None or sample.step != kept.sample.step or kept.sample is sample
-            ):
-                kept.fresh.append(value)
-            kept.sample = sample
-            kept.order = self._order
-            kept.recent.append(value)
-            if kept.curve is not None:
-                kept.curve.add(sample, at, value)
-            if not math.isfinite(value):
+            if not math.isfinite(value):  # judged, whatever a better source says of that step
                 evidence = SourceLine(sample.position, sample.step, order=self._order)
-                if self.nonfinite.count(quantity, sample.rank, evidence, judged):
+                best = kept is not None
+                if self.nonfinite.count(quantity, sample.rank, evidence, judged, best=best):
                     alarming.append(quantity)
         return alarming
 
