@@ -23,7 +23,8 @@ _AGREES = COLLECTIVES | {
     "gather_for_metrics",
 }
 _AGREEING = (
-    "all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "all_ranks", "broadcast",
+    "all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "across", "broadcast",
+    "all_ranks",
 )  # fmt: skip
 """What names a function in which ranks decide together."""
 _FULL = frozenset(

@@ -140,7 +140,9 @@ def _logged_alone(module: Module) -> Findings:
         function = module.function(call)
         if function is None or not _VALIDATES.match(function.name) or not call.args[1:2]:
             continue
-        if last_name(receiver(call)) != "self" or any(map(_is_agreement, inside(function.body))):
+        beside = (f for f in module.functions if module.class_of(f) is module.class_of(call))
+        validating = [node for f in beside if _VALIDATES.match(f.name) for node in inside(f.body)]
+        if last_name(receiver(call)) != "self" or any(map(_is_agreement, validating)):
             continue
         if not any(map(_RESULT.search, words_in(call.args[0]))):
             continue

@@ -230,6 +230,12 @@ def test_a_loss_of_ones_own_ends_the_loop_of_others_where_there_are_some(
     assert ("loop-left-by-one-rank" in ids(code)) is expected
 
 
+AVERAGED = """self.kept = average_across_group(loss)
+
+    def on_validation_epoch_end(self):
+        self.log('val_loss', self.kept.mean())"""
+
+
 @pytest.mark.parametrize(
     ("logged", "expected"),
     [
@@ -237,6 +243,7 @@ def test_a_loss_of_ones_own_ends_the_loop_of_others_where_there_are_some(
         ("self.log('global_step', step)", False),
         ("dist.broadcast(loss, 0)\n        self.log('val_loss', loss)", False),
         ("self.module.log('val_loss', loss)", False),
+        (AVERAGED, False),
     ],
 )
 def test_what_lightning_logs_is_one_ranks_result(logged: str, expected: bool) -> None:
