@@ -10,7 +10,7 @@ from stat import S_ISDIR, S_ISREG
 
 import re2
 
-from ldlm_doctor.model import Kind, Project, SourceFile
+from ldlm_doctor.model import Kind, Project, SourceFile, data
 from ldlm_doctor.yaml_nodes import compose
 from ldlm_monitor.model.errors import InputError
 
@@ -21,19 +21,10 @@ MAX_JSON_BYTES = 1 << 16
 """Of a configuration; more is data."""
 STATE_FOLDER = ".ldlm-doctor"
 
-_SKIPPED_FOLDERS = frozenset({
-    ".cache", ".dvc", ".eggs", ".git", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox",
-    ".pytest_cache", ".ruff_cache", ".svn", ".terraform", ".tox", ".venv", "__pycache__",
-    "lightning_logs", "mlruns", "node_modules", "site-packages", "venv", "wandb", STATE_FOLDER,
-})  # fmt: skip
+_SKIPPED_FOLDERS = frozenset({*data("names")["skipped"], STATE_FOLDER})
 _OUTPUT_FOLDERS = frozenset({"outputs", "multirun"})
 """Hydra's, in which it keeps a copy of each run's configuration."""
-_SUFFIXES = {
-    ".sh": Kind.SHELL, ".bash": Kind.SHELL, ".zsh": Kind.SHELL, ".sbatch": Kind.SHELL,
-    ".slurm": Kind.SHELL, ".pbs": Kind.SHELL, ".lsf": Kind.SHELL, ".ksh": Kind.SHELL,
-    ".py": Kind.PYTHON, ".yaml": Kind.YAML, ".yml": Kind.YAML, ".json": Kind.JSON,
-    ".env": Kind.ENVIRONMENT, ".dockerfile": Kind.CONTAINER,
-}  # fmt: skip
+_SUFFIXES = {end: Kind(kind) for kind, ends in data("names")["suffixes"].items() for end in ends}
 _DOTENV = re2.compile(
     r"^\.(?:deepspeed_)?env(?:\.[A-Za-z0-9_.-]+)?$|^[A-Za-z0-9_-]+\.env$|^\.envrc$"
 )

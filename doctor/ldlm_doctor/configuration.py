@@ -19,9 +19,7 @@ from ldlm_doctor.yaml_nodes import Document, nodes, read, scalars
 
 _PAIR = re2.compile(r"^([A-Z][A-Z0-9_]{3,})=(.*)$")
 _ENVIRONMENT = re2.compile(r"(?i)env|variables")
-_SCRIPT_KEYS = frozenset(
-    {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
-)
+_SCRIPT_KEYS = {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
 _HOSTS = frozenset({".github", ".circleci", ".gitlab", ".buildkite", ".azure", "workflows"})
 _PIPELINES = (".gitlab-ci", ".travis", "azure-pipelines", "cloudbuild", "appveyor")
 _LINE = re2.compile(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ from ldlm_monitor.model.records import Severity
 from ldlm_monitor.text.format import printable
 from ldlm_monitor.text.sanitize import redact
 
+_TESTS = frozenset({"test", "tests", "testing", "test_utils"})
 _TEXTS = Path(__file__).with_name("checks")
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's parser in C, about ten times as fast; wheels for some platforms lack it."""
@@ -61,6 +63,17 @@ class Project:
     def of(self, kind: Kind) -> tuple[SourceFile, ...]:
         """The files of one kind."""
         return tuple(file for file in self.files if file.kind is kind)
+
+    def at_work(self, kind: Kind) -> tuple[SourceFile, ...]:
+        """The files of one kind without tests, by their names or their folders in the project."""
+        folders = [PurePath(file.path).parts[:-1] for file in self.files]
+        same = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
+        shared = len(list(same))
+        return tuple(
+            file
+            for file in self.of(kind)
+            if not file.is_test and _TESTS.isdisjoint(PurePath(file.path).parts[shared:-1])
+        )
 
 
 @dataclass(frozen=True, slots=True)

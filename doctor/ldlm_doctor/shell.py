@@ -25,7 +25,7 @@ def audit(project: Project) -> Findings:
     """All findings in the project's shell scripts."""
     around = surroundings(project)
     others = neighbours(project)
-    for file in project.of(Kind.SHELL):
+    for file in project.at_work(Kind.SHELL):
         yield from audit_script(file.content, file.path, around, others)
 
 

@@ -10,6 +10,7 @@ import re2
 
 from ldlm_doctor.bash_script import Assignment, Command, Scope, Script
 from ldlm_doctor.bash_syntax import text_of
+from ldlm_doctor.model import data
 from ldlm_doctor.options import launches, starts, wraps
 from ldlm_doctor.setting import Setting
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours
@@ -17,10 +18,7 @@ from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours
 _PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
 _SEVERAL = re2.compile(r"^--env=[A-Za-z_][A-Za-z0-9_]*=.*,[A-Za-z_][A-Za-z0-9_]*=")
 _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+--export[= ]([^\n]*)$")
-_PASSING = frozenset({
-    "env", "mpirun", "mpiexec", "orterun", "docker", "podman", "srun", "sbatch", "apptainer",
-    "singularity", "enroot", "qsub", "kubectl",
-})  # fmt: skip
+_PASSING = frozenset(data("names")["passing"])
 _LIST_FLAGS = frozenset({"--export", "-v"})
 _PASSING_FLAGS = frozenset({"-x", "-e", "--env"}) | _LIST_FLAGS
 

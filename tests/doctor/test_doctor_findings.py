@@ -54,3 +54,12 @@ def test_what_a_code_host_runs_and_what_tests_set_are_no_training(tmp_path: Path
     assert found(tmp_path) == []
     (tmp_path / "job.yml").write_text(settings)
     assert {each.path for each in found(tmp_path)} == {str(tmp_path / "job.yml")}
+
+
+def test_scripts_of_the_projects_own_tests_are_left_out(tmp_path: Path) -> None:
+    text = "export NCCL_DEBUG=INFO\ntorchrun train.py\n"
+    for folder in ("tests/all", "launch"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "run.sh").write_text(text)
+    assert {each.path for each in found(tmp_path)} == {str(tmp_path / "launch/run.sh")}
+    assert found(tmp_path / "tests/all/run.sh"), "what is named is looked at"

@@ -51,6 +51,8 @@ def _zeroed(loop: TrainingLoop) -> Findings:
     for zero in loop.calls("zero_grad"):
         if ast.dump(receiver(zero)) not in owners or _is_modulo(loop, zero):
             continue
+        if _is_left_before(loop, zero):
+            continue
         last = max(call.lineno for call in loop.backwards)
         drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
         if loop.is_every_turn(zero) and not drops_all:

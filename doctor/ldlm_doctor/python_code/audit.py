@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import takewhile
 
 from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
 from ldlm_doctor.python_code import (
@@ -41,8 +39,6 @@ _INSPECTIONS = (
     optimizers.inspect_schedules, models.inspect, checkpoints.inspect,
     resuming.inspect, random_state.inspect, rotation.inspect,
 )  # fmt: skip
-_TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
-_TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}
 
 
 def audit(project: Project) -> Findings:
@@ -69,7 +65,7 @@ def _findings(project: Project) -> list[Finding]:
     modules: list[Module] = []
     unreadable: list[SourceFile] = []
     found: list[Finding] = []
-    shared = _shared_folders(project.of(Kind.PYTHON))
+    at_work = set(project.at_work(Kind.PYTHON))
     for file in project.of(Kind.PYTHON):
         try:
             module = read(file)
@@ -77,7 +73,7 @@ def _findings(project: Project) -> list[Finding]:
             unreadable.append(file)
             found.append(_unreadable(file, error))
             continue
-        if not _is_test(module, shared):
+        if module.file in at_work:
             modules.append(module)
     program = Program(modules, project.files, tuple(unreadable))
     for module in modules:
@@ -99,17 +95,3 @@ def _unreadable(file: SourceFile, error: UnreadableError) -> Finding:
     text = lines[error.line - 1] if 0 < error.line <= len(lines) else b""
     evidence = text.decode("utf-8", "replace").strip()[:400]
     return Finding("python-not-parsed", file.path, max(1, error.line), evidence, error.reason)
-
-
-def _shared_folders(files: tuple[SourceFile, ...]) -> int:
-    """How many leading folders all files share: the project's own place says nothing of it."""
-    folders = [file.path.replace("\\", "/").split("/")[:-1] for file in files]
-    same = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
-    return len(list(same))
-
-
-def _is_test(module: Module, shared: int) -> bool:
-    *folders, name = module.parts or ("",)
-    if not _TEST_FOLDERS.isdisjoint(folders[shared:]):
-        return True
-    return bool(_TEST_FILE.match(name))

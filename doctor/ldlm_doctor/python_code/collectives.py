@@ -11,8 +11,8 @@ from ldlm_doctor.python_code.expressions import keyword, last_name, names_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import described, rank_branch
-from ldlm_doctor.python_code.training import Ranks
-from ldlm_doctor.python_code.tree import Function, in_one_branch
+from ldlm_doctor.python_code.training import Ranks, is_rank
+from ldlm_doctor.python_code.tree import Function, in_one_branch, inside
 from ldlm_doctor.python_code.values import constant
 
 COLLECTIVES = set(data("names")["collectives"])
@@ -23,7 +23,8 @@ _AGREES = COLLECTIVES | {
     "gather_for_metrics",
 }
 _AGREEING = (
-    "all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "all_ranks", "broadcast",
+    "all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "across", "broadcast",
+    "all_ranks",
 )  # fmt: skip
 """What names a function in which ranks decide together."""
 _FULL = frozenset(
@@ -31,15 +32,10 @@ _FULL = frozenset(
     for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
     for name in COLLECTIVES
 )
-_TOGETHER = frozenset(
-    f"torch.distributed.checkpoint.{name}"
-    for name in (
-        "save", "load", "async_save", "save_state_dict", "load_state_dict",
-        "state_dict_saver.save", "state_dict_loader.load",
-    )
-)  # fmt: skip
+_TOGETHER = frozenset(f"torch.distributed.checkpoint.{n}" for n in data("names")["checkpoints"])
 
 
+PRINTS = {"print", "debug", "info", "warning", "error"}
 _ON_FAILURE = re.compile(r"^on_(keyboard_interrupt|exception)$")
 """Hooks of Lightning that run where a rank fails or is interrupted."""
 
@@ -191,7 +187,7 @@ def _inner(module: Module, program: Program, call: ast.Call) -> str:
 def _others_call(
     module: Module, program: Program, call: ast.Call, branch: tuple[Ranks, ast.expr]
 ) -> bool:
-    """The other ranks call a collective too, in another branch of the same function."""
+    """The other ranks call a collective too, or something that may be one, in another branch."""
     which, around = branch[0], module.parents[branch[1]]
     scope = module.scope(call)
     own = {id(node) for node in ast.walk(scope)}
@@ -203,8 +199,9 @@ def _others_call(
             its = rank_branch(module, node)
             if its is not None and its[0] is not which:
                 return True
-            choice = next((outer for outer in module.above(node) if outer is around), None)
-            if isinstance(choice, ast.If) and not in_one_branch(choice, call, node):
-                return True
             node = module.function(node)
-    return False
+    return isinstance(around, ast.If) and any(
+        isinstance(node, ast.Call) and not is_rank(node) and last_name(node.func) not in PRINTS
+        for node in inside([*around.body, *around.orelse])
+        if not in_one_branch(around, call, node)
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import agreed, agrees
-from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver
+from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver, words_in
 from ldlm_doctor.python_code.facts import matching
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
 from ldlm_doctor.python_code.module import Module
@@ -22,6 +22,7 @@ from ldlm_doctor.python_code.values import arguments, constant
 
 _SUMMED = re.compile(r"loss|correct|(^|_)(acc|nll|ppl|score)", re.I)
 _BATCHES = re.compile(r"load|dl$|data|batch", re.I)
+_RESULT = re.compile(r"val|test|loss|acc|metric|score", re.I)
 _LIGHTNING = {"lightning", "pytorch_lightning"}
 _DDP = re.compile(r"ddp|fsdp", re.I)
 _VALIDATES = re.compile(r"^(validation|test|on_validation|on_test)_")
@@ -138,6 +139,12 @@ def _logged_alone(module: Module) -> Findings:
     for call in module.called("log", "log_dict"):
         function = module.function(call)
         if function is None or not _VALIDATES.match(function.name) or not call.args[1:2]:
+            continue
+        beside = (f for f in module.functions if module.class_of(f) is module.class_of(call))
+        validating = [node for f in beside if _VALIDATES.match(f.name) for node in inside(f.body)]
+        if last_name(receiver(call)) != "self" or any(map(_is_agreement, validating)):
+            continue
+        if not any(map(_RESULT.search, words_in(call.args[0]))):
             continue
         given = arguments(module, call)
         logged = call.args[1]

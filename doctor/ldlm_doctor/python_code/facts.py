@@ -14,13 +14,7 @@ from ldlm_doctor.python_code.module import Module
 DDP = frozenset(
     f"torch.nn.parallel.{where}DistributedDataParallel" for where in ("", "distributed.")
 )
-FSDP = frozenset(
-    f"torch.distributed.{name}"
-    for name in (
-        "fsdp.FullyShardedDataParallel", "fsdp.fully_shard", "_composable.fsdp.fully_shard",
-        "fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
-    )
-)  # fmt: skip
+FSDP = frozenset(f"torch.distributed.{name}" for name in data("names")["fsdp"])
 INIT_PROCESS_GROUP = frozenset(
     f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
 )

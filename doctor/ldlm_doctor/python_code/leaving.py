@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from ldlm_doctor.model import Findings
-from ldlm_doctor.python_code.collectives import agreed
+from ldlm_doctor.model import Findings, data
+from ldlm_doctor.python_code.collectives import PRINTS, agreed
 from ldlm_doctor.python_code.expressions import last_name, names_in, passed, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
@@ -22,12 +22,8 @@ from ldlm_doctor.python_code.training import (
 from ldlm_doctor.python_code.tree import Function, Loop, body_of, inside
 
 _FINITE = {"isnan", "isinf", "isfinite"}
-_FAILURES = {
-    "RuntimeError", "Exception", "BaseException", "OutOfMemoryError", "AcceleratorError",
-    "ValueError",
-}  # fmt: skip
+_FAILURES = frozenset(data("names")["failures"])
 _WAITS = re.compile(r"barrier|wait_for_everyone", re.I)
-_PRINTS = {"print", "debug", "info", "warning", "error"}
 _MANAGERS = {"contextmanager", "asynccontextmanager"}
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)", re.I)
 
@@ -174,7 +170,7 @@ def _waited_for_in_vain(module: Module) -> Findings:
 
 def _only_prints(node: ast.stmt) -> bool:
     call = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(call, ast.Call) and last_name(call.func) in _PRINTS
+    return isinstance(call, ast.Call) and last_name(call.func) in PRINTS
 
 
 def _waits(body: list[ast.stmt]) -> Iterator[ast.Call]:
@@ -203,7 +199,8 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
 
 
 def _left(module: Module, program: Program) -> Findings:
-    own = {id(loop.loop): loop for loop in program.loops(module)}
+    loops = program.loops(module) if program.is_distributed(module) else ()
+    own = {id(loop.loop): loop for loop in loops}
     for home, loop in program.loops_around(module):
         for node in inside(loop.body):
             if not isinstance(node, ast.Break) or home.loop(node) is not loop:

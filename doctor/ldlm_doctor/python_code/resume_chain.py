@@ -25,7 +25,9 @@ from ldlm_doctor.python_code.tree import Function, Scope, attributes_of, body_of
 from ldlm_doctor.python_code.values import arguments
 
 LOADERS = frozenset({"torch.load", "torch.serialization.load"})
-_FILE = re.compile(r"[^/\\]+\.\w{1,6}$")
+_STATE = re.compile(r"optim|sched|scaler", re.I)
+_PROGRESS = re.compile(r"(^|_)(step|epoch|iter(ation)?)(s|_num|_idx)?$", re.I)
+_FILE = re.compile(r"([^/\\]+?\.\w{1,6})(\.te?mp|\.partial)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,18 @@ class _Resume:
             if name == key and self._is_loaded(held):
                 yield node
 
+    def restores_progress(self) -> bool:
+        """The optimizer, the step or the like is restored: this is no model of somebody else."""
+        keys = (k for k in self.written.entries if _STATE.search(k) or _PROGRESS.search(k))
+        return any(any(self.read(key)) for key in keys)
+
+    def is_handed_on(self) -> bool:
+        """What is loaded is used otherwise than by its keys."""
+        names = (node for node in inside(body_of(self.scope)) if isinstance(node, ast.Name))
+        held = (n for n in names if isinstance(n.ctx, ast.Load) and self._is_loaded(n))
+        parents = (self.module.parents[name] for name in held)
+        return any(not isinstance(p, ast.Subscript | ast.Attribute | ast.Compare) for p in parents)
+
     def _is_loaded(self, held: ast.expr) -> bool:
         return held is self.load or (
             isinstance(held, ast.Name) and self.load in assigned(self.module, held)
@@ -73,17 +87,42 @@ def chain(program: Program, module: Module, load: ast.Call) -> list[str]:
 
     A class that torch 2.6 refuses, or another trainer, is named beside what fails anyway.
     """
-    fitting = [
-        _Resume(program, module, load, module.scope(load), each)
-        for each in _written(program, module)
-        if _fits(each, _files(module, arguments(module, load, ("f",))["f"]))
-    ]
-    resumes = [each for each in fitting if any(any(each.read(k)) for k in each.written.entries)]
+    resumes = _resumes(program, module, load)
     found = [[*_without_value(each), *_other_keys(each)] for each in resumes]
     if not found or not all(found):
         return []
     first = resumes[0]
     return [*dict.fromkeys((*found[0], *_refused(first), *_other_trainer(first)))]
+
+
+def dropped(program: Program, module: Module, load: ast.Call) -> Iterator[str]:
+    """What a checkpoint holds of a training's progress, and no code takes out of it again."""
+    taken = {key for each in program.modules for key in _looked_up(each)}
+    for resume in _resumes(program, module, load)[:1]:
+        steps = [key for key in resume.written.entries if _PROGRESS.search(key)]
+        lost = [key for key in resume.written.entries if _STATE.search(key) and key not in taken]
+        lost += steps[:1] if taken.isdisjoint(steps) else []
+        if resume.restores_progress() and not resume.is_handed_on():
+            yield from (f'nothing reads "{key}"' for key in lost)
+
+
+def _looked_up(module: Module) -> Iterator[str]:
+    for node in module.each(ast.Subscript, ast.Call):
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Load()):
+                yield str(key)
+            case ast.Call(
+                func=ast.Attribute(attr="get" | "pop"), args=[ast.Constant(value=key), *_]
+            ):
+                yield str(key)
+
+
+def _resumes(program: Program, module: Module, load: ast.Call) -> list[_Resume]:
+    """The checkpoints of which something is looked up in what is loaded."""
+    files = _files(module, arguments(module, load, ("f",))["f"])
+    fitting = (each for each in _written(program, module) if _fits(each, files))
+    found = [_Resume(program, module, load, module.scope(load), each) for each in fitting]
+    return [each for each in found if any(any(each.read(key)) for key in each.written.entries)]
 
 
 def _written(program: Program, module: Module) -> Iterator[_Written]:
@@ -105,7 +144,7 @@ def _written(program: Program, module: Module) -> Iterator[_Written]:
 
 def _files(module: Module, path: ast.expr | None) -> frozenset[str]:
     words = words_in(full_path(module, path)) if path is not None else set()
-    return frozenset(match[0] for word in words if (match := _FILE.search(word)))
+    return frozenset(match[1] for word in words if (match := _FILE.search(word)))
 
 
 def _fits(written: _Written, files: frozenset[str]) -> bool:

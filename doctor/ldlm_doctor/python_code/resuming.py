@@ -8,7 +8,7 @@ import re
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.resume_chain import LOADERS, chain
+from ldlm_doctor.python_code.resume_chain import LOADERS, chain, dropped
 
 _RESUME = re.compile(r"resum|init_from|restart|start_(epoch|step|iter)|continue_(from|train)", re.I)
 
@@ -22,6 +22,8 @@ def inspect(module: Module, program: Program) -> Findings:
     for load in module.calls_to(LOADERS):
         if links := chain(program, module, load):
             yield module.finding("resume-cannot-work", load, "; ".join(links))
+        elif lost := "; ".join(dropped(program, module, load)):
+            yield module.finding("resume-drops-saved-state", load, lost)
 
 
 def _resumes(module: Module) -> bool:

@@ -6,7 +6,7 @@ import ast
 import re
 from itertools import chain
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.checkpoints import full_path
 from ldlm_doctor.python_code.expressions import last_name, names_in
 from ldlm_doctor.python_code.module import Module
@@ -20,10 +20,7 @@ _OWN_FOLDER = re.compile(r"(^|/)(ckpts?|checkpoints?)/?$")
 _PATTERN = re.compile(r"[A-Za-z0-9_]{2,}[^/]*$|\.\w+$")
 """A pattern of glob with a beginning or an end of its own, such as `step_*`."""
 _LISTS = {"iterdir", "listdir", "scandir", "glob", "rglob", "iglob"}
-_STRICT = {
-    "startswith", "endswith", "match", "fullmatch", "search", "is_file", "isfile", "fnmatch",
-    "compile", "isdigit", "isdecimal",
-}  # fmt: skip
+_STRICT = frozenset(data("names")["tests_of_names"])
 
 
 def inspect(module: Module, _: Program) -> Findings:
@@ -40,10 +37,7 @@ def inspect(module: Module, _: Program) -> Findings:
             continue  # what is half made goes, and nothing old
         seen.add(loop)
         yield from _unbounded(module, loop, call, function)
-        taken = full_path(module, call.args[0]) if call.args else call.func
-        if name == "rmtree" and (
-            isinstance(loop, ast.While) or names_in(loop.target) & names_in(taken)
-        ):
+        if name == "rmtree" and _kept(module, loop)[0] is not None:
             yield from _foreign(module, call, function)
 
 

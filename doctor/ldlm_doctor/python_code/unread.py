@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain, takewhile
 from pathlib import PurePath
 
-from ldlm_doctor.model import Finding, Findings, Kind, SourceFile
+from ldlm_doctor.model import Finding, Findings, Kind, SourceFile, data
 from ldlm_doctor.python_code.declared import Declared
 from ldlm_doctor.python_code.expressions import names_in
 from ldlm_doctor.python_code.facts import uses_framework
@@ -21,16 +21,8 @@ ACCUMULATION = re.compile(
     r"|^grad(ient)?_acc(_steps)?$",
     re.I,
 )
-_MATTERS = frozenset({
-    "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
-    "gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing",
-    "save_total_limit", "keep_last_n", "find_unused_parameters", "beta1", "beta2",
-    "prefetch_factor", "persistent_workers",
-})  # fmt: skip
-_TAKES_ALL = frozenset({
-    "HfArgumentParser", "TrainingArguments", "Trainer", "SFTTrainer", "instantiate", "deepspeed",
-    "lightning", "pytorch_lightning", "vars", "asdict",
-})  # fmt: skip
+_MATTERS = frozenset(data("names")["options"])
+_TAKES_ALL = frozenset(data("names")["takes_all"])
 _SETTINGS = re.compile(r"cfg|conf|^(args|opts?|hparams|hps)$", re.I)
 
 

@@ -203,3 +203,59 @@ def {function}(model, loader, optimizer):
         optimizer.zero_grad()
 """
     assert ("noise-equal-on-ranks" in ids(code)) is (expected and function == "train")
+
+
+def test_what_other_ranks_do_elsewhere_may_be_the_collective() -> None:
+    turn = "if rank == 0:\n    dist.broadcast(stop, src=0)\nelif rank > 0:\n    {others}"
+    assert "collective-on-one-rank" in found(turn.format(others="print('no')"))
+    assert "collective-on-one-rank" not in found(turn.format(others="model.follow()"))
+
+
+def test_gradients_are_kept_where_the_turn_is_left_before_they_are_dropped() -> None:
+    turn = (
+        "last = (i + 1) % n == 0\nmodel(batch).backward()\nif last:\n    optimizer.step()\n"
+        "{left}optimizer.zero_grad()"
+    )
+    assert "accumulation-zeroed" in found(turn.format(left=""))
+    assert "accumulation-zeroed" not in found(turn.format(left="if not last:\n    continue\n"))
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [("DDP(model)", True), ("model", False)])
+def test_a_loss_of_ones_own_ends_the_loop_of_others_where_there_are_some(
+    ranks: str, expected: bool
+) -> None:
+    turn = f"loss = model(batch)\nif loss < width:\n    break\nloss.backward()\n{STEP}"
+    code = LOOP.format(turn=indented(turn)).replace("import os\n", "import accelerate\n")
+    code = code.replace("DDP(model, gradient_as_bucket_view=True)", ranks)
+    assert ("loop-left-by-one-rank" in ids(code)) is expected
+
+
+AVERAGED = """self.kept = average_across_group(loss)
+
+    def on_validation_epoch_end(self):
+        self.log('val_loss', self.kept.mean())"""
+
+
+@pytest.mark.parametrize(
+    ("logged", "expected"),
+    [
+        ("self.log('val_loss', loss)", True),
+        ("self.log('global_step', step)", False),
+        ("dist.broadcast(loss, 0)\n        self.log('val_loss', loss)", False),
+        ("self.module.log('val_loss', loss)", False),
+        (AVERAGED, False),
+    ],
+)
+def test_what_lightning_logs_is_one_ranks_result(logged: str, expected: bool) -> None:
+    code = f"""
+import lightning
+import torch.distributed as dist
+
+trainer = lightning.Trainer(strategy="ddp")
+
+class Net(lightning.LightningModule):
+    def validation_step(self, batch):
+        loss, step = self(batch), 1
+        {logged}
+"""
+    assert ("evaluation-of-one-rank" in ids(code)) is expected

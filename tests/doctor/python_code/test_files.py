@@ -74,8 +74,7 @@ def test_a_rotation_takes_only_what_is_surely_its_own(names: str, expected: list
     assert ids(FOREIGN.replace("{names}", names)) == expected
 
 
-def test_what_a_loop_over_something_else_deletes_is_not_what_is_listed() -> None:
-    code = """
+CLEARED = """
 import os, shutil
 
 def tune_epochs(folder, keep):
@@ -83,8 +82,17 @@ def tune_epochs(folder, keep):
         print(os.listdir(folder))
         if not keep:
             shutil.rmtree(folder)
+
+def clear_checkpoints(folder):
+    for name in os.listdir(folder):
+        shutil.rmtree(os.path.join(folder, name))
 """
-    assert "rotation-deletes-foreign" not in ids(code)
+
+
+def test_what_keeps_none_is_no_rotation() -> None:
+    assert "rotation-deletes-foreign" not in ids(CLEARED)
+    kept = CLEARED.replace("in os.listdir(folder):", "in os.listdir(folder)[:-3]:")
+    assert "rotation-deletes-foreign" in ids(kept)
 
 
 SAVES = """

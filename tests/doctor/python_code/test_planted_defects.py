@@ -287,7 +287,7 @@ def test_every_check_says_why_where_from_and_what_to_do() -> None:
 
 NEEDS_ITS_OWN_TEST = {
     "python-not-parsed", "ddp-modes-freeze-parameters", "ddp-static-graph-with-modes",
-    "resume-cannot-work", "resume-random-anew",
+    "resume-cannot-work", "resume-random-anew", "resume-drops-saved-state",
     "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
     "checkpoint-no-rotation", "split-differs-between-ranks",

@@ -224,3 +224,62 @@ WORKS = {
 @pytest.mark.parametrize("why", WORKS)
 def test_a_resume_that_may_work_is_none(why: str) -> None:
     assert not is_found(WORKS[why])
+
+
+STARTED = """
+import argparse
+import os
+import torch
+
+def train(args, model, loader, optimizer, scheduler, start=0):
+{resume}
+    for step, batch in enumerate(loader, start):
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step % 100 == 0:
+            state = {{"model": model.state_dict(), "optimizer": optimizer.state_dict(),
+                    "scheduler": scheduler.state_dict(), "global_step": step}}
+            torch.save(state, "last.pt.tmp")
+            os.replace("last.pt.tmp", "last.pt")
+"""
+ALL = {
+    "model": "model.load_state_dict(held['model'])",
+    "optimizer": "optimizer.load_state_dict(held['optimizer'])",
+    "scheduler": "scheduler.load_state_dict(held.get('scheduler'))",
+    "global_step": "start = held['global_step'] + 1",
+}
+
+
+def lost(*restored: str, before: str = "held = torch.load('last.pt')") -> list[str]:
+    lines = ["if args.resume:", f"    {before}", *(f"    {each}" for each in restored)]
+    resume = "".join(f"    {line}\n" for line in lines)
+    files = {"train.py": STARTED.format(resume=resume)}
+    return [f.detail for f in findings(files) if f.check.id == "resume-drops-saved-state"]
+
+
+@pytest.mark.parametrize("key", ["optimizer", "scheduler", "global_step"])
+def test_what_is_saved_and_not_restored_starts_over(key: str) -> None:
+    kept = [line for name, line in ALL.items() if name != key]
+    assert lost(*ALL.values()) == []
+    assert lost(*kept) == [f'nothing reads "{key}"']
+    assert lost(*kept, f"other = held['{key}_of']") == [f'nothing reads "{key}"']
+
+
+@pytest.mark.parametrize(
+    "restored",
+    [
+        [ALL["model"]],
+        [ALL["model"], ALL["global_step"], "restore(held)"],
+        [ALL["model"], ALL["global_step"], "print(held['optimizer'], held['scheduler'])"],
+    ],
+    ids=["weights alone are no resume", "handed on", "read for something else"],
+)
+def test_what_may_be_restored_is_not_called_lost(restored: list[str]) -> None:
+    assert lost(*restored) == []
+
+
+def test_a_file_of_another_name_is_another_checkpoint() -> None:
+    given = [ALL["model"], ALL["global_step"]]
+    assert lost(*given, before="held = torch.load('pretrained.pt')") == []
+    assert len(lost(*given, before="held = torch.load(args.resume)")) == 1
