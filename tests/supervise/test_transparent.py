@@ -65,6 +65,21 @@ def test_ctrl_c_on_the_terminal_interrupts_the_command(folder: Path) -> None:
     assert on_terminal([*RUN, "--", *command], typed).seen == on_terminal(command, typed).seen
 
 
+@pytest.mark.parametrize("words", ["", " ".join(RUN) + " -- "], ids=["alone", "run"])
+def test_ctrl_z_gives_the_shell_its_terminal_until_fg(words: str, folder: Path) -> None:
+    (folder / "train.sh").write_text("echo rea''dy; sleep 2; echo go''es on; exit 4\n")
+    typed = [
+        (b"$ ", f"{words}sh train.sh\r".encode()),
+        (b"ready", b"\x1a"),
+        (b"Stopped", b"fg\r"),
+        (b"goes on", b"echo code $?\r"),
+        (b"code 4", b"exit\r"),
+    ]
+    shown = on_terminal(["env", "PS1=$ ", "bash", "--norc", "-i"], typed).stdout
+    assert b"Stopped" in shown
+    assert b"code 4" in shown
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_reaches_the_command_once(number: signal.Signals, folder: Path) -> None:
     name = number.name.removeprefix("SIG")

@@ -37,7 +37,8 @@ KEY_BYTES = 256  # of typed text passed on at once: a terminal's line holds 4,09
 DRAIN_SECONDS = 0.2
 """Seconds after the command's end until it is reported although its streams are still open, as by
 processes that it left behind. A choice: what it wrote itself is in the streams before it ends."""
-_INTERRUPT = b"\x03"  # Ctrl-C, unless the user has bound another key with stty
+_INTERRUPT, _SUSPEND = b"\x03", b"\x1a"
+"""Ctrl-C and Ctrl-Z, unless the user has bound other keys with stty."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -187,6 +188,18 @@ class Relay:
             self._reads_keys = bool(self._typed)
             if _INTERRUPT in self._typed:
                 self._send({"interrupted": signal.SIGINT})
+            if _SUSPEND in self._typed and keys is not None and self._has_terminal(keys):
+                self._signal(signal.SIGSTOP)
+
+    def _has_terminal(self, keys: int) -> bool:
+        """Whether the command itself would be sent signals by what is typed.
+
+        SIGTSTP would have no effect on the first process of its session.
+        """
+        process, modes = self._process, termios.tcgetattr(keys)[3]
+        return (
+            process is not None and bool(modes & termios.ISIG) and os.tcgetpgrp(keys) == process.pid
+        )
 
     def _links(self) -> list[Link]:
         return [link for link in (self._front, self._monitor) if link.is_open]
