@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.supervise.conftest import RUN, Ran, alone, on_terminal, until
 
-from ldlm_monitor.supervise.run_folder import all_runs
+from ldlm_monitor.supervise.run_folder import all_runs, name_of
 
 BARS = r'for i in 1 2 3; do printf "\r%d/3 [#  ]" $i >&2; sleep 0.02; done; echo; echo done'
 SIZE = "import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), os.get_terminal_size(0))"
@@ -72,12 +72,12 @@ def test_ctrl_z_gives_the_shell_its_terminal_until_fg(words: str, folder: Path) 
         (b"$ ", f"{words}sh train.sh\r".encode()),
         (b"ready", b"\x1a"),
         (b"Stopped", b"fg\r"),
-        (b"goes on", b"echo code $?\r"),
-        (b"code 4", b"exit\r"),
+        (b"<4>", b"exit\r"),
     ]
-    shown = on_terminal(["env", "PS1=$ ", "bash", "--norc", "-i"], typed).stdout
+    shell = ["env", "PS1=$ ", 'PROMPT_COMMAND=echo "<$?>"', "bash", "--norc", "-i"]
+    shown = on_terminal(shell, typed).stdout
     assert b"Stopped" in shown
-    assert b"code 4" in shown
+    assert b"goes on\r\n<4>" in shown
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
@@ -108,6 +108,25 @@ def test_a_command_that_does_not_exist_ends_as_in_a_shell(run: Callable[..., Ran
         ran.stderr
         == b"ldlm-monitor: no-such-command: cannot be started (No such file or directory)\n"
     )
+
+
+def test_a_mistyped_flag_is_no_command(run: Callable[..., Ran]) -> None:
+    ran = run("true", flags=["--onn", "hang=kill"])
+    assert (ran.code, ran.record) == (2, None)
+    assert ran.stderr == b"ldlm-monitor: --onn: is no flag; --help lists those there are\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("torchrun --nproc-per-node 8 train.py", "train"),
+        ("sbatch --wait job.sh", "job"),
+        ("sh -c exit", "exit"),
+        ("python -m bench.speed", "bench"),
+    ],
+)
+def test_a_run_is_called_after_what_its_launcher_starts(command: str, name: str) -> None:
+    assert name_of(tuple(command.split())) == name
 
 
 def test_the_log_has_both_streams_line_by_line_and_the_end(run: Callable[..., Ran]) -> None:
