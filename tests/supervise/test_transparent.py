@@ -67,9 +67,10 @@ def test_ctrl_c_on_the_terminal_interrupts_the_command(folder: Path) -> None:
 
 @pytest.mark.parametrize("words", ["", " ".join(RUN) + " -- "], ids=["alone", "run"])
 def test_ctrl_z_gives_the_shell_its_terminal_until_fg(words: str, folder: Path) -> None:
-    (folder / "train.sh").write_text("echo rea''dy; sleep 2; echo go''es on; exit 4\n")
+    code = "import time; print('ready', flush=True); time.sleep(2); print('goes on'); exit(4)"
+    (folder / "train.py").write_text(code)
     typed = [
-        (b"$ ", f"{words}sh train.sh\r".encode()),
+        (b"$ ", f"{words}{sys.executable} train.py\r".encode()),
         (b"ready", b"\x1a"),
         (b"Stopped", b"fg\r"),
         (b"<4>", b"exit\r"),
