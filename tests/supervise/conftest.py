@@ -93,7 +93,7 @@ def on_terminal(command: Sequence[str], typed: Sequence[tuple[bytes, bytes]] = (
         if not data:
             break
         shown += data
+    os.close(master)  # what still runs is sent SIGHUP
     _, status = os.waitpid(pid, 0)
-    os.close(master)
     code = os.waitstatus_to_exitcode(status)
     return Ran(shown, b"", code if code >= 0 else 128 - code)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,7 @@ for step in range(first, 41):
         raise TypeError("step() takes 1 positional argument")
     if at_fault and fault == "nan":
         time.sleep(20)
-    time.sleep(0.1)
+    time.sleep(5 if fault == "endless" and step == 20 else 0.1)
 """
 
 
@@ -59,7 +61,11 @@ def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     (folder / "train.py").write_text(TRAINING)
     (folder / "ldlm-monitor.toml").write_text(SETTINGS)
     flags, fault = words[:-1], words[-1]
-    return subprocess.Popen([*RUN, *flags, "--", sys.executable, "train.py", fault])
+    return subprocess.Popen(
+        [*RUN, *flags, "--", sys.executable, "train.py", fault],
+        # In a shell's background, as with nohup, it would be ignored.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # type: ignore[arg-type]  # noqa: PLW1509 - the test has one thread
+    )
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, RunRecord, str]:
@@ -145,6 +151,26 @@ def test_a_run_in_the_background_is_stopped_by_name(folder: Path) -> None:
     subprocess.run([*RUN[:3], "stop", "train"], check=True)
     until(lambda: all(each.exit_code is not None for each in all_runs()))
     assert next(all_runs()).exit_code == 143
+
+
+@pytest.mark.parametrize("by", ["stop", "SIGTERM", "SIGINT"])
+def test_what_a_person_ends_is_no_crash_and_not_started_again(
+    folder: Path, slack: Slack, by: str
+) -> None:
+    """As for a log that is followed, SIGTERM is a warning, since a scheduler may have sent it."""
+    process = started(folder, "--on", "crash=restart:3", "endless")
+    until(lambda: any("step 9/" in Path(each.log).read_text() for each in all_runs()))
+    if by == "stop":
+        subprocess.run([*RUN[:3], "stop", "train"], check=True)
+    else:
+        process.send_signal(getattr(signal, by))
+    _, record, log = ended(process)
+    assert "attempt 2" not in log
+    report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
+    until(lambda: report.exists() and bool(report.read_text()), seconds=90)
+    assert "TrainingCrashed" not in report.read_text() + sent(slack)
+    assert ("JobKilled" in report.read_text()) == (by == "SIGTERM")
+    assert ("STOP (" in report.read_text()) == (by != "SIGTERM")
 
 
 def test_reports_find_a_run_by_its_name(run: Callable[..., Ran], folder: Path) -> None:

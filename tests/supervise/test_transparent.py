@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.supervise.conftest import RUN, Ran, alone, on_terminal, until
 
-from ldlm_monitor.supervise.run_folder import all_runs
+from ldlm_monitor.supervise.run_folder import all_runs, name_of
 
 BARS = r'for i in 1 2 3; do printf "\r%d/3 [#  ]" $i >&2; sleep 0.02; done; echo; echo done'
 SIZE = "import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), os.get_terminal_size(0))"
@@ -65,6 +65,22 @@ def test_ctrl_c_on_the_terminal_interrupts_the_command(folder: Path) -> None:
     assert on_terminal([*RUN, "--", *command], typed).seen == on_terminal(command, typed).seen
 
 
+@pytest.mark.parametrize("words", ["", " ".join(RUN) + " -- "], ids=["alone", "run"])
+def test_ctrl_z_gives_the_shell_its_terminal_until_fg(words: str, folder: Path) -> None:
+    code = "import time; print('ready', flush=True); time.sleep(2); print('goes on'); exit(4)"
+    (folder / "train.py").write_text(code)
+    typed = [
+        (b"$ ", f"{words}{sys.executable} train.py\r".encode()),
+        (b"ready", b"\x1a"),
+        (b"Stopped", b"fg\r"),
+        (b"<4>", b"exit\r"),
+    ]
+    shell = ["env", "PS1=$ ", 'PROMPT_COMMAND=echo "<$?>"', "bash", "--norc", "-i"]
+    shown = on_terminal(shell, typed).stdout
+    assert b"Stopped" in shown
+    assert b"goes on\r\n<4>" in shown
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_reaches_the_command_once(number: signal.Signals, folder: Path) -> None:
     name = number.name.removeprefix("SIG")
@@ -93,6 +109,25 @@ def test_a_command_that_does_not_exist_ends_as_in_a_shell(run: Callable[..., Ran
         ran.stderr
         == b"ldlm-monitor: no-such-command: cannot be started (No such file or directory)\n"
     )
+
+
+def test_a_mistyped_flag_is_no_command(run: Callable[..., Ran]) -> None:
+    ran = run("true", flags=["--onn", "hang=kill"])
+    assert (ran.code, ran.record) == (2, None)
+    assert ran.stderr == b"ldlm-monitor: --onn: is no flag; --help lists those there are\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("torchrun --nproc-per-node 8 train.py", "train"),
+        ("sbatch --wait job.sh", "job"),
+        ("sh -c exit", "exit"),
+        ("python -m bench.speed", "bench"),
+    ],
+)
+def test_a_run_is_called_after_what_its_launcher_starts(command: str, name: str) -> None:
+    assert name_of(tuple(command.split())) == name
 
 
 def test_the_log_has_both_streams_line_by_line_and_the_end(run: Callable[..., Ran]) -> None:

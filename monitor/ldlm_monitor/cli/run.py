@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -173,10 +172,12 @@ def stop(name: str, /) -> int:
     Args:
         name: The run, as `ldlm-monitor run` called it; without the time, the newest of that name.
     """
+    from ldlm_monitor.supervise.streams import STOP
+
     record = named_run(name)
     if not record.is_running:
         raise UsageError("is over", where=name, remedy="`ldlm-monitor report` shows how it ended")
-    os.kill(record.relay, signal.SIGTERM)
+    os.kill(record.relay, STOP)
     return 0
 
 

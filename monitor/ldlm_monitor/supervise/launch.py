@@ -82,6 +82,8 @@ def start(
     """
     if not command:
         raise UsageError("is missing", where="COMMAND", remedy="write it after --")
+    if command[0].startswith("-"):
+        raise UsageError("is no flag", where=command[0], remedy="--help lists those there are")
     now = time.time()
     folder = new_folder(name, now)
     record = RunRecord(

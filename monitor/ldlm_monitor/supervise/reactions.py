@@ -172,9 +172,9 @@ class Supervisor:
         self.attempt += 1
         self._started_at = now + pause
         why = acted or (f"exit code {code}" if code >= 0 else f"signal {-code}")
-        place = "before the first step" if self._furthest < 0 else f"at step {self._furthest}"
+        place = f" at step {self._furthest}" if self._furthest >= 0 else ""  # or not read yet
         used = f"{len(self._restarts)} of {budget} in {duration(seconds)}"
-        note = f"restart {used}: {why} {place}, after {pause:g} s"
+        note = f"restart {used}: {why}{place}, after {pause:g} s"
         found = {"LDLM_ATTEMPT": str(self.attempt)}
         if self._excluded:
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)

@@ -5,7 +5,7 @@ library alone and starts in a few hundredths of a second. FOLDER has the run's `
 command has our streams if ECHO is 1. FRONT is a socket to the process that the user started,
 MONITOR one to the process that watches; each carries JSON objects, one a line. The relay sends to
 both `{"started": pid}`, `{"ended": code}` (negative: a signal), `{"stopped": number}` (of job
-control), `{"interrupted": number}` (a signal that did not come from MONITOR, or Ctrl-C was typed)
+control), `{"interrupted": by}` (a signal that did not come from MONITOR, or Ctrl-C was typed)
 and `{"over": code}`: no start is to come; to MONITOR also `{"wrote": bytes}` if REPORTS is 1, so
 that it need not poll. It takes `{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`,
 `{"note": text}`, and after an end `{"start": {"command", "environment"}}` or `{"release": true}`.
@@ -30,14 +30,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.supervise.streams import READ_BYTES, Link, OutputStream, RunLog, Terminal
+from ldlm_monitor.supervise.streams import READ_BYTES, STOP, Link, OutputStream, RunLog, Terminal
 from ldlm_monitor.text.format import signal_name
 
 KEY_BYTES = 256  # of typed text passed on at once: a terminal's line holds 4,096 (termios(3))
 DRAIN_SECONDS = 0.2
 """Seconds after the command's end until it is reported although its streams are still open, as by
 processes that it left behind. A choice: what it wrote itself is in the streams before it ends."""
-_INTERRUPT = b"\x03"  # Ctrl-C, unless the user has bound another key with stty
+_INTERRUPT, _SUSPEND = b"\x03", b"\x1a"
+"""Ctrl-C and Ctrl-Z, unless the user has bound other keys with stty."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -64,9 +65,11 @@ class Relay:
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._asked: list[int] = []
+        signal.signal(STOP, lambda number, _: self._asked.append(number))
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
-                signal.signal(number, lambda number, _: self._signal(number))
+                signal.signal(number, lambda number, _: self._asked.append(number))
 
     def run(self, command: Sequence[str]) -> None:
         """Relay until the command has ended, its output too, and no other start is to come."""
@@ -134,6 +137,8 @@ class Relay:
                     if self._reports:
                         self._monitor.send({"wrote": len(data)})
         self._pass_keys(ready)
+        while self._asked:
+            self._end_by(self._asked.pop(0))
         for link in self._links():
             if ready.get(link.fileno()):
                 for order in link.receive():
@@ -186,16 +191,27 @@ class Relay:
                 self._typed = os.read(0, KEY_BYTES)
             self._reads_keys = bool(self._typed)
             if _INTERRUPT in self._typed:
-                self._send({"interrupted": signal.SIGINT})
+                self._note_interrupt("SIGINT")
+            if _SUSPEND in self._typed and keys is not None and self._has_terminal(keys):
+                self._signal(signal.SIGSTOP)
+
+    def _has_terminal(self, keys: int) -> bool:
+        """Whether the command itself would be sent signals by what is typed.
+
+        SIGTSTP would have no effect on the first process of its session.
+        """
+        process, modes = self._process, termios.tcgetattr(keys)[3]
+        return (
+            process is not None and bool(modes & termios.ISIG) and os.tcgetpgrp(keys) == process.pid
+        )
 
     def _links(self) -> list[Link]:
         return [link for link in (self._front, self._monitor) if link.is_open]
 
     def _obey(self, order: Mapping[str, Any], by: Link) -> None:
         if "signal" in order:
-            if by is not self._monitor and order["signal"] in _ENDING:
-                self._send({"interrupted": order["signal"]})
-            self._signal(order["signal"])
+            is_asked = by is not self._monitor and order["signal"] in _ENDING
+            (self._end_by if is_asked else self._signal)(order["signal"])
         if "resize" in order:
             self._terminal.resize()
         if "foreground" in order:
@@ -206,6 +222,16 @@ class Relay:
             self._start(order["start"]["command"], order["start"]["environment"])
         if "release" in order:
             self._finish()
+
+    def _end_by(self, number: int) -> None:
+        """Pass on a signal by which somebody ends the command."""
+        passed = signal.SIGTERM if number == STOP else signal.Signals(number)
+        self._note_interrupt("ldlm-monitor stop" if number == STOP else passed.name)
+        self._signal(passed)
+
+    def _note_interrupt(self, by: str) -> None:
+        self._log.note(f"asked to end by {by}")
+        self._send({"interrupted": by})
 
     def _end(self, code: int) -> None:
         self._process = self._report_at = None

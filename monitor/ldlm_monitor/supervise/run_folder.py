@@ -88,7 +88,7 @@ def runs_dir() -> Path:
 def name_of(command: tuple[str, ...]) -> str:
     """A name for a command: its script's, without folder and ending; otherwise its program's."""
     scripts = (word for word in command if Path(word).suffix in (".py", ".sh", ".sbatch", ".slurm"))
-    programs = (word for word in command if Path(word).name not in _LAUNCHERS)
+    programs = (word for word in command if word[:1] != "-" and Path(word).name not in _LAUNCHERS)
     word = next(scripts, None) or next(programs, command[0])
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", Path(word).stem).strip("_.-+")[:60] or "run"
 

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import socket
 import termios
 import time
@@ -16,6 +17,7 @@ from typing import Any
 from ldlm_monitor.model.names import RUN_PREFIX
 from ldlm_monitor.text.format import iso
 
+STOP = signal.SIGUSR2  # what `ldlm-monitor stop` sends to the relay, which sends SIGTERM on
 READ_BYTES = 64 * 1024  # of one read: the capacity of a Linux pipe (pipe(7))
 WRITE_BYTES = select.PIPE_BUF
 """Bytes of one write: a pipe that poll(2) calls writable takes so many without blocking (pipe(7)),
