@@ -2,7 +2,7 @@
 
 The rows have the keys that MM-LDLM's trainer writes. Ours feeds series, the run's lifecycle and
 every alert rule with them; mtail keeps the last value of each key. Then the same with a `time`
-in every row, at which ours judges it.
+in every row, at which ours judges it, and rows with the eight values that detectors read.
 """
 
 import random
@@ -20,6 +20,8 @@ ROWS = 1_000_000
 STEPS_AN_EPOCH = 50_000
 START = 1_769_681_800
 STEPS_A_SECOND = 16
+EIGHT = 200_000  # rows with eight values
+EIGHT_A_SECOND = 4
 NUMBER = r"[-+0-9.eE]+"
 GAUGES = {
     "step": "train_step",
@@ -47,6 +49,24 @@ def generate(log: Path, count: int, seed: int = 1, *, timed: bool = False) -> No
             )
 
 
+def generate_eight(log: Path, count: int, seed: int = 1, *, timed: bool = False) -> None:
+    """A loss, a gradient norm, rates, memory: each with noise about a course that is well."""
+    draw = random.Random(seed).random
+    with log.open("w") as file:
+        for step in range(count):
+            time = f', "time": {START + step / EIGHT_A_SECOND!r}' if timed else ""
+            file.write(
+                f'{{"step": {step}, "loss": {2 + 8 / (1 + step / 5000) + draw() * 0.1!r}, '
+                f'"grad_norm": {0.5 + draw() * 0.2!r}, '
+                f'"learning_rate": {5e-4 * min(1, step / 1000)!r}, '
+                f'"tokens_per_second": {100_000 + draw() * 1000!r}, '
+                f'"samples_per_second": {100 + draw()!r}, '
+                f'"step_seconds": {0.25 + draw() * 0.005!r}, '
+                f'"memory_allocated_bytes": {70_000_000_000 + int(draw() * 1e8)}, '
+                f'"accuracy": {0.1 + draw() * 0.05!r}{time}}}\n'
+            )
+
+
 def mtail_program() -> str:
     parts = [f"gauge {gauge}" for gauge in GAUGES.values()]
     for key, gauge in GAUGES.items():
@@ -57,19 +77,23 @@ def mtail_program() -> str:
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=ROWS, help="how many steps")
+    parser.add_argument("--eight", type=int, default=EIGHT, help="how many with eight values")
     parser.add_argument("--repeats", type=int, default=3, help="the best of so many counts")
 
 
 def rows(args: Namespace) -> list[bench.Row]:
-    count = args.rows // 10 if args.quick else args.rows
+    smaller = 10 if args.quick else 1
+    count, eight = args.rows // smaller, args.eight // smaller
     program = bench.monitor(args.command)
     mtail = bench.debian("mtail", "mtail")
     with tempfile.TemporaryDirectory(prefix="jsonl-catch-up-") as name:
         folder = Path(name)
-        for part in ("full", "timed", "empty", "programs"):
+        for part in ("full", "timed", "eight", "eight-timed", "empty", "programs"):
             (folder / part).mkdir()
         generate(folder / "full" / LOG, count)
         generate(folder / "timed" / LOG, count, timed=True)
+        generate_eight(folder / "eight" / LOG, eight)
+        generate_eight(folder / "eight-timed" / LOG, eight, timed=True)
         (folder / "empty" / LOG).touch()
         (folder / "programs" / "train.mtail").write_text(mtail_program())
 
@@ -82,15 +106,17 @@ def rows(args: Namespace) -> list[bench.Row]:
             return bench.timed([mtail, *flags, "-logs", f"{log}/{LOG}"], folder)
 
         found = []
-        for full, what, target in (
-            ("full", "rows", TARGET),
-            ("timed", f"rows with times, {STEPS_A_SECOND} a second", None),
+        for full, what, number, target in (
+            ("full", "rows", count, TARGET),
+            ("timed", f"rows with times, {STEPS_A_SECOND} a second", count, None),
+            ("eight", "rows of eight values", eight, None),
+            ("eight-timed", f"the same with times, {EIGHT_A_SECOND} a second", eight, None),
         ):
             ours, theirs = bench.catch_ups(
                 [by_us, by_mtail], full=full, empty="empty", repeats=args.repeats
             )
-            _check(ours, theirs, count)
-            found.append(_row(f"{count:,} {what}", count, ours, theirs, target))
+            _check(ours, theirs, number)
+            found.append(_row(f"{number:,} {what}", number, ours, theirs, target))
     return found
 
 

@@ -372,8 +372,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environment(webhook: str | None = None) -> dict[str, str]:
-    """The user's, without settings of ours."""
+    """The user's, without settings of ours; bytecode is kept, as of an installed package."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LDLM_")}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
     kept["NO_PROXY"] = "127.0.0.1"
     kept["LDLM_POST_INTERVAL_SECONDS"] = "0"  # else the pacing would be measured
     return kept | ({"LDLM_SLACK_WEBHOOK_URL": webhook} if webhook else {})

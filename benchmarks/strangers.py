@@ -22,6 +22,7 @@ from statistics import fmean
 from typing import Any
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.records import Sample, SampleBlock
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.playback.replay import Replay
@@ -51,7 +52,9 @@ class Judged:
 
     `false`: serious alerts that the truth contradicts. `losses`: lines that give a loss (None: the
     log has none), `understood`: of these. `misnamed`: lines of samples with a loss that they do
-    not give. `faults`: records that made the product raise. `error`: what ended the replay.
+    not give. `faults`: records that made the product raise. `confirmed`: titles of first causes
+    that are called confirmed, `unproven`: those that the truth does not have. `error`: what ended
+    the replay.
     """
 
     file: str
@@ -68,6 +71,8 @@ class Judged:
     misnamed: list[int] = field(default_factory=list)
     state: str = ""
     faults: int = 0
+    confirmed: list[str] = field(default_factory=list)
+    unproven: list[str] = field(default_factory=list)
     error: str = ""
 
     @property
@@ -95,6 +100,10 @@ def play(judged: Judged, truth: Truth, path: Path) -> None:
     replay = Replay(Settings(files=(str(path),), companions=False), parser=parser)
     fired = [each for each in replay.transitions() if each.state == "firing"]
     runs = replay.snapshot().runs
+    for each in replay.snapshot().incidents:
+        if each.confidence == "confirmed":
+            judged.confirmed.append(each.title)
+            judged.unproven += [] if is_true(each, truth) else [each.title]
     judged.state = runs[-1].state if runs else ""
     judged.faults = parser.counters.faults
     judge_losses(judged, truth["loss"] or {}, path.read_bytes(), parser.kept)
@@ -111,6 +120,20 @@ def play(judged: Judged, truth: Truth, path: Path) -> None:
         judged.ranked += failure["rank"] is not None and str(failure["rank"]) in named
     serious = {each.alert for each in fired if each.labels.get("severity") in ("error", "critical")}
     judged.false = sorted(serious - accepted)
+
+
+def is_true(incident: IncidentView, truth: Truth) -> bool:
+    """Whether the truth has a failure of the first cause's kind, or of its alerts, on its rank.
+
+    A truth without a rank accepts any rank, but for a rank beside which another one is true.
+    """
+    root, alerts = incident.root, {*incident.alerts}
+    near = [
+        each
+        for each in truth["failures"]
+        if each["kind"] == root.kind or alerts & {*each["alerts"], *truth.get("also", ())}
+    ]
+    return any(each["rank"] in (None, root.rank) for each in near)
 
 
 def judge_losses(judged: Judged, truth: Truth, content: bytes, records: Iterable[Any]) -> None:
@@ -209,6 +232,10 @@ def totals(logs: Sequence[Judged]) -> dict[str, str]:
         "finished, of not completed": (ended[1].count("finished"), len(ended[1])),
         "logs with an exception": (sum(bool(e.error) for e in logs), len(logs)),
         "records that made the product raise": (sum(e.faults for e in logs),),
+        "right, of confirmed causes": (
+            sum(len(e.confirmed) - len(e.unproven) for e in logs),
+            sum(len(e.confirmed) for e in logs),
+        ),
     }
     return {name: " of ".join(map(str, figure)) for name, figure in figures.items()}
 
@@ -219,9 +246,9 @@ def table(logs: Sequence[Judged]) -> str:
     rows = [head, "| --- " * 8 + "|"]
     for each in logs:
         share = "-" if each.share is None else f"{100 * each.share:.0f} %"
-        wrong = [f"missed {name}" for name in each.missed] + [
-            f"false {name}" for name in each.false
-        ]
+        wrong = [f"missed {name}" for name in each.missed]
+        wrong += [f"false {name}" for name in each.false]
+        wrong += [f"not confirmed by its truth: {title}" for title in each.unproven]
         cells = (each.file, f"{each.found}/{each.failures}", f"{each.ranked}/{each.ranks}", share)
         more = (len(each.misnamed), each.completed, each.state, "; ".join([*wrong, each.error]))
         rows.append("| " + " | ".join(map(str, (*cells, *more))) + " |")

@@ -14,7 +14,6 @@ HEAVY = {
     "re2",
     "textual",
     "tree_sitter",
-    "watchdog",
     "yaml",
 }
 

@@ -13,12 +13,17 @@ from ldlm_doctor.model import Finding, clean
 from ldlm_monitor.model.errors import UsageError
 
 _HUNK = re2.compile(r"^@@ -\S+ \+([0-9]+)(?:,([0-9]+))? @@")
+_DIFF = (
+    "-c", "core.quotePath=off", "diff", "--merge-base", "--unified=0", "--no-color",
+    "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
+"""Its form, however the user has set git up; what the base has got since is no change."""
 _TIMEOUT = 60.0
 """Seconds for git: more than a diff of a large repository takes, and an end for one that waits."""
 
 
 def changed_lines(base: str) -> Mapping[Path, frozenset[int]]:
-    """The 1-based lines that differ from `base`, by the resolved path of each file.
+    """The 1-based lines that are changed since `base` was left, by the resolved path of each file.
 
     Files that git does not track yet are left out. Raises `UsageError` without git or without
     such a commit.
@@ -28,9 +33,7 @@ def changed_lines(base: str) -> Mapping[Path, frozenset[int]]:
     top = _git("rev-parse", "--show-toplevel").strip()
     found: dict[Path, set[int]] = {}
     lines: set[int] = set()
-    for line in _git("-C", top, "diff", "--unified=0", "--no-color", "--no-ext-diff", base).split(
-        "\n"
-    ):
+    for line in _git("-C", top, *_DIFF, base).split("\n"):
         if line.startswith("+++ "):
             name = line[4:].rstrip("\t").removeprefix("b/")
             lines = found.setdefault(Path(top, name).resolve(), set())
@@ -52,7 +55,9 @@ def _git(*arguments: str) -> str:
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().split("\n")[0]
         raise UsageError(
-            clean(said), where="--diff", remedy="name a commit of the repository you are in"
+            clean(said),
+            where="--diff",
+            remedy="name a commit of this repository whose history is fetched",
         ) from error
     return done.stdout.decode(errors="surrogateescape")
 

@@ -66,9 +66,8 @@ def _audit_document(document: Document, around: Surroundings) -> Findings:
         for text in _given_to_shell(node):
             yield from _script(document, text, around)
     yield from environment_rules.judge(Environment(tuple(settings)), around)
-    names = frozenset(option.name for options in groups for option in options)
     for options in groups:
-        yield from option_rules.judge(Group(options, all_names=names))
+        yield from option_rules.judge(Group(options))
 
 
 def _settings(

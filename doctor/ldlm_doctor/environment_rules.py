@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, data
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.text.format import duration
 
 _DAY = 86_400
 _HEARTBEAT_DEFAULT = 480
 _HEARTBEAT_WITH_LONG_GROUPS = 1800
-_ALIASES = {
-    "NCCL_ASYNC_ERROR_HANDLING": "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-    "NCCL_BLOCKING_WAIT": "TORCH_NCCL_BLOCKING_WAIT",
-    "NCCL_DESYNC_DEBUG": "TORCH_NCCL_DESYNC_DEBUG",
-    "NCCL_ENABLE_TIMING": "TORCH_NCCL_ENABLE_TIMING",
-}
-_RECORDS = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
-_KNOWN = (
-    "NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DISTRIBUTED_", "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME",
-    "OMP_NUM_THREADS", "DEEPSPEED_TIMEOUT", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED",
-)  # fmt: skip
-
+_DATA = data("environment")
+_ALIASES: dict[str, str] = _DATA["aliases"]
 _IB_TIMEOUT_BITS = 31
 """The greatest value of the field in the InfiniBand verbs, which has five bits."""
 
 
 def is_known(name: str) -> bool:
     """Whether a variable means something to NCCL or PyTorch."""
-    return name.startswith(_KNOWN)
+    return name.startswith(tuple(_DATA["known"]))
 
 
 def judge(environment: Environment, around: Surroundings) -> Findings:
@@ -59,7 +48,7 @@ def heartbeat(environment: Environment, around: Surroundings) -> Findings:
 
 def switches(environment: Environment, _: Surroundings) -> Findings:
     """What is on or off and should not be, by the name that wins."""
-    for names, wrong, check, detail, right in _SWITCHES:
+    for names, wrong, check, detail, right in _DATA["switches"]:
         for setting in _effective(environment, *names):
             if setting.truth is wrong:
                 yield setting.finding(check, detail, setting.with_value(right))
@@ -92,7 +81,7 @@ def debugging(environment: Environment, _: Surroundings) -> Findings:
     """What is left over from debugging; not in scripts that are for it, or under a condition."""
     if environment.for_debugging:
         return
-    for name, values, check in _LEFT_OVER:
+    for name, values, check in _DATA["left_over"]:
         for setting in environment.of(name):
             if not setting.conditional and (setting.value or "").strip().upper() in values:
                 yield setting.finding(check, f"{name}={setting.value}")
@@ -115,8 +104,8 @@ def advise(environment: Environment, around: Surroundings) -> Findings:
     launch = environment.launch
     if launch is None:
         return
-    for check, names in _ADVISED:
-        if not environment.sets(*names):
+    for check, name in _DATA["advised"].items():
+        if not environment.sets(name):
             yield launch.finding(check)
     if "nnodes" in launch.evidence and not environment.sets("NCCL_SOCKET_IFNAME"):
         yield launch.finding("advice-socket-interface")
@@ -129,28 +118,6 @@ def _effective(environment: Environment, *old_names: str) -> Iterator[Setting]:
         yield from environment.of(new if environment.sets(new) else old)
 
 
-_SWITCHES: tuple[tuple[tuple[str, ...], bool, str, str, str], ...] = (
-    (("TORCH_NCCL_ENABLE_MONITORING",), False, "nccl-monitoring-off", "", "1"),
-    (("NCCL_BLOCKING_WAIT",), True, "nccl-blocking-wait", "", "0"),
-    (("NCCL_ASYNC_ERROR_HANDLING",), False, "nccl-async-error-handling-off", "", "1"),
-    (_RECORDS, False, "flight-recorder-off", "0 entries", "2000"),
-    (("TORCH_NCCL_DUMP_ON_TIMEOUT",), False, "flight-recorder-off", "no dump", "1"),
-)
-"""Names, what is wrong, the check, its detail, and the right value."""
-_LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("TORCH_DISTRIBUTED_DEBUG", ("DETAIL",), "distributed-debug-detail"),
-    ("CUDA_LAUNCH_BLOCKING", ("1",), "cuda-launch-blocking"),
-    ("NCCL_P2P_DISABLE", ("1",), "nccl-transport-off"),
-    ("NCCL_SHM_DISABLE", ("1",), "nccl-transport-off"),
-    ("NCCL_IB_DISABLE", ("1",), "nccl-transport-off"),
-    ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), "nccl-transport-off"),
-)
-_ADVISED = (
-    ("advice-nccl-debug", ("NCCL_DEBUG",)),
-    ("advice-torch-log-level", ("TORCH_CPP_LOG_LEVEL",)),
-    ("advice-faulthandler", ("PYTHONFAULTHANDLER",)),
-    ("advice-unbuffered", ("PYTHONUNBUFFERED",)),
-)
 _RULES: tuple[Callable[[Environment, Surroundings], Findings], ...] = (
     heartbeat, switches, nccl_timeout, names, debugging, fabric,
 )  # fmt: skip

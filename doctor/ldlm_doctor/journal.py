@@ -96,7 +96,11 @@ def rollback(root: Path, of: Path | None = None) -> list[Path]:
     if not (root / STATE_FOLDER).is_dir():
         raise none
     with _locked(root, create=False) as state:
-        fixes = [fix for fix in _fixes(state) if of is None or of in _changed(fix, root)]
+        fixes = [
+            fix
+            for fix in _fixes(state)
+            if of is None or of in (root / entry.path for entry in _load(fix).files)
+        ]
         if of is not None and not fixes:
             raise none
         restored = _restore(root, fixes[-1]) if fixes else []
@@ -224,10 +228,6 @@ def _forget(temporary: Path) -> None:
 def _fixes(state: Path) -> list[Path]:
     """The folders of fixes, the oldest first; what has no manifest never touched a file."""
     return sorted(path.parent for path in state.glob(f"[0-9]*/{_MANIFEST}"))
-
-
-def _changed(fix: Path, root: Path) -> list[Path]:
-    return [root / entry.path for entry in _load(fix).files]
 
 
 def _load(folder: Path) -> _Manifest:

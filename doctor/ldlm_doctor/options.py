@@ -46,14 +46,13 @@ _SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")
 class Group:
     """Settings that are given together.
 
-    `processes` and `cores` are those of a node (None: not known); `all_names` are the names in
-    the whole file. `launched`: a training is started with them.
+    `processes` and `cores` are those of a node (None: not known). `launched`: a training is
+    started with them.
     """
 
     options: tuple[Setting, ...]
     processes: int | None = None
     cores: int | None = None
-    all_names: frozenset[str] = frozenset()
     launched: bool = False
 
     def of(self, *names: str) -> Iterator[Setting]:
@@ -73,13 +72,12 @@ def normalised(key: str) -> str:
 def of_command(command: Command, script: Script) -> Group:
     """The options of a command: `--name value`, `--name=value`, `group.name=value`."""
     options = tuple(_options(command.words, script))
-    slurm = slurm_options(script)
+    slurm = slurm_options(script.content)
     tasks = count(slurm, "ntasks_per_node", "gpus_per_node")
     each = count(slurm, "cpus_per_task", "cpus_per_gpu", "c")
     cores = each * (tasks or 1) if each and "exclusive" not in slurm else None
     processes = next((o.number for o in options if o.name in _PROCESSES and o.number), None)
-    names = frozenset(option.name for option in options)
-    return Group(options, processes or tasks, cores, names, launched=True)
+    return Group(options, processes or tasks, cores, launched=True)
 
 
 def _options(words: Sequence[Value], script: Script) -> Iterator[Setting]:
@@ -108,13 +106,9 @@ def _after_equals(content: bytes, start: int, end: int, value: str) -> tuple[int
     return None
 
 
-def slurm_options(script: Script) -> dict[str, str]:
-    """The `#SBATCH` directives of a script."""
-    return _directives(script.content)
-
-
 @lru_cache(maxsize=2)
-def _directives(content: bytes) -> dict[str, str]:
+def slurm_options(content: bytes) -> dict[str, str]:
+    """The `#SBATCH` directives of a script."""
     found = _DIRECTIVE.findall(content.decode("latin-1"))
     return {normalised(_SHORT.get(name, name)): str(value or "") for name, value in found}
 

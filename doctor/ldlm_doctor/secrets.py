@@ -24,12 +24,14 @@ _PLACEHOLDER = re2.compile(
     r"(?i)(?:your|change.?me|^example|placeholder|dummy|redacted|insert.|replace.?(?:me|with|this)|"
     r"xxxx|\*\*\*|todo|\.\.\.|^none$|^null$)"
 )
-_WORD = re2.compile(
-    r"(?i)^(?:my|the|some)?[-_]?(?:pass(?:word|wd|phrase)?|secret|token|key|api_?key)$"
+_NAME = re2.compile(
+    r"(?i)(?:^|[-_]|^my|^the|^some)(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|apikey)s?[-_0-9]*$"
+    r"|^(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)$"
 )
-"""What documentation writes in place of a secret: the word for it."""
-_VARIABLE = re2.compile(r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$")
-"""The name of an environment variable or of a stored secret, as in `--env-secret R2_KEY=R2_KEY`."""
+"""The word for a secret, or the name of a stored one: `--env-secret R2_KEY=me_R2_KEY`."""
+_PASSWORD, _ADDRESS = "a password or key", "a password in an address"
+_BY_NAME = frozenset({_PASSWORD, _ADDRESS})
+"""What only the words before it call a secret: less certain than a form of its own."""
 _FORMS = tuple((what, re2.compile(pattern)) for what, pattern in data("secrets").items())
 _ANY = re2.compile(
     "|".join(f"(?:{p})" for p in (*data("secrets").values(), *(r.pattern for r in _ASSIGNMENTS)))
@@ -51,7 +53,8 @@ def _in_file(file: SourceFile) -> Findings:
             continue
         what, shown = find(line[:_MAX_LINE], code=file.kind is Kind.PYTHON)
         if what:
-            yield Finding("secret-in-file", file.path, number, shown.strip(), what)
+            check = "secret-by-name" if _BY_NAME.issuperset(what.split(", ")) else "secret-in-file"
+            yield Finding(check, file.path, number, shown.strip(), what)
 
 
 def find(line: str, *, code: bool = False) -> tuple[str, str]:
@@ -64,8 +67,8 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
         if any(not _PLACEHOLDER.search(str(found.group(0))) for found in pattern.finditer(shown)):
             kinds.append(what)
             shown = pattern.sub(REDACTED, shown)
-    rules = () if code else ((_NAMED, "a key"), (_ASSIGNED, "a password or key"))
-    for pattern, what in (*rules, (_IN_URL, "a password in an address")):
+    rules = () if code else ((_NAMED, "a key"), (_ASSIGNED, _PASSWORD))
+    for pattern, what in (*rules, (_IN_URL, _ADDRESS)):
         for found in pattern.finditer(shown):
             value = str(found.group(2))
             if REDACTED not in value and _is_secret(value, named=pattern is not _ASSIGNED):
@@ -78,7 +81,7 @@ def _is_secret(value: str, *, named: bool) -> bool:
     """No placeholder, no path, no word: it has letters and digits, and few repeat."""
     if _PLACEHOLDER.search(value) or value.startswith(("/", "./", "~", "%", "file:")):
         return False
-    if _WORD.match(value) or _VARIABLE.match(value):
+    if _NAME.search(value):
         return False
     mixed = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     return (named and len(value) < 32) or (mixed and len(set(value)) >= 6)

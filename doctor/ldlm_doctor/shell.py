@@ -17,7 +17,7 @@ from ldlm_doctor.shell_settings import settings_of
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours, neighbours, surroundings
 
 _DEBUGGING = re2.compile(
-    r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|test|benchmark|bench)(?:[^a-z]|$)"
+    r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|tests?|benchmarks?|bench)(?:[^a-z]|$)"
 )
 
 

@@ -89,7 +89,6 @@ def _readers(project: Project) -> Iterator[str]:
 class _File:
     path: str
     name: str
-    text: str
     sets: frozenset[str]
 
 
@@ -104,16 +103,13 @@ class Neighbours:
         for source in script.sources:
             name = PurePath(source.name.rsplit("/", 1)[-1]).name
             found = [file for file in self._files if file.name == name and file.path != script.path]
-            beside = [file for file in found if _folder(file.path) == _folder(script.path)]
+            folder = PurePath(script.path).parent
+            beside = [file for file in found if PurePath(file.path).parent == folder]
             for file in beside or found:
                 yield source, file.sets
 
 
 NO_NEIGHBOURS = Neighbours()
-
-
-def _folder(path: str) -> PurePath:
-    return PurePath(path).parent
 
 
 def neighbours(project: Project) -> Neighbours:
@@ -123,5 +119,5 @@ def neighbours(project: Project) -> Neighbours:
         text = file.content.decode(errors="replace")
         names = frozenset(str(name) for name in _SET.findall(text))
         if names:
-            files.append(_File(file.path, PurePath(file.path).name, text, names))
+            files.append(_File(file.path, PurePath(file.path).name, names))
     return Neighbours(tuple(files))

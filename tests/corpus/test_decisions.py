@@ -28,7 +28,7 @@ def test_at_least_sixty_failures_are_labelled_with_their_source() -> None:
 def test_half_of_them_is_held_back_and_two_thirds_are_clear() -> None:
     halves = Counter(each["half"] for each in ENTRIES)
     assert halves["held"] * 2 == halves.total()
-    assert sum(each["clear"] for each in ENTRIES) * 3 >= 2 * len(ENTRIES) - 2
+    assert sum(each["first_clear"] for each in ENTRIES) * 3 >= 2 * len(ENTRIES) - 2
 
 
 def test_the_list_is_a_truth_file() -> None:
@@ -43,7 +43,10 @@ def test_the_page_lists_each_log_on_which_two_readers_disagree() -> None:
     for each in differ:
         row = f"| {each['file']} | `{each['decision']}` | `{each['second']['decision']}` |"
         assert row in page
-    both = sum(each.is_clear for each in load_decisions(LIST))
+    for each in ENTRIES:
+        second, alike = each["second"], each not in differ
+        assert each["clear"] == (each["first_clear"] and second["clear"] and alike)
+    both = sum(each.clear for each in load_decisions(LIST))
     assert f"the {both} on which neither has a doubt" in page
 
 

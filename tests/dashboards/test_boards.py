@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from generate.boards import boards
+from generate.parts import risen
 from generate.written import as_json
 from ldlm_monitor.model.names import METRICS
-from ldlm_monitor.promql import parse
+from ldlm_monitor.model.points import Point
+from ldlm_monitor.promql import Evaluator, parse
+from ldlm_monitor.series.store import SeriesStore
 
 FOLDER = Path(__file__).parents[2] / "dashboards"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -173,3 +176,15 @@ def test_nobody_edits_a_board_in_place_and_all_share_a_crosshair(board: dict[str
         "Checkpoints",
         "Restarts",
     }
+
+
+@pytest.mark.parametrize("rise", ["increase(seen_total[1m])", risen("seen_total", "1m")])
+def test_a_board_shows_the_first_event_of_a_kind_and_increase_alone_does_not(rise: str) -> None:
+    """A counter of events begins with its first: without a 0 before it there is no increase."""
+    store = SeriesStore(10.0, 3600.0)
+    for at in range(0, 200, 10):
+        seen = 1.0 if at < 150 else 2.0
+        store.append([[Point("seen_total", (), seen)] if at >= 60 else []], float(at))
+    shown = [sample.value for at in (65.0, 155.0) for sample in Evaluator(store)(parse(rise), at)]
+    assert shown[-1] == pytest.approx(1.0, abs=0.25)
+    assert len(shown) == (1 if rise.startswith("increase") else 2)

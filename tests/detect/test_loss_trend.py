@@ -4,8 +4,11 @@ import math
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ldlm_monitor.detect.loss_trend import LossDetector, mann_kendall, relative_slope
+from ldlm_monitor.detect.loss_trend import LossDetector, Trend
+from ldlm_monitor.detect.window import median
 
 STEPS = 3000
 
@@ -189,13 +192,38 @@ def test_a_plateau_has_no_trend_and_learning_has() -> None:
     assert seen(learning)["loss_slope_ratio"] == pytest.approx(-0.5 / 1.75, rel=0.15)
 
 
+def trend(values: list[float], size: int = 5) -> Trend:
+    found = Trend(size)
+    found.extend(values)
+    return found
+
+
 def test_the_trend_test_is_that_of_mann_and_kendall() -> None:
     """All 10 pairs of 5 rising values agree: Z = (10 - 1) / sqrt(5 * 4 * 15 / 18)."""
-    assert mann_kendall([1, 2, 3, 4, 5]) == pytest.approx(9 / (300 / 18) ** 0.5)
-    assert mann_kendall([5, 4, 3, 2, 1]) == -mann_kendall([1, 2, 3, 4, 5])
-    assert mann_kendall([1, 1, 1]) == 0
+    assert trend([1, 2, 3, 4, 5]).mann_kendall() == pytest.approx(9 / (300 / 18) ** 0.5)
+    assert trend([5, 4, 3, 2, 1]).mann_kendall() == -trend([1, 2, 3, 4, 5]).mann_kendall()
+    assert trend([1, 1, 1]).mann_kendall() == 0
 
 
 def test_the_slope_is_that_of_theil_and_sen() -> None:
     """One outlier does not turn it: the median of the slopes of all pairs."""
-    assert relative_slope([1, 2, 3, 100, 5]) == pytest.approx(5 / 3)
+    assert trend([1, 2, 3, 100, 5]).relative_slope() == pytest.approx(5 / 3)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, -0.0, 0.1, 1e308, -1e308]) | st.floats(-9, 9))))
+def test_a_trend_is_that_of_all_pairs_however_many_values_come_at_once(
+    parts: list[list[float]],
+) -> None:
+    found = Trend(6)
+    for part in parts:
+        found.extend(part)
+    values = [value for part in parts for value in part][-6:]
+    if len(values) > 1:
+        alone = trend(values, 6)
+        pairs = [(a, b, n - m) for m, a in enumerate(values) for n, b in enumerate(values) if m < n]
+        slopes = [(later - earlier) / apart for earlier, later, apart in pairs]
+        usual = max(abs(median(values)), math.ulp(1.0))
+        assert found.relative_slope() == median(slopes) * len(values) / usual
+        assert found.mann_kendall() == alone.mann_kendall()
+        score = sum((later > earlier) - (later < earlier) for earlier, later, _ in pairs)
+        assert (found.mann_kendall() > 0) == (score > 1)

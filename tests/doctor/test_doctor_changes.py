@@ -54,6 +54,29 @@ def test_only_lines_that_differ_are_reported(repository: Path) -> None:
     assert done.returncode == 3
 
 
+def test_how_a_user_has_set_git_up_changes_nothing(repository: Path) -> None:
+    git(repository, "config", "diff.mnemonicPrefix", "true")
+    git(repository, "config", "diff.noprefix", "true")
+    (repository / "größe.sh").write_text(OLD)
+    (repository / "old.sh").write_text(OLD + "export NCCL_TIMEOUT=1800\n")
+    git(repository, "add", ".")
+
+    done = doctor(repository, ".", "--diff", "main")
+
+    assert "`old.sh:4`" in done.stdout
+    assert "`größe.sh:2`" in done.stdout
+
+
+def test_what_the_base_has_changed_since_is_no_change(repository: Path) -> None:
+    git(repository, "checkout", "-q", "-b", "feature")
+    git(repository, "checkout", "-q", "main")
+    (repository / "old.sh").write_text(OLD.replace("90", "22"))
+    git(repository, "commit", "-q", "-a", "-m", "mended")
+    git(repository, "checkout", "-q", "feature")
+
+    assert "nothing in the lines" in doctor(repository, ".", "--diff", "main").stdout
+
+
 @pytest.mark.parametrize("base", ["nosuch", "--output=planted"])
 def test_what_is_no_commit_is_refused_in_one_line(repository: Path, base: str) -> None:
     done = doctor(repository, ".", f"--diff={base}")

@@ -57,3 +57,37 @@ def test_files_without_times_do_not_show_which_of_two_lines_was_first(tmp_path: 
 
 def test_a_memory_error_is_not_explained_by_the_abort_that_follows_it(tmp_path: Path) -> None:
     assert incident(tmp_path, ABORT + ECC + ABORT).root.kind == "cuda_error"
+
+
+HERE = Path(__file__).parent
+INJECTED, ELASTIC = HERE / "injected", HERE.parent / "corpus/runs/elastic"
+CONFIRMED = {
+    INJECTED / "exit.log": ("elastic_worker_failed", "1"),
+    INJECTED / "kill.log": ("elastic_worker_failed", "1"),
+    INJECTED / "nodes_kill": ("elastic_worker_failed", "3"),
+    INJECTED / "nodes_kill_record": ("elastic_worker_failed", "3"),
+    INJECTED / "nodes_raise": ("python_exception", "3"),
+    INJECTED / "raise.log": ("python_exception", "1"),
+    INJECTED / "segv.log": ("fatal_python_error", "2"),
+    ELASTIC / "kill.log": ("elastic_worker_failed", "1"),
+    ELASTIC / "m_unused.log": ("ddp_unfinished_reduction", "0-2"),
+    ELASTIC / "mn_kill1.log": ("elastic_worker_failed", "3"),
+    ELASTIC / "raise.log": ("python_exception", "1"),
+    ELASTIC / "rs.log": ("python_exception", "1"),
+    ELASTIC / "segv.log": ("fatal_python_error", "2"),
+}
+"""Kind and ranks of what was injected, where two writers report it in a known order."""
+LOGS = [path for path in [*INJECTED.iterdir(), *ELASTIC.iterdir()] if path.suffix in ("", ".log")]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in LOGS if path.name != "__pycache__"], ids=lambda path: path.name
+)
+def test_what_is_confirmed_of_injected_failures_is_true_and_no_less_is(path: Path) -> None:
+    files = tuple(map(str, sorted(path.iterdir()))) if path.is_dir() else (str(path),)
+    replay = Replay(Settings(files=files, companions=False, run="job"))
+    list(replay.transitions())
+    sure = [each for each in replay.snapshot().incidents if each.confidence == "confirmed"]
+    assert [(each.root.kind, each.root.ranks) for each in sure] == [
+        CONFIRMED[path] for _ in range(path in CONFIRMED)
+    ]

@@ -11,7 +11,7 @@ import pytest
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.incident_view import IncidentView
-from ldlm_monitor.model.records import Position, Sample
+from ldlm_monitor.model.records import Event, Position, Sample
 from ldlm_monitor.notify.content import headline
 from ldlm_monitor.notify.message import from_transition, story_of
 from ldlm_monitor.playback.replay import Replay
@@ -83,3 +83,43 @@ def test_numbers_that_are_not_finite_at_one_step_on_all_ranks_are_a_fault_of_non
     incident = incident_of({0: 40, 1: 40})
     assert incident.root.rank is None
     assert "a fault of program, data or configuration" in incident.root.why[0]
+
+
+def nonfinite(rank: int, step: int, quantity: str) -> Event:
+    """The event that the callback of a rank writes."""
+    return Event(
+        kind="nonfinite_metric", severity="error", run="r", rank=rank, time=START + step,
+        message=f"{quantity} is NaN at step {step} on rank {rank}",
+        fields={"quantity": quantity, "step": step, "family": "numerics", "role": "root"},
+        position=Position(f"health_rank{rank}.jsonl", 100 + step, 10_000 * step + len(quantity)),
+    )  # fmt: skip
+
+
+def numbers_of(*seen: tuple[int, int, str]) -> IncidentView:
+    monitor = Monitor()
+    for at, row in rows({}, steps=40):
+        monitor.observe([row], at)
+    for rank, step, quantity in seen:
+        monitor.observe([nonfinite(rank, step, quantity)], START + step)
+    monitor.tick(START + 62.0)
+    (incident,) = monitor.snapshot().incidents
+    return incident
+
+
+def test_a_gradient_that_ranks_share_does_not_hide_whose_loss_was_first() -> None:
+    """DDP averages the gradients of the step in which one rank's loss is no number."""
+    shared = [(0, 40, "grad_norm"), (1, 40, "loss"), (1, 40, "grad_norm")]
+    incident = numbers_of(*shared, (0, 41, "loss"), (1, 41, "loss"))
+    assert (incident.root.rank, incident.confidence) == (1, "confirmed")
+    assert incident.root.message == "loss is NaN at step 40 on rank 1"
+
+
+def test_a_loss_that_one_rank_alone_logs_does_not_accuse_it() -> None:
+    """In a pipeline the last stage alone has a loss; the numbers may begin in any stage."""
+    incident = numbers_of((0, 40, "grad_norm"), (1, 40, "loss"), (1, 40, "grad_norm"))
+    assert incident.root.rank is None
+
+
+def test_numbers_that_are_not_finite_at_step_0_are_earlier_than_later_ones() -> None:
+    first = [(1, 0, "loss"), (0, 1, "loss"), (1, 1, "loss"), (1, 2, "loss")]
+    assert numbers_of(*first).root.rank == 1

@@ -1,15 +1,14 @@
-"""Where packages have no wheel (musl): watchdog may be absent, google-crc32c is pure Python."""
+"""Where packages have no wheel (musl): google-crc32c is pure Python."""
 
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 EVENTS = Path(__file__).parents[1] / "event_files/torch.tfevents.1"
-ABSENT = "import sys\nsys.modules |= dict.fromkeys(['watchdog', 'google_crc32c._crc32c'])\n"
+ABSENT = "import sys\nsys.modules |= dict.fromkeys(['google_crc32c._crc32c'])\n"
 """Run at each start of Python: what is None in `sys.modules` cannot be imported."""
 
 
@@ -36,18 +35,3 @@ def test_checksums_of_pure_python_read_the_same_and_print_no_warning(
     absent()
     assert parsed() == before
     assert before[0].count('"loss":')
-
-
-def test_without_watchdog_a_growing_event_file_is_polled(
-    absent: Callable[[], None], start: Callable[..., Any], tmp_path: Path
-) -> None:
-    absent()
-    data = EVENTS.read_bytes()
-    grown = tmp_path / EVENTS.name
-    grown.write_bytes(data[:300])
-    daemon = start(grown.name).ready()
-    daemon.wait_for_message("watchdog is not installed", "polling every 0.25s")
-    with grown.open("ab") as file:
-        file.write(data[300:])
-    daemon.wait_for_metric("ldlm_train_step{", " 8")
-    assert daemon.stop() == 0

@@ -106,12 +106,12 @@ def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives
         "train_20260129_101500: its callback calls it qwen-7b; "
         "the old name stays, because alerts may have been sent under it"
     )
-    before = list(monitor.active())
+    before = list(monitor.engine.active_keys())
     (rows,) = [each for each in joining if each.name == "health_rank0.jsonl"]
     first = b"".join(rows.read_bytes().splitlines(keepends=True)[:-1])  # it goes on
     again = monitor.feed(Chunk(str(rows), (1, 2, 0), 0, 1, first), NOW + 1.0)
     assert [each.key for each in again if each.state == "firing"] == []
-    assert list(monitor.active()) == before
+    assert list(monitor.engine.active_keys()) == before
     (line,) = status_lines(monitor.snapshot(), 0.0)
     assert "train_20260129_101500 (qwen-7b)  CRITICAL" in line
 

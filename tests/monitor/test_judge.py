@@ -267,11 +267,11 @@ def test_an_alert_goes_on_through_a_reload_if_another_rule_has_its_name(
     for chunk, at in steps(losses):
         monitor.feed(chunk, at)
         monitor.tick(at + 9)
-    before = monitor.active()
+    before = monitor.engine.active_keys()
     assert len(before) == 1
     monitor.reconfigure(rules_of(tmp_path, *TWO_OF_A_NAME), Stall())
     assert monitor.tick(NOW + 200) == []
-    assert monitor.active() == before
+    assert monitor.engine.active_keys() == before
 
 
 def test_an_alert_of_before_a_restart_goes_on_by_its_own_rule(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_an_alert_of_before_a_restart_goes_on_by_its_own_rule(tmp_path: Path) ->
     for chunk, at in list(steps([2.5] * 60))[20:]:
         assert after.feed(chunk, at) == []
     assert after.tick(NOW + 1000) == []
-    assert after.active() == before.active()
+    assert after.engine.active_keys() == before.engine.active_keys()
 
 
 def test_an_alert_that_begins_again_has_the_line_of_its_new_beginning(tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ def test_an_alert_goes_on_when_its_rules_are_loaded_anew(tmp_path) -> None:
 def test_start_times_that_were_known_before_a_restart_are_kept() -> None:
     feeder = trained()
     feeder.append(NAN, 100.0)
-    (key,) = feeder.monitor.active() - {WATCHDOG}
+    (key,) = feeder.monitor.engine.active_keys() - {WATCHDOG}
     feeder.monitor.carry_over((), {key: START + 40, "Other{}": 1.0})
     assert START + 40 in [alert.active_at for alert in feeder.monitor.alerts()]
 

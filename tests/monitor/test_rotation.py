@@ -138,6 +138,29 @@ def test_a_copy_before_a_truncation_is_not_read_again(rotated: Rotated, when: st
     assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 50, [])
 
 
+@pytest.mark.parametrize("followed", [True, False])
+def test_what_two_truncations_in_one_look_leave_is_read_once_or_reported(
+    rotated: Rotated, followed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """copytruncate twice, as where the log outgrows its limit at once: the copies move on."""
+    if not followed:
+        rotated.close()
+        rotated.open("app.log")
+        rotated.look(2)
+    first, second = rotated.folder / "app.log.1", rotated.folder / "app.log.2"
+    for step in (40, 45):
+        rotated.write(bars(step, step + 5))
+        if first.exists():
+            first.rename(second)
+        shutil.copy(rotated.log, first)
+        os.truncate(rotated.log, 0)
+    rotated.write(bars(50, 60))
+    rotated.look(10)
+    assert rotated.samples() == (60 if followed else 50)
+    assert (rotated.runs(), rotated.fired()) == (["app"], [])
+    assert "was truncated after byte" in caplog.text
+
+
 def test_another_log_with_such_a_name_is_another_run(rotated: Rotated) -> None:
     rotated.write("another launch\n" + bars(0, 30) + NAN, rotated.folder / "app.2.log")
     rotated.look(1)
@@ -227,6 +250,19 @@ def test_a_rotated_log_is_not_read_again_once_it_is_compressed(
         rotated.open()
     rotated.look(10)
     assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 45, [])
+
+
+def test_a_log_that_is_compressed_within_its_rotation_is_read_once(rotated: Rotated) -> None:
+    """logrotate's `compress` without `delaycompress`: no look falls between the two."""
+    for number, step in enumerate((40, 45), start=1):
+        rotated.write(bars(step, step + 5))
+        away = rotated.log.rename(rotated.folder / f"app.log.{number}")
+        away.with_name(f"{away.name}.gz").write_bytes(gzip.compress(away.read_bytes()))
+        away.unlink()
+        rotated.write(bars(step + 5, step + 6))
+        rotated.look(5)
+    rotated.look(10)
+    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 52, [])
 
 
 def test_of_two_readings_of_a_compressed_log_the_further_one_counts(rotated: Rotated) -> None:

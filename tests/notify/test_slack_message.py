@@ -40,6 +40,16 @@ def test_a_firing_alert_says_all_one_needs(make_notification):
     ]
 
 
+def test_a_phone_shows_the_first_cause_where_it_is_known(make_notification):
+    """A notification is one line: that the run crashed is less than what killed it."""
+    killed = "process killed by SIGKILL on rank 1 (node <3>) [probable]"
+    fallback, _ = slack_message(make_notification(rank="1", cause=killed))
+    assert fallback == (
+        "🔴 NonFiniteLoss firing (critical): r1 rank 1:"
+        " process killed by SIGKILL on rank 1 (node &lt;3&gt;) [probable]"
+    )
+
+
 def test_a_link_leads_to_the_page_of_the_run(make_notification):
     link = "https://monitor.lan/ldlm/runs/gpt%3C2%3E"
     _, blocks = slack_message(make_notification(link=link))

@@ -7,10 +7,12 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ldlm_monitor import parse
 from ldlm_monitor.parse import definitions, triggers
-from ldlm_monitor.parse.patterns import Pattern, checked_pattern
+from ldlm_monitor.parse.patterns import Pattern, checked_pattern, texts
 from ldlm_monitor.parse.triggers import MARKS, Scanner, compile_triggers, mark_of
 
 TRAPS = Path(__file__).with_name("traps.log").read_bytes()
@@ -91,6 +93,13 @@ def test_the_head_of_a_glog_line_is_known_at_every_hour(hour, head):
     rest = f" {hour:02}:59:08.715298 631 x.py:1] text\n"
     assert len(hits(["{{glog}}"], (head + rest).encode())) == 1
     assert hits(["{{glog}}"], f"[rank0]:[I1121{rest}".encode()) == []
+
+
+@given(st.binary(max_size=40))
+def test_the_texts_of_a_match_are_its_groups(text: bytes) -> None:
+    pattern = checked_pattern(r"(\w+)?(?:=(\d*)|(:))?(x)*$")
+    for match in (pattern.search(text), pattern.search(b"ab=12" + text, 2), pattern.match(b"a:")):
+        assert match is None or texts(match) == match.groups()
 
 
 def test_every_packaged_pattern_compiles() -> None:

@@ -48,6 +48,45 @@ def test_nothing_is_said_where_nobody_writes_the_log(case) -> None:
     assert looked(probe(), case()) == []
 
 
+def host_without_others(tmp_path: Path, *shown: int, table: str = "pid:[4026531836]") -> HostProbe:
+    """A probe of a host that has these processes alone; `table`: whose processes it sees."""
+    proc = tmp_path / "proc"
+    (proc / "self/ns").mkdir(parents=True)
+    (proc / "self/ns/pid").symlink_to(table)
+    for name in ("stat", *map(str, shown)):
+        (proc / name).symlink_to(Path("/proc") / name)
+    return probe(proc=proc)
+
+
+def test_a_log_that_no_process_of_this_host_can_write_has_ended(train, case, tmp_path) -> None:
+    """It was not seen while it was written: the monitor came later. Nobody waited for its end."""
+    pid = train("exit", "0").pid
+    wait_until(lambda: b"Z" in Path(f"/proc/{pid}/stat").read_bytes().split()[2:3])
+    late = case(last_progress_at=time.time() + 1.0)
+    event = only(looked(host_without_others(tmp_path, pid), late))
+    assert (event.kind, event.fields["alive"]) == ("exit_without_error", 0)
+    assert str(verdict([event])) == "ended: no process of this host writes its log"
+
+
+def test_a_process_that_computed_may_write_its_log_line_by_line(train, case, tmp_path) -> None:
+    other = train("compute")
+    (tmp_path / "train.log").unlink()
+    (tmp_path / "train.log").write_text("step 1 loss 2.5\n")
+    late = case(last_progress_at=time.time() + 1.0)
+    assert looked(host_without_others(tmp_path, other.pid), late) == []
+
+
+@pytest.mark.parametrize("hidden", ["elsewhere", "copied"])
+def test_a_log_whose_writer_may_not_be_seen_shows_nothing(train, case, tmp_path, hidden) -> None:
+    """In a container's table of processes, and where the file was copied from another host."""
+    train("exit", "0").process.wait()
+    late = case(last_progress_at=time.time() + 1.0)
+    if hidden == "copied":
+        os.utime(tmp_path / "train.log", (1_780_000_000, 1_780_000_000))
+    table = "pid:[4026532995]" if hidden == "elsewhere" else "pid:[4026531836]"
+    assert looked(host_without_others(tmp_path, table=table), late) == []
+
+
 def test_a_process_that_sleeps_hangs(train, case) -> None:
     training = train("sleep")
     event = only(looked(probe(), case()))

@@ -297,7 +297,7 @@ class Writer:
         clock = self.one_of(("", "clock", "clock + 86400 * 31", "vector(time() * 3)"))
         buckets = self.one_of(
             (
-                *("wait_bucket", "sum by (le, run) (wait_bucket)", "level"),
+                *("wait_bucket", "sum by (le, run) (wait_bucket)", "level", "odd_bucket"),
                 *("rate(wait_bucket[45s])", "rate(wait_bucket[105s])"),
             )
         )

@@ -32,7 +32,7 @@ from promqltest import (
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.promql import Evaluator, Expression, parse
-from ldlm_monitor.promql.annotations import INFO, WARNING, notes_on
+from ldlm_monitor.promql.annotations import INFO, WARNING, Notes
 from ldlm_monitor.promql.series_description import (
     HISTOGRAM,
     STALE,
@@ -185,7 +185,9 @@ def outcome(evaluated: Evaluation, storage: ScriptStorage) -> str | None:
     storage.met_unheld = False
     try:
         expression = parse(evaluated.query, experimental=True)
-        got = answer(Evaluator(storage, delayed_name_removal=True), expression, evaluated)
+        notes = Notes(named=True)
+        evaluator = Evaluator(storage, delayed_name_removal=True, notes=notes)
+        got = answer(evaluator, expression, evaluated)
     except RuleError as problem:
         if evaluated.fails:
             return None
@@ -194,7 +196,7 @@ def outcome(evaluated: Evaluation, storage: ScriptStorage) -> str | None:
         complaint: str | None = str(problem)
     else:
         complaint = "should be refused" if evaluated.fails else judge(evaluated, got)
-        complaint = complaint or misannotated(evaluated, notes_on(expression))
+        complaint = complaint or misannotated(evaluated, notes.lines(expression))
     if complaint is not None and storage.met_unheld:
         raise UnsupportedError("native histograms, or start times of samples")
     return complaint

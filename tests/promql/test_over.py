@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from worlds import World
 
-from ldlm_monitor.core.answers import steps
+from ldlm_monitor.core.answers import over, steps
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import RuleError
@@ -115,3 +115,10 @@ def test_a_monitor_answers_for_the_time_that_its_store_reaches_back() -> None:
     (found,) = Evaluator(view).over(parse("ldlm_train_step"), times)
     assert dict(found.labels) == {"__name__": "ldlm_train_step", "run": "a"}
     assert [*zip(found.times, found.values, strict=True)]
+
+
+def test_the_end_of_a_query_may_lie_beside_its_last_step() -> None:
+    answer = over(
+        WORLDS[0].storage, parse("last_over_time(vector(time())[10s:5s] @ end())"), 0.0, 95.0, 60.0
+    )
+    assert [value for _, value in answer["result"][0]["values"]] == ["95", "95"]

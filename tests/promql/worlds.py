@@ -73,6 +73,10 @@ def _series(rng: random.Random, start: float) -> Iterator[tuple[Labels, Points]]
             for bound, points in zip(bounds, buckets, strict=True):
                 labels = make_labels(__name__="wait_bucket", run=run, rank=rank, le=bound)
                 yield labels, points
+    # A histogram that is none: bounds that are no numbers, and counts that fall.
+    for bound in ("0.5", "1", "1_0", "2.5", "0x8p0", "0x8", "soon", "", "+Inf"):
+        points = [(at, float(rng.randrange(9))) for at in _times(rng, start, gaps=0.2)]
+        yield make_labels(__name__="odd_bucket", run="a", le=bound), points
     yield make_labels(__name__="clock"), [(at, at * 40.0) for at in _times(rng, start, gaps=0.2)]
 
 

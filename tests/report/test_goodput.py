@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import accumulate, repeat
 from operator import itemgetter
 from pathlib import Path
 
@@ -176,6 +177,35 @@ def test_every_second_is_counted_once(moves: list[tuple[int, float]]) -> None:
         lost = sum(loss.seconds for loss in found.losses)
         assert found.total_seconds == pytest.approx(found.productive_seconds + lost)
         assert found.total_seconds == pytest.approx(at)
+
+
+@given(
+    st.lists(st.sampled_from([1, 1, 1, 1, 2, 50]), min_size=30, max_size=400),
+    st.lists(st.sampled_from([0.5, 0.5, 0.5, 0.5, 0.75, 0.0, 9.0]), min_size=400, max_size=400),
+    st.lists(st.integers(1, 90), max_size=20),
+    st.booleans(),
+)
+def test_steps_together_have_the_account_of_each_alone(
+    moves: list[int], gaps: list[float], counts: list[int], waits: bool
+) -> None:
+    """Of equal and other distances, with pauses and stalls of the clock, before and after marks."""
+    steps = [*accumulate(moves, initial=2000)]
+    times = [*accumulate(gaps[: len(moves)], initial=START)]
+    waited = [0.125 if step % 7 else 0.0 for step in steps] if waits else []
+    alone, together, start = TimeAccount(), TimeAccount(), 0
+    for step in range(2000):  # so many that the marks are soon full
+        for each in (alone, together):
+            each.advance(step, START - 2000 + step, exact=True)
+    for step, at, wait in zip(steps, times, waited or repeat(0.0), strict=False):
+        alone.advance(step, at, exact=True, waited=wait)
+    for count in [*counts, len(steps)]:
+        part = slice(start, start + count)
+        together.advance_all(steps[part], times[part], waited[part])
+        start += count
+    for each in (alone, together):
+        each.resume(2100, times[-1] + 60)
+    assert alone.read(START, None, "running") == together.read(START, None, "running")
+    assert alone._marks == together._marks
 
 
 def test_a_long_run_keeps_a_bounded_account_and_goes_back_rightly() -> None:

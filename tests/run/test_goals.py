@@ -61,6 +61,12 @@ def test_a_run_with_fewer_is_not(epochs: tuple[float, ...], total: int, why: str
     assert not after(epochs, total).is_reached, why
 
 
+def test_of_many_records_one_may_lack_where_epochs_are_no_multiple_of_the_logged_steps() -> None:
+    epochs = [each for each in range(1, 20) for _ in range(5)]
+    assert after([*epochs, 20, 20, 20, 20], 20).is_reached
+    assert not after([*epochs, 20, 20, 20], 20).is_reached
+
+
 def test_a_training_begins_anew_where_its_epochs_do() -> None:
     goal = after((1, 2, 3), 3)
     assert not goal.note(sample(2.0)), "a rank that is behind"

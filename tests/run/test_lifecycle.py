@@ -146,6 +146,17 @@ class TestStalls:
         life.tick(2990 + 81.0)
         assert life.state == "stalled"
 
+    def test_a_line_an_epoch_is_allowed_what_its_first_one_took_and_later_what_it_takes(
+        self,
+    ) -> None:
+        life, hour = started(), 3600.0
+        for epoch in range(1, 6):
+            life.observe_sample(sample(None, loss=2.5), epoch * hour)
+            life.tick((epoch + 1) * hour - 1)
+            assert life.state == "running"
+        life.tick(5 * hour + 2.1 * hour)
+        assert life.state == "stalled"
+
     def test_a_log_that_never_trained_never_stalls(self) -> None:
         life = started()
         life.observe_event(event("nccl_warn", "warning"), 1.0)

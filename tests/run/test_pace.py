@@ -1,7 +1,7 @@
 """How long a pause is normal: the formula of `Pace`, case by case."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_monitor.config import Stall
@@ -11,7 +11,7 @@ from ldlm_monitor.run.pace import Pace
 def learned(gap: float, count: int = 100, settings: Stall | None = None) -> Pace:
     pace = Pace(settings or Stall())
     for _ in range(count):
-        pace.learn_gap(gap)
+        pace.learn_gaps((gap,))
     return pace
 
 
@@ -30,15 +30,15 @@ def test_a_learned_limit_is_some_times_the_slowest_usual_gap_and_never_below_the
 
 def test_one_slow_step_in_a_thousand_does_not_widen_the_limit() -> None:
     pace = learned(1.0, 999)
-    pace.learn_gap(500.0)
+    pace.learn_gaps((500.0,))
     assert pace.limit("running") == 30
 
 
 def test_what_happened_twice_may_take_twice_as_long() -> None:
     pace = learned(12.0, 999)
-    pace.learn_gap(55.0)
+    pace.learn_gaps((55.0,))
     assert pace.limit("running") == 96
-    pace.learn_gap(60.0)
+    pace.learn_gaps((60.0,))
     assert pace.limit("running") == 110
 
 
@@ -92,9 +92,29 @@ def test_the_users_own_limit_replaces_what_was_learned() -> None:
 def test_the_limit_is_never_below_the_floor_nor_below_the_usual_gap(gaps: list[float]) -> None:
     pace = Pace(Stall())
     for gap in gaps:
-        pace.learn_gap(gap)
+        pace.learn_gaps((gap,))
     assert pace.limit("running") >= 30
     assert pace.limit("running") >= sorted(gaps[-1000:])[len(gaps[-1000:]) // 2]
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 2.0]) | st.floats(0.01, 1000), max_size=1200),
+    st.lists(st.integers(1, 400), max_size=30),
+)
+@example([0.5, *[9.0] * 300, *[0.5] * 1100], [100])
+def test_the_limit_is_that_of_all_gaps_sorted_however_many_come_at_once(
+    gaps: list[float], counts: list[int]
+) -> None:
+    pace, start = Pace(Stall(floor_seconds=0.001, startup_seconds=0.001)), 0
+    for count in [*counts, len(gaps)]:
+        pace.learn_gaps(gaps[start : start + count])
+        start += count
+        known = sorted([gap for gap in gaps[:start] if gap > 0][-1000:])
+        if len(known) >= 20:
+            q99 = known[int(0.99 * (len(known) - 1))]
+            assert pace.limit("running") == max(5 * q99, min(8 * q99, 240), 2 * known[-2])
+        elif known:
+            assert pace.limit("running") == max(0.004, min(10 * known[-1], 2 * known[-1]))
 
 
 def test_a_pause_that_nobody_announced_is_expected_again_after_as_many_steps() -> None:

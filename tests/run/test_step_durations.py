@@ -25,7 +25,7 @@ def test_logged_durations_are_counted_each_once() -> None:
         monitor.observe([sample(step, 100.0 + step, loss=1.0, step_seconds=took)], 100.0 + step)
     monitor.tick(200.0)
     assert counted(monitor) == {
-        "0.3": 9, "3.0": 9, "30.0": 9, "+Inf": 10, "_sum": 42.25, "_count": 10,
+        "1.0": 9, "+Inf": 10, "_sum": 42.25, "_count": 10,
     }  # fmt: skip
 
 
@@ -35,5 +35,5 @@ def test_a_log_without_durations_gives_those_between_its_steps() -> None:
         monitor.observe([sample(step, 100.0 + 2 * step, loss=1.0)], 100.0 + 2 * step)
     monitor.tick(200.0)
     found = counted(monitor)
-    assert found["0.3"] == 0
-    assert found["3.0"] == found["_count"] > 5
+    assert found["1.0"] == 0
+    assert found["+Inf"] == found["_count"] > 5

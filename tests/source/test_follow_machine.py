@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -88,8 +89,13 @@ class Writers(RuleBasedStateMachine):
         append=st.booleans(),
         linked=st.booleans(),
         files=st.sampled_from([1, 256]),
+        is_right=st.booleans(),
     )
-    def begin(self, rotated_names: bool, append: bool, linked: bool, files: int) -> None:
+    def begin(
+        self, rotated_names: bool, append: bool, linked: bool, files: int, is_right: bool
+    ) -> None:
+        """The clock is that of the files' times, or one that was never set."""
+        self.now = time.time() if is_right else self.now
         self.all_names, self.append, self.linked, self.files = rotated_names, append, linked, files
         self.scarce = files == 1
         self.start("[]")
@@ -177,6 +183,21 @@ class Writers(RuleBasedStateMachine):
         self.present = False
         if another:
             (self.folder / f"other.{self.count}").write_bytes(b"of no concern\n")
+
+    @precondition(lambda self: self.present)
+    @rule()
+    def reuse_the_inode(self) -> None:
+        """While nobody reads, the file is deleted, and the next one gets its inode number.
+
+        ext4 gives the number freed last, tmpfs never one that it gave before.
+        """
+        self.commit()
+        self.kill_and_restart()
+        before = self.life.inode
+        self.delete(another=False)
+        self.life = self.create()
+        self.present = True
+        event(f"the inode number is the same: {self.life.inode == before}")
 
     @precondition(lambda self: self.present and set(self.life.written) & self.delivered)
     @rule()
@@ -317,6 +338,19 @@ class Writers(RuleBasedStateMachine):
                 life.writer.close()
                 self.old.remove(life)
         self.life.seen = self.present
+
+    @rule(by=st.sampled_from([-3600.0, -5.0, 5.0, 3600.0]))
+    def set_the_clock(self, by: float) -> None:
+        """Back only at a restart: before, the daemon goes on from its last time.
+
+        An hour forward is a long silence, as after a sleep of the machine.
+        """
+        if by >= RETIRED_SECONDS:
+            self.long_silence()
+        elif by < 0:
+            self.commit()
+            self.kill_and_restart()
+        self.now += by
 
     def settle(self) -> None:
         # A file that a restart did not find is looked for again after so long, not before.

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import wake as wake_module
 from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.notices import Journal
@@ -79,14 +78,7 @@ def test_folders_can_be_watched_later_and_again_after_they_came_back(waker, tmp_
         wait_for(waker, log)
         log.unlink()
         folder.rmdir()
-        _until_unwatched(waker, folder)
-
-
-def _until_unwatched(waker: Waker, folder: Path) -> None:
-    """watchdog ends the emitter of a deleted folder by itself, in its own time."""
-    for emitter in list(waker._observer.emitters):
-        if Path(str(emitter.watch.path)) == folder:
-            emitter.join(LONG)
+        wait_for(waker, folder)
 
 
 def test_a_hand_rings_too(waker):
@@ -143,24 +135,7 @@ def test_beyond_the_limits_of_the_system_it_polls_and_says_so_once(tmp_path, lim
     polling, *notices = done.stdout.splitlines()
     assert polling == "True"
     (notice,) = notices
-    assert notice.startswith("not every folder can be watched (inotify ")
-    assert "fs.inotify.max_user_watches" in notice
-
-
-def test_beyond_the_number_of_watches_folders_are_polled_and_it_is_said_once(
-    journal, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(wake_module, "WATCHED_FOLDERS", 1)
-    folders = [tmp_path / name for name in "abc"]
-    for folder in folders:
-        folder.mkdir()
-    waker = Waker(journal)
-    waker.watch(folders)
-    assert waker.polling
-    assert len(journal.drain()) == 1
-    waker.watch(folders[:1])
-    assert not waker.polling
-    waker.close()
+    assert notice.startswith("not every folder can be watched (raise the sysctl fs.inotify.")
 
 
 def test_the_file_system_of_proc_is_proc():
@@ -193,13 +168,37 @@ def test_a_name_that_is_followed_no_more_is_checked_no_more(waker, tmp_path):
     assert rota.turn({path: path for path in names[1:]}) == {*names[1:]}
 
 
-def test_a_folder_beyond_the_number_of_watches_is_watched_when_another_is_free(
-    waker, tmp_path, monkeypatch
+def test_two_names_of_one_folder_both_ring(waker, tmp_path):
+    folder, link = tmp_path / "logs", tmp_path / "latest"
+    folder.mkdir()
+    link.symlink_to(folder)
+    waker.watch([folder, link])
+    (folder / "a.log").touch()
+    assert waker.wait(LONG) == {folder / "a.log", link / "a.log"}
+    waker.watch([link])
+    (folder / "b.log").touch()
+    assert waker.wait(LONG) == {link / "b.log"}
+
+
+def test_a_folder_that_was_moved_away_is_watched_no_more_and_the_one_in_its_place_is(
+    waker, tmp_path
 ):
-    monkeypatch.setattr(wake_module, "WATCHED_FOLDERS", 1)
-    other = tmp_path / "other"
-    other.mkdir()
-    waker.watch([tmp_path, other])
-    assert waker.polling
-    waker.watch([other])
-    assert not waker.polling
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    waker.watch([tmp_path, folder])
+    folder.rename(tmp_path / "old")
+    wait_for(waker, folder)
+    assert not waker.watches(folder)
+    folder.mkdir()
+    waker.watch([tmp_path, folder])
+    (tmp_path / "old/a.log").touch()
+    (folder / "b.log").touch()
+    assert waker.wait(LONG) == {folder, folder / "b.log"}
+
+
+def test_where_the_system_dropped_events_any_file_may_have_changed(waker, tmp_path):
+    queued = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    for _ in range(queued // 4 + 1):  # like events that follow each other are merged
+        for name in "abcdefgh":
+            (tmp_path / name).write_bytes(b"")
+    assert waker.wait(LONG) is None

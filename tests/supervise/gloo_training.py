@@ -5,8 +5,10 @@ leave the batches of `LDLM_SKIP_STEPS` out.
 """
 
 import os
+import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,10 @@ def fail(loss: torch.Tensor) -> torch.Tensor:
         return Sleeper.apply(loss)  # type: ignore[no-any-return,no-untyped-call]
     if FAULT == "kill":
         os.kill(os.getpid(), 9)
+    if FAULT == "timeout":  # the reduction that the other rank waits in has a deadline of 3 s
+        time.sleep(20)
+    if FAULT == "deadline":
+        subprocess.run(["sleep", "60"], timeout=0.02, check=True)
     if FAULT == "raise":
         raise TypeError("forward() takes 2 positional arguments but 3 were given")
     return loss
@@ -57,7 +63,7 @@ def save(model: nn.Module, step: int) -> None:
     print(f"successfully saved checkpoint at iteration {step}", flush=True)
 
 
-dist.init_process_group("gloo")
+dist.init_process_group("gloo", timeout=timedelta(seconds=3 if FAULT == "timeout" else 1800))
 torch.manual_seed(RANK)
 torch.set_num_threads(1)
 model = DistributedDataParallel(nn.Linear(8, 4096 if FAULT == "disk" else 1))

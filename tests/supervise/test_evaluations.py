@@ -7,7 +7,7 @@ import pytest
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import Snapshot, VerdictView
 from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.supervise.reactions import Budget, Reactions, Supervisor
+from ldlm_monitor.supervise.reactions import Reactions, Supervisor
 
 START, LOG = 1_769_681_700.0, "train.log"
 EVALUATION = 120
@@ -40,7 +40,7 @@ def killed_at(
     In the first `busy` evaluations the processes are seen, and one computes.
     """
     monitor = Monitor()
-    supervisor = Supervisor(Reactions.read(["hang=kill"], Budget()), "train", START)
+    supervisor = Supervisor(Reactions.read(["hang=kill"], "5/24h"), "train", START)
     written, offset, last = list(lines), 0, 0.0
     pauses, fired = 0, False
     for second in range(int(written[-1][0]) + wait):

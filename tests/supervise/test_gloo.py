@@ -126,6 +126,17 @@ def test_a_rank_that_is_killed_is_started_again(pair: type[Pair]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("fault", ["timeout", "deadline"])
+def test_what_outlasts_its_deadline_is_started_again(pair: type[Pair], fault: str) -> None:
+    """A reduction that gloo gives up, and a program that the training waits for."""
+    run = pair(fault, 13, 20, 0.2, flags=ACTING)
+    assert run.end() == 0
+    first, second = attempts(run.log)
+    assert "decided: RESTART" in first
+    assert (steps_of(second)[0], steps_of(second)[-1]) == (11, 20)
+
+
+@pytest.mark.long
 def test_ctrl_c_ends_it_for_good(pair: type[Pair]) -> None:
     run = pair("none", 0, 1000, 0.2, flags=ACTING)
     until(lambda: run.shows("step 5/"), seconds=120)

@@ -8,7 +8,7 @@ from tests.supervise.conftest import until
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.supervise.run_folder import all_runs, rotated
+from ldlm_monitor.supervise.run_folder import all_runs
 from ldlm_monitor.supervise.streams import RunLog
 
 SMALL = """
@@ -33,10 +33,11 @@ def test_a_full_file_is_renamed_at_the_end_of_a_line_and_nothing_is_lost(tmp_pat
     for piece in pieces:
         kept.write(1, piece)  # no file ends within a line
         kept.write(1, b"\n")
-    files = [*rotated(log), log]
+    full = [tmp_path / f"train.log.{number}" for number in range(1, len([*tmp_path.iterdir()]))]
+    files = [*full, log]
     assert len(files) > 3
     assert b"".join(each.read_bytes() for each in files) == b"".join(p + b"\n" for p in pieces)
-    assert all(each.read_bytes().endswith(b"\n") for each in rotated(log))
+    assert all(each.read_bytes().endswith(b"\n") for each in full)
     assert kept.lost == 0
 
 

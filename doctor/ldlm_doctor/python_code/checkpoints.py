@@ -16,6 +16,8 @@ from ldlm_doctor.python_code.values import arguments, default_of, likely, number
 _DEEPEST = 8
 SAVE = frozenset({"torch.save"})
 _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
+_TOTAL = re.compile(r"^[A-Z_]+$|epochs$|^(n|num|max|total)_")
+"""Names of how many steps there are, which stays."""
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re.I)
 _SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I)
 _OPTIMIZER = re.compile(r"optim|opt_state|^opt$|scheduler|scaler", re.I)
@@ -118,7 +120,8 @@ def _comes_with_step(module: Module, program: Program, node: ast.expr) -> bool:
 def _has_step(module: Module, node: ast.expr) -> bool:
     inner = (part for part in ast.walk(node) if isinstance(part, ast.Name) and part is not node)
     parts = (node, *(bound for name in inner if (bound := module.bound(name)) is not None))
-    return any(_STEP.search(name) for part in parts for name in names_in(part))
+    names = {name for part in parts for name in names_in(part)}
+    return any(_STEP.search(name) and not _TOTAL.search(name) for name in names)
 
 
 def _folder(place: ast.expr) -> ast.expr | None:
@@ -208,7 +211,7 @@ def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
 
 
 def _is_last(module: Module, call: ast.Call) -> bool:
-    """The save runs only at the end of the training, unless somebody asks for more."""
+    """The save runs only at the end, or at steps of a list, unless somebody asks for more."""
     child: ast.AST = call
     for outer in module.above(call):
         if isinstance(outer, Function | Loop):
@@ -230,6 +233,8 @@ def _asks_for_end(module: Module, test: ast.expr) -> bool:
             return all(ends) and any(_asks_for_end(module, value) for value in values)
         case ast.Name() | ast.Attribute():
             return _END.search(last_name(test)) is not None
+        case ast.Compare(left=ast.Name() | ast.Attribute() as left, ops=[ast.In() | ast.Eq()]):
+            return _STEP.search(last_name(left)) is not None
     return False
 
 

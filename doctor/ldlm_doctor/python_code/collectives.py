@@ -6,21 +6,16 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import described, rank_branch
 from ldlm_doctor.python_code.training import Ranks
-from ldlm_doctor.python_code.tree import Function
+from ldlm_doctor.python_code.tree import Function, in_one_branch
 from ldlm_doctor.python_code.values import constant
 
-COLLECTIVES = {
-    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "barrier",
-    "broadcast", "broadcast_object_list", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "gather", "gather_object", "scatter", "scatter_object_list", "all_to_all",
-    "all_to_all_single", "monitored_barrier",
-}  # fmt: skip
+COLLECTIVES = set(data("names")["collectives"])
 _AGREES = COLLECTIVES | {
     "all_reduce_coalesced",
     "reduce_tensor",
@@ -43,18 +38,6 @@ _TOGETHER = frozenset(
         "state_dict_saver.save", "state_dict_loader.load",
     )
 )  # fmt: skip
-_OF_FRAMEWORKS = (
-    (re.compile(r"^_?accelerator$"), {"accelerate"}, {
-        "gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes",
-    }),
-    (re.compile(r"^_?fabric$"), {"lightning", "lightning_fabric"}, {
-        "barrier", "all_gather", "all_reduce", "broadcast", "save",
-    }),
-    (re.compile(r"^(self|pl_module)$"), {"lightning", "pytorch_lightning"}, {"all_gather"}),
-    (re.compile(r"^trainer$"), {"lightning", "pytorch_lightning"}, {"save_checkpoint"}),
-    (re.compile(r"engine$"), {"deepspeed"}, {"save_checkpoint", "backward", "step"}),
-)  # fmt: skip
-"""Whose methods every rank must call: the name of the object, the packages, the methods."""
 
 
 _ON_FAILURE = re.compile(r"^on_(keyboard_interrupt|exception)$")
@@ -108,7 +91,7 @@ def inspect(module: Module, program: Program) -> Findings:
             continue
         if _is_never_called(module, call):
             continue
-        if not _others_call(module, program, call, branch[0]):
+        if not _others_call(module, program, call, branch):
             inner = _inner(module, program, call)
             where = f"; {last_name(call.func)} calls it {inner}" if inner else ""
             yield module.finding("collective-on-one-rank", call, f"{described(branch)}{where}")
@@ -118,11 +101,11 @@ def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     yield from module.calls_to(_FULL)
     yield from module.calls_to(_TOGETHER)
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
-    for owner, of, methods in _OF_FRAMEWORKS:
-        for call in module.calls if of & packages else ():
+    for owner, of, methods in data("names")["together"]:
+        for call in module.called(*methods) if packages.intersection(of) else ():
             match call.func:
-                case ast.Attribute(value=ast.Name() | ast.Attribute() as held, attr=method):
-                    if method in methods and owner.search(last_name(held)):
+                case ast.Attribute(value=ast.Name() | ast.Attribute() as held):
+                    if re.search(owner, last_name(held)):
                         yield call
     if packages & {"lightning", "pytorch_lightning"}:
         yield from _logged_together(module)
@@ -205,8 +188,11 @@ def _inner(module: Module, program: Program, call: ast.Call) -> str:
     return f"in {home.file.path}:{inner.lineno}" if known else ""
 
 
-def _others_call(module: Module, program: Program, call: ast.Call, which: Ranks) -> bool:
+def _others_call(
+    module: Module, program: Program, call: ast.Call, branch: tuple[Ranks, ast.expr]
+) -> bool:
     """The other ranks call a collective too, in another branch of the same function."""
+    which, around = branch[0], module.parents[branch[1]]
     scope = module.scope(call)
     own = {id(node) for node in ast.walk(scope)}
     for other in _collectives(module, program):
@@ -214,8 +200,11 @@ def _others_call(module: Module, program: Program, call: ast.Call, which: Ranks)
             continue
         node: ast.AST | None = other
         while node is not None and node is not scope:  # also in functions within the function
-            branch = rank_branch(module, node)
-            if branch is not None and branch[0] is not which:
+            its = rank_branch(module, node)
+            if its is not None and its[0] is not which:
+                return True
+            choice = next((outer for outer in module.above(node) if outer is around), None)
+            if isinstance(choice, ast.If) and not in_one_branch(choice, call, node):
                 return True
             node = module.function(node)
     return False

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import TypeGuard
 
-from ldlm_doctor.model import Edits, Findings
-from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, receiver
+from ldlm_doctor.model import Edits, Findings, data
+from ldlm_doctor.python_code.expressions import is_value, keyword, names_in, receiver
 from ldlm_doctor.python_code.facts import DDP, forwards, naming
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import origins
@@ -18,11 +18,7 @@ from ldlm_doctor.python_code.training import TrainingLoop, is_of_evaluation, wit
 from ldlm_doctor.python_code.tree import Function, calls_in, inside
 from ldlm_doctor.python_code.values import Arguments, arguments, constant
 
-_POSITIONAL = (
-    "module", "device_ids", "output_device", "dim", "broadcast_buffers", "process_group",
-    "bucket_cap_mb", "find_unused_parameters", "check_reduction", "gradient_as_bucket_view",
-    "static_graph",
-)  # fmt: skip
+_POSITIONAL = data("names")["parameters"]["DistributedDataParallel"]
 _DEEPEST = 5
 
 
@@ -170,27 +166,27 @@ def _freezing_statement(module: Module, loops: list[TrainingLoop]) -> ast.stmt |
 def _reached_freeze(
     module: Module, start: Function | TrainingLoop, freezing: dict[str, ast.stmt]
 ) -> ast.stmt | None:
-    own = {function.name: function for function in module.functions}
+    own = {(f.name, module.class_of(f) is not None): f for f in module.functions}
     waiting, seen = [(start, 0)], set()
     while waiting:
         where, depth = waiting.pop()
         nodes = where.nodes() if isinstance(where, TrainingLoop) else inside(where.body)
         if isinstance(where, Function) and where.name in freezing:
             return freezing[where.name]
-        for call in calls_in(nodes, own):
-            name = last_name(call.func)
-            if name not in seen and depth < _DEEPEST and _is_own(call):
-                seen.add(name)
-                waiting.append((own[name], depth + 1))
+        for call in calls_in(nodes, {name for name, _ in own}):
+            called = _called(call)
+            if called in own and called not in seen and depth < _DEEPEST:
+                seen.add(called)
+                waiting.append((own[called], depth + 1))
     return None
 
 
-def _is_own(call: ast.Call) -> bool:
-    """A function of the file or a method of `self`, and not some other object's."""
+def _called(call: ast.Call) -> tuple[str, bool]:
+    """The name of a function, or of a method of `self` or a variable, and whether it is one."""
     match call.func:
-        case ast.Name() | ast.Attribute(value=ast.Name() | ast.Attribute(attr="module")):
-            return True
-    return False
+        case ast.Attribute(value=ast.Name() | ast.Attribute(attr="module"), attr=name):
+            return name, True
+    return (call.func.id if isinstance(call.func, ast.Name) else ""), False
 
 
 def _first_freeze(module: Module, nodes: Iterable[ast.AST]) -> ast.stmt | None:

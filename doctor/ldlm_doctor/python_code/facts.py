@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
+from ldlm_doctor.model import data
+from ldlm_doctor.python_code.expressions import keyword
 from ldlm_doctor.python_code.module import Module
 
 DDP = frozenset(
@@ -23,13 +25,7 @@ INIT_PROCESS_GROUP = frozenset(
     f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
 )
 SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
-_FRAMEWORKS = frozenset(
-    {
-        "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
-        "composer", "ignite", "fastai", "colossalai", "megatron", "mmengine", "mmcv", "ray",
-        "horovod", "paddle", "tensorflow", "jax", "chainer",
-    }
-)  # fmt: skip
+_FRAMEWORKS = frozenset(data("names")["frameworks"])
 _TRAINERS = frozenset(
     {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
 )
@@ -39,6 +35,14 @@ _TRAINERS = frozenset(
 def calling(names: frozenset[str]) -> Callable[[Module], bool]:
     """The fact that a module calls one of these dotted names."""
     return lambda module: any(True for _ in module.calls_to(names))
+
+
+def starts_ranks(module: Module) -> bool:
+    """The module is wrapped for ranks or starts them, and not for a single one."""
+    calls = list(module.calls_to(SEVERAL_RANKS))
+    return bool(calls) and not any(
+        getattr(keyword(call, "world_size"), "value", 0) == 1 for call in calls
+    )
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import agreed
@@ -25,7 +26,8 @@ _FAILURES = {
     "RuntimeError", "Exception", "BaseException", "OutOfMemoryError", "AcceleratorError",
     "ValueError",
 }  # fmt: skip
-_WAITS = re.compile(r"barrier|wait_for_everyone|rendezvous", re.I)
+_WAITS = re.compile(r"barrier|wait_for_everyone", re.I)
+_PRINTS = {"print", "debug", "info", "warning", "error"}
 _MANAGERS = {"contextmanager", "asynccontextmanager"}
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)", re.I)
 
@@ -163,10 +165,16 @@ def _waited_for_in_vain(module: Module) -> Findings:
                 yield module.finding("barrier-not-in-finally", call, detail)
     for node in module.each(ast.Try):
         broad = any(_is_broad(handler) and _goes_on(handler) for handler in node.handlers)
-        call = next(_waits(node.body[1:]), None) if broad else None
+        before = 1 + sum(1 for _ in takewhile(_only_prints, node.body))
+        call = next(_waits(node.body[before:]), None) if broad else None
         if call is not None and not any(_waits(node.finalbody)):
             detail = f"an error after line {node.lineno} leaves it out, and the rank goes on"
             yield module.finding("barrier-not-in-finally", call, detail)
+
+
+def _only_prints(node: ast.stmt) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and last_name(call.func) in _PRINTS
 
 
 def _waits(body: list[ast.stmt]) -> Iterator[ast.Call]:

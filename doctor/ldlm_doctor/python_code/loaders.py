@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
@@ -15,10 +15,7 @@ from ldlm_doctor.python_code.tree import Function, Loop
 from ldlm_doctor.python_code.values import Arguments, arguments, constant, likely, number
 
 _LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
-_POSITIONAL = (
-    "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
-    "pin_memory", "drop_last", "timeout",
-)  # fmt: skip
+_POSITIONAL = data("names")["parameters"]["DataLoader"]
 FOR_EVALUATION = re.compile(
     r"(^|_)(val|valid|validation|eval|test|dev|infer|predict|holdout)", re.I
 )

@@ -71,18 +71,15 @@ def _given_fails(
     found = program.definition(module, call.func, ast.FunctionDef)
     if found is None:
         made = program.definition(module, call.func, ast.ClassDef)
-        start = next((f for f in made[1].body if _is_start(f)), None) if made is not None else None
-        found = (made[0], start) if made and isinstance(start, ast.FunctionDef) else None
+        own = (f for f in made[1].body if isinstance(f, ast.FunctionDef)) if made else ()
+        start = next((f for f in own if f.name == "__init__"), None)
+        found = (made[0], start) if made and start else None
     if found is None or depth >= _DEEPEST:
         return False
     where, function = found
     names = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)]
     name = next((name for name in names if argument_of(function, call, name) is node), "")
     return bool(name) and _name_fails(program, where, function, name, depth + 1)
-
-
-def _is_start(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name == "__init__"
 
 
 def _name_fails(program: Program, module: Module, scope: ast.AST, name: str, depth: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from ldlm_doctor.model import SourceFile
 from ldlm_doctor.python_code.expressions import last_name
-from ldlm_doctor.python_code.facts import DDP, FSDP, SEVERAL_RANKS, calling, naming, uses_framework
+from ldlm_doctor.python_code.facts import DDP, FSDP, calling, naming, starts_ranks, uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.settings import Settings
 from ldlm_doctor.python_code.training import TrainingLoop, training_loops
@@ -236,13 +236,13 @@ class Program:
 
     def is_distributed(self, module: Module) -> bool:
         """Several ranks run the module: it is wrapped, or starts a process group."""
-        return self.any_near(calling(SEVERAL_RANKS), module)
+        return self.any_near(starts_ranks, module)
 
     def runs_on_several_ranks(self, module: Module) -> bool:
         """A program that the module is a part of starts ranks; others may share its files."""
         users = _reached([module], self._importers, _MOST_RELATIVES)
         parts = {part for user in users for part in self.imports_of(user)}
-        return any(map(calling(SEVERAL_RANKS), parts)) or any(map(naming("prepare"), parts))
+        return any(map(starts_ranks, parts)) or any(map(naming("prepare"), parts))
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""

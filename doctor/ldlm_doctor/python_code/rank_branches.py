@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.training import Ranks, is_common, ranks_of
+from ldlm_doctor.python_code.training import Ranks, is_common, is_rank, ranks_of
 from ldlm_doctor.python_code.tree import Function
 
 
@@ -20,6 +20,8 @@ def rank_branch(
         if outer is within or isinstance(outer, Function | ast.Lambda):
             return None
         if isinstance(outer, ast.If | ast.IfExp) and child is not outer.test:
+            if _is_of_one_process(outer.test):
+                return None
             which = ranks_by(module, outer.test)
             if which is not None:
                 otherwise = outer.orelse if isinstance(outer.orelse, list) else [outer.orelse]
@@ -29,6 +31,16 @@ def rank_branch(
                     return which.others, outer.test
         child = outer
     return None
+
+
+def _is_of_one_process(test: ast.expr) -> bool:
+    """`rank == -1`, and whatever is asked beside it: there are no other ranks."""
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(map(_is_of_one_process, values))
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.UnaryOp(ast.USub(), _)]):
+            return is_rank(left)
+    return False
 
 
 def _splits_ranks(test: ast.expr) -> bool:

@@ -7,6 +7,7 @@ import re
 from itertools import chain
 
 from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.checkpoints import full_path
 from ldlm_doctor.python_code.expressions import last_name, names_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
@@ -21,7 +22,7 @@ _PATTERN = re.compile(r"[A-Za-z0-9_]{2,}[^/]*$|\.\w+$")
 _LISTS = {"iterdir", "listdir", "scandir", "glob", "rglob", "iglob"}
 _STRICT = {
     "startswith", "endswith", "match", "fullmatch", "search", "is_file", "isfile", "fnmatch",
-    "compile",
+    "compile", "isdigit", "isdecimal",
 }  # fmt: skip
 
 
@@ -39,7 +40,10 @@ def inspect(module: Module, _: Program) -> Findings:
             continue  # what is half made goes, and nothing old
         seen.add(loop)
         yield from _unbounded(module, loop, call, function)
-        if name == "rmtree":
+        taken = full_path(module, call.args[0]) if call.args else call.func
+        if name == "rmtree" and (
+            isinstance(loop, ast.While) or names_in(loop.target) & names_in(taken)
+        ):
             yield from _foreign(module, call, function)
 
 
@@ -112,7 +116,8 @@ def _foreign(module: Module, call: ast.Call, function: Function) -> Findings:
     nodes = list(inside(function.body))
     listings = list(calls_in(nodes, _LISTS))
     bound = module.bindings(function).values()
-    if any(_names_checkpoints(part) for node in listings for part in ast.walk(node)) or any(
+    taken = [full_path(module, each) for call in listings for each in (call, *call.args)]
+    if any(_names_checkpoints(part) for each in taken for part in ast.walk(each)) or any(
         _OWN_FOLDER.search(part.value)
         for value in chain.from_iterable(bound)
         if value is not None
@@ -120,6 +125,9 @@ def _foreign(module: Module, call: ast.Call, function: Function) -> Findings:
         if isinstance(part, ast.Constant) and isinstance(part.value, str)
     ):
         return
+    called = {last_name(node.func) for node in nodes if isinstance(node, ast.Call)}
+    for each in module.functions:
+        nodes += inside(each.body) if each.name in called else ()
     tests = any(True for _ in calls_in(nodes, _STRICT)) or any(
         isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In) for node in nodes
     )

@@ -6,14 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Findings
+from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver
 from ldlm_doctor.python_code.facts import forwards
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import assigned, passed_as
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.sampling import SAMPLER
-from ldlm_doctor.python_code.training import TrainingLoop, is_rank
+from ldlm_doctor.python_code.training import TrainingLoop, is_of_autograd, is_rank
 from ldlm_doctor.python_code.tree import Function, calls_in, inside
 from ldlm_doctor.python_code.values import arguments
 
@@ -21,13 +21,7 @@ _SPLIT = frozenset({"torch.utils.data.random_split", "torch.utils.data.dataset.r
 _SHUFFLES = frozenset({"random.shuffle", "numpy.random.shuffle", "numpy.random.permutation"})
 _SUBSETS = frozenset({"torch.utils.data.Subset", "torch.utils.data.dataset.Subset"})
 _SEEDS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed")
-_DRAWS = frozenset(
-    f"torch.{name}"
-    for name in (
-        "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "bernoulli",
-        "multinomial", "normal",
-    )
-)  # fmt: skip
+_DRAWS = frozenset(f"torch.{name}" for name in data("names")["draws"])
 _NOT_OF_A_STEP = re.compile(r"drop|eval|valid|test|infer|generat|init|log|plot|^(p_)?sample$", re.I)
 """Functions whose draws are no noise of the training: equal dropout does little harm."""
 _VARIES = re.compile(r"offset|worker|process|time|random|pid", re.I)
@@ -63,12 +57,11 @@ def _is_for_subsets(module: Module, call: ast.Call) -> bool:
 def _equal_noise(program: Program, loop: TrainingLoop) -> Findings:
     """Every seed that the program sets is the same on all ranks, and each step draws from it."""
     seeds = list(_seeded(program, loop.module))
-    if not any(_is_certain(program, *each) for each in seeds) or any(
-        _has_rank(program, *each, unknown=True) for each in seeds
-    ):
+    certain = [each for each in seeds if _is_certain(program, *each)]
+    if not certain or any(_has_rank(program, *each, unknown=True) for each in seeds):
         return
     for where, call in _drawn(program, loop):
-        at, seed = seeds[0]
+        at, seed = certain[0]
         detail = f"seeded by {ast.unparse(seed)} in {at.file.path}:{seed.lineno} on all ranks"
         yield where.finding("noise-equal-on-ranks", call, detail)
         return
@@ -144,7 +137,12 @@ def _drawn(program: Program, loop: TrainingLoop) -> Iterator[tuple[Module, ast.C
         for function in each.functions:
             functions.setdefault(function.name, []).append((each, function))
     waiting: list[tuple[Module, Iterator[ast.AST], int]] = [(loop.module, loop.nodes(), 0)]
-    waiting += [(each, inside(forward.body), 1) for each in reached for forward in forwards(each)]
+    waiting += [
+        (each, inside(forward.body), 1)
+        for each in reached
+        for forward in forwards(each)
+        if not is_of_autograd(forward)
+    ]
     seen: set[str] = set()
     while waiting:
         module, nodes, depth = waiting.pop(0)
@@ -153,7 +151,8 @@ def _drawn(program: Program, loop: TrainingLoop) -> Iterator[tuple[Module, ast.C
                 continue
             name = last_name(call.func)
             if module.means(call.func, _DRAWS):
-                if keyword(call, "generator") is None:
+                of_one = last_name(module.parents[call]) == "item"
+                if keyword(call, "generator") is None and not of_one:
                     yield module, call
             elif name not in seen and depth < _DEEPEST and not _NOT_OF_A_STEP.search(name):
                 seen.add(name)

@@ -162,10 +162,17 @@ def _callers(
 
 
 def _is_probe(module: Module, call: ast.Call) -> bool:
-    """Inside the `backward(ctx, ...)` of an autograd function."""
+    """Inside the `backward(ctx, ...)` of an autograd function, or in a test."""
     function = module.function(call)
-    if function is None or function.name != "backward":
+    if function is None:
         return False
+    return function.name.lstrip("_").startswith("test_") or (
+        function.name == "backward" and is_of_autograd(function)
+    )
+
+
+def is_of_autograd(function: Function) -> bool:
+    """A method of `torch.autograd.Function`: an operation, and no step."""
     return bool(function.args.args) and function.args.args[0].arg == "ctx"
 
 

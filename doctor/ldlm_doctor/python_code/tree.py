@@ -65,6 +65,12 @@ def calls_in(nodes: Iterable[ast.AST], names: Collection[str]) -> Iterator[ast.C
             yield node
 
 
+def in_one_branch(branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
+    """Both or none of two nodes stand in what runs where a condition holds."""
+    bodies = {id(node) for statement in branch.body for node in ast.walk(statement)}
+    return (id(first) in bodies) == (id(second) in bodies)
+
+
 def bound_in(scope: Scope) -> Bindings:
     """The names that a scope binds, those of functions in it left out."""
     found: Bindings = {}

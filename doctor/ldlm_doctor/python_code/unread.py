@@ -44,7 +44,9 @@ def inspect(program: Program) -> Findings:
         check = "accumulation-unread" if ACCUMULATION.match(name) else "option-unread"
         if check == "option-unread" and (name not in _MATTERS or each.value in (None, "")):
             continue
-        if check == "accumulation-unread" and _is_one(each.value):
+        value = each.value
+        is_one = value is None or (isinstance(value, int | float) and value <= 1)
+        if check == "accumulation-unread" and is_one:
             continue
         if any(name.encode() in file.content for file in program.unreadable):
             continue
@@ -61,10 +63,6 @@ def _constants(module: Module) -> Iterator[Declared]:
             known = likely(module, value)
             if known is not None:
                 yield Declared((target.id,), known, target.id, module.file.path, target.lineno)
-
-
-def _is_one(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and value <= 1)
 
 
 def _programs(program: Program) -> Iterator[list[Module]]:

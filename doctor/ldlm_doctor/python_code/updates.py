@@ -11,7 +11,7 @@ from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, line_before
 from ldlm_doctor.python_code.training import TrainingLoop
-from ldlm_doctor.python_code.tree import Function
+from ldlm_doctor.python_code.tree import Function, in_one_branch
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _DROPS = frozenset({"zero_grad", "zero_grads", "clear_grad", "zero_gradients"})
@@ -37,10 +37,17 @@ def _drops(module: Module) -> bool:
     """Gradients are dropped somewhere: by a method of any object, by `.grad = None`, in place."""
     if _DROPS & module.words:
         return True
-    stored = (node for node in module.each(ast.Attribute) if isinstance(node.ctx, ast.Store))
-    return any(node.attr == "grad" for node in stored) or any(
+    return any(map(_stores_gradient, module.each(ast.Attribute))) or any(
         owner_name(call) == "grad" for call in module.called("zero_")
     )
+
+
+def _stores_gradient(node: ast.AST) -> bool:
+    """`parameter.grad = ...`."""
+    match node:
+        case ast.Attribute(attr="grad", ctx=ast.Store()):
+            return True
+    return False
 
 
 def _uses_torchs(module: Module) -> bool:
@@ -66,6 +73,8 @@ def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
 
 def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
+    if any(map(_stores_gradient, loop.nodes())):
+        return  # gradients that are made by hand
     for zero in loop.calls("zero_grad"):
         for step in steps:
             if _owner(zero) != _stepped(step) or not _surely_before(module, zero, step):
@@ -171,7 +180,7 @@ def _surely_before(module: Module, first: ast.Call, second: ast.Call) -> bool:
         conditional = isinstance(outer, ast.If | ast.For | ast.While | ast.Try | ast.IfExp)
         if conditional and id(outer) not in inner:
             return False
-        if isinstance(outer, ast.If) and not _in_one_branch(outer, first, second):
+        if isinstance(outer, ast.If) and not in_one_branch(outer, first, second):
             return False
     return True
 
@@ -180,9 +189,4 @@ def _apart(module: Module, first: ast.AST, second: ast.AST) -> bool:
     """They stand in different branches of one condition."""
     around = {id(outer) for outer in module.above(first)}
     both = (outer for outer in module.above(second) if id(outer) in around)
-    return any(isinstance(o, ast.If) and not _in_one_branch(o, first, second) for o in both)
-
-
-def _in_one_branch(branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
-    bodies = {id(node) for statement in branch.body for node in ast.walk(statement)}
-    return (id(first) in bodies) == (id(second) in bodies)
+    return any(isinstance(o, ast.If) and not in_one_branch(o, first, second) for o in both)

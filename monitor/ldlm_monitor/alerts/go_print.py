@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldlm_monitor.alerts.go_time import GoDuration, GoTime
-from ldlm_monitor.alerts.humanize import go_float
+from ldlm_monitor.text.golang import go_float, quoted
 
 MAX_TEXT = 1 << 16  # characters of a text that a template may make. A choice: no message is longer
 _VERB = re.compile(
@@ -19,10 +19,6 @@ _VERB = re.compile(
     r"(?:\.(?:\[(?P<exact>\d+)\])?(?P<precision>\*|\d*))?(?:\[(?P<index>\d+)\])?(?P<verb>.|$)",
     re.DOTALL,
 )
-_QUOTED = {
-    "\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v",
-    "\\": r"\\", '"': r"\"",
-}  # fmt: skip
 _NAMES = (  # Python's type, Go's name of it; a bool is an int in Python
     (bool, "bool"), (int, "int"), (float, "float64"), (str, "string"), (type(None), "<nil>"),
     (GoTime, "*time.Time"), (GoDuration, "*time.Duration"), (list, "template.queryResult"),
@@ -196,21 +192,6 @@ def _text(spec: _Spec, value: str) -> str | None:
     elif spec.verb not in "sv":
         return None
     return spec.padded(value)
-
-
-def quoted(text: str) -> str:
-    """Go's `%q`: in double quotes, what does not print escaped."""
-
-    def escaped(character: str) -> str:
-        if character in _QUOTED:
-            return _QUOTED[character]
-        if character.isprintable():
-            return character
-        code = ord(character)
-        form = f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
-        return form if code < 0x10000 else f"\\U{code:08x}"
-
-    return f'"{"".join(map(escaped, text))}"'
 
 
 def _integer(spec: _Spec, value: int) -> str | None:

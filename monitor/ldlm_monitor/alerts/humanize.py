@@ -1,15 +1,15 @@
-"""Numbers as Go prints them, and Prometheus' `humanize` functions.
+"""Prometheus' `humanize` functions.
 
-Source of the formats: Prometheus `template/template.go` and Go's `fmt`. Annotations must be equal
+Source of the formats: Prometheus `template/template.go`. Annotations must be equal
 here and in Prometheus; the Python package `humanize` writes other texts.
 """
 
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
 
 from ldlm_monitor.alerts.go_time import GoTime
+from ldlm_monitor.text.golang import go_float, not_finite
 
 # Prefixes of units, as Prometheus writes them.
 _LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")  # powers of 1000
@@ -17,33 +17,9 @@ _SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")  # powers of 1/1000
 _BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")  # powers of 1024
 
 
-def go_float(value: float) -> str:
-    """Go's `%v`: the fewest digits that keep the value; an exponent from 1e+06 on or below 1e-4."""
-    if not math.isfinite(value):
-        return _not_finite(value)
-    if value == 0:
-        return "-0" if math.copysign(1.0, value) < 0 else "0"
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    power = len(digits) + exponent - 1
-    text = "".join(map(str, digits))
-    if -4 <= power < 6:
-        shown = format(Decimal((0, digits, exponent)), "f")
-    else:
-        fraction = f".{text[1:]}" if len(text) > 1 else ""
-        shown = f"{text[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"
-    return f"-{shown}" if sign else shown
-
-
-def _not_finite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "+Inf" if value > 0 else "-Inf"
-
-
 def _short(value: float) -> str:
     """Go's `%.4g`: at most four significant digits."""
-    return f"{value:.4g}" if math.isfinite(value) else _not_finite(value)
+    return f"{value:.4g}" if math.isfinite(value) else not_finite(value)
 
 
 def humanize(value: float) -> str:

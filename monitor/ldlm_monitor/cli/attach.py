@@ -43,9 +43,12 @@ def attach(
     if not is_served:
         require_terminal("attach", f"try {url.rpartition('@')[2]}/api/v1/runs in scripts")
     if "://" not in url:
-        from ldlm_monitor.cli.run import watched
+        from ldlm_monitor.cli.run import named_run
+        from ldlm_monitor.state.state_dir import announced
 
-        record, address, state = watched(url)
+        record = named_run(url)
+        state = record.folder / "state"
+        address = announced(state)
         if address is None:  # its monitor was killed, or the run is over
             shared = asdict(flags or ScreenFlags())
             more = FollowFlags(run=record.name, state_dir=state, **shared)

@@ -5,7 +5,6 @@ Importing the daemon, compiling its patterns and reading the logs take seconds.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
     from ldlm_monitor.model.queries import Source
 
-SWITCH_SECONDS = 0.001
-"""Most seconds that the screen waits for the GIL while the pump has it; Python's 5 ms are felt."""
 NOTHING = Snapshot(  # the version differs from every daemon's, so its first snapshot is drawn
     version=-2, at=0.0, runs=(), alerts=(), events=(), monitor=MonitorView.fresh(), points=()
 )
@@ -62,7 +59,6 @@ class Opening:
     def start(self) -> None:
         """Start the daemon."""
         if not self._signals.stop:
-            sys.setswitchinterval(SWITCH_SECONDS)
             self._thread.start()
 
     def url(self) -> str:

@@ -68,7 +68,7 @@ def query(
     """
     from ldlm_monitor.core.answers import instant, over
     from ldlm_monitor.promql import parse
-    from ldlm_monitor.promql.annotations import notes_on
+    from ldlm_monitor.promql.annotations import Notes
     from ldlm_monitor.text.sanitize import plain
 
     found = settings_for_inputs(flags, files, once=True)
@@ -78,15 +78,15 @@ def query(
     engine = played.monitor.engine
     engine.retain(math.inf)
     played.end()
-    view = engine.view(None, played.monitor.clock)
+    view, notes = engine.view(None, played.monitor.clock), Notes()
     if plot is not None or {start, end, step} != {None}:
         begin = view.first if start is None else start
         until = view.until if end is None else end
         every = step or max((until - begin) / SHOWN_VALUES, engine.interval)
-        answer = over(view, asked, begin, until, _checked(begin, until, every))
+        answer = over(view, asked, begin, until, _checked(begin, until, every), notes=notes)
     else:
-        answer = instant(view, asked, view.until)
-    for note in notes_on(asked):
+        answer = instant(view, asked, view.until, notes)
+    for note in notes.lines(asked):
         print(f"ldlm-monitor: {plain(note)}", file=sys.stderr)
     if plot is not None:
         _draw(expression, answer["result"], plot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 import time
 from pathlib import Path
@@ -59,11 +60,11 @@ def run(
         detach: Return at once; the run goes on in the background.
     """
     from ldlm_monitor.supervise import launch, run_folder
-    from ldlm_monitor.supervise.reactions import Budget, Reactions, Supervisor
+    from ldlm_monitor.supervise.reactions import Reactions, Supervisor
     from ldlm_monitor.supervise.session import RunSession
 
     words = shown_dash(command)
-    reactions = Reactions.read(on, Budget.read(budget))
+    reactions = Reactions.read(on, budget)
     settings(flags)  # a mistake in the settings ends this before the command starts
     chosen = (flags.run if flags else None) or run_folder.name_of(words)
     record, front, watching = launch.start(words, chosen, log_dir, echo=not (screen or detach))
@@ -91,12 +92,11 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
     from ldlm_monitor.cli.follow import show_screen
     from ldlm_monitor.cli.opening import Opening
 
-    opening = Opening(found, lambda: found, has_screen=True)
+    opening = Opening(found, lambda: found, has_screen=True, send_seconds=SEND_SECONDS)
     opening.start()
-    following = Thread(target=_follow, args=(session, opening, record), name="session", daemon=True)
+    following = Thread(target=_follow, args=(session, opening, record, found), name="session")
     following.start()
-    over = lambda: session.exit_code is not None  # noqa: E731
-    show_screen(cast("Source", opening), found, ended=over)
+    show_screen(cast("Source", opening), found, ended=lambda: not following.is_alive())
     if session.exit_code is None:  # a closed screen does not end the command
         said = f"{record.name} goes on; Ctrl-C ends it, ldlm-monitor attach {record.name} shows it"
         print(said, file=sys.stderr)
@@ -107,22 +107,23 @@ def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
 
 def _watch_apart(session: RunSession, record: RunRecord, found: Settings) -> int:
     """Watch the run in this process, which nobody waits for; its own exit code."""
-    os.setsid()
-    _print_into(record.folder / "monitor.log")
+    _leave_terminal(record.folder / "monitor.log")
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
 
     logs.configure(found)
     opening = Opening(found, lambda: found, send_seconds=SEND_SECONDS)
     opening.start()
-    _follow(session, opening, record)
-    _settle(opening, found.evaluation_interval)
+    _follow(session, opening, record, found)
     _finish(opening, record)
     return 0
 
 
-def _follow(session: RunSession, opening: Opening, record: RunRecord) -> None:
-    """Act until the command is over, or this monitor is ended; complete the run's record."""
+def _follow(session: RunSession, opening: Opening, record: RunRecord, found: Settings) -> None:
+    """Act until the command is over, complete the run's record, and wait until that is judged.
+
+    A crash counts when no step follows, and then a rule fires. The end of this monitor ends it.
+    """
     from ldlm_monitor.supervise import run_folder, started_in
 
     asking = Thread(target=started_in.describe, args=(record,), name="started_in")
@@ -132,15 +133,11 @@ def _follow(session: RunSession, opening: Opening, record: RunRecord) -> None:
     asking.join()
     if session.exit_code is not None:
         run_folder.keep(record, exit_code=session.exit_code, ended_at=time.time())
-
-
-def _settle(opening: Opening, evaluation_interval: float) -> None:
-    """Wait until the end is judged: a crash counts when no step follows, and then a rule fires."""
     until = time.monotonic() + SETTLE_SECONDS
     while not opening.ended() and time.monotonic() < until:
         runs = opening.snapshot().runs
         if opening.reading() is None and all(run.state in ENDED_STATES for run in runs):
-            until = min(until, time.monotonic() + evaluation_interval + 1)
+            until = min(until, time.monotonic() + found.evaluation_interval + 1)
         time.sleep(0.2)
 
 
@@ -158,20 +155,16 @@ def _left(name: str) -> bool:
     if os.fork():
         print(f"{name}: runs; see it with `ldlm-monitor attach {name}`")
         return True
-    os.setsid()
-    _print_into(Path(os.devnull))
+    _leave_terminal(Path(os.devnull))
     return False
 
 
-def _print_into(path: Path) -> None:
-    """Write what this process prints into a file; it has no input any more."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
-    os.close(descriptor)
-    os.close(nowhere)
+def _leave_terminal(path: Path) -> None:
+    """Begin a session of our own, which prints into a file and has no input."""
+    os.setsid()
+    with path.open("ab") as file, Path(os.devnull).open("rb") as nowhere:
+        for number, stream in enumerate((nowhere, file, file)):
+            os.dup2(stream.fileno(), number)
 
 
 def stop(name: str, /) -> int:
@@ -180,25 +173,15 @@ def stop(name: str, /) -> int:
     Args:
         name: The run, as `ldlm-monitor run` called it; without the time, the newest of that name.
     """
-    from ldlm_monitor.supervise.launch import stop as end
-
-    end(_named(name), name)
+    record = named_run(name)
+    if not record.is_running:
+        raise UsageError("is over", where=name, remedy="`ldlm-monitor report` shows how it ended")
+    os.kill(record.relay, signal.SIGTERM)
     return 0
 
 
-def watched(name: str) -> tuple[RunRecord, str | None, Path]:
-    """A run, the URL of the daemon that watches it (None without one), and its state folder.
-
-    Raises `UsageError` if no run has this name.
-    """
-    from ldlm_monitor.state.state_dir import announced
-
-    record = _named(name)
-    state = record.folder / "state"
-    return record, announced(state), state
-
-
-def _named(name: str) -> RunRecord:
+def named_run(name: str) -> RunRecord:
+    """The run of this name; raises `UsageError` if there is none."""
     from ldlm_monitor.supervise.run_folder import find_run
 
     record = find_run(name)

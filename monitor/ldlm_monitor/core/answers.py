@@ -6,14 +6,15 @@ https://prometheus.io/docs/prometheus/latest/querying/api/#expression-query-resu
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ldlm_monitor.alerts.durations import parse_duration
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels, Storage
 from ldlm_monitor.promql.analysis import Expression, metric_names, names_its_metrics
+from ldlm_monitor.promql.annotations import Notes
 from ldlm_monitor.promql.evaluate import Evaluator
+from ldlm_monitor.promql.floats import decimal_text
 from ldlm_monitor.promql.nodes import Range, Subquery, Text
 from ldlm_monitor.promql.ranges import QueryTimes, exact
 
@@ -29,31 +30,45 @@ def metrics_of(expression: Expression) -> frozenset[str] | None:
     return metric_names(expression) if names_its_metrics(expression) else None
 
 
-def instant(storage: Storage, expression: Expression, at: float) -> Answer:
-    """The value at `at` (Unix seconds): a scalar, string, vector or matrix. Raises RuleError."""
+def instant(
+    storage: Storage, expression: Expression, at: float, notes: Notes | None = None
+) -> Answer:
+    """The value at `at` (Unix seconds): a scalar, string, vector or matrix. Raises RuleError.
+
+    `notes`: filled with what there is to say beside it.
+    """
     root = expression.root
     if isinstance(root, Text):
         return {"resultType": "string", "result": [_time(at), root.value]}
-    evaluator = Evaluator(storage)
+    evaluator = Evaluator(storage, notes=notes)
     if isinstance(root, Range | Subquery):
         found = evaluator.windows(root)(QueryTimes(at, at, (at,)))
         windows = ((labels, window) for labels, (window,) in found if window is not None)
         return _matrix((labels, each.times, each.values) for labels, each in windows)
     value = evaluator.value(expression, at)
     if isinstance(value, float):
-        return {"resultType": "scalar", "result": [_time(at), number(value)]}
+        return {"resultType": "scalar", "result": [_time(at), decimal_text(value)]}
     result = [
-        {"metric": dict(labels), "value": [_time(at), number(found)]} for labels, found in value
+        {"metric": dict(labels), "value": [_time(at), decimal_text(found)]}
+        for labels, found in value
     ]
     return {"resultType": "vector", "result": result}
 
 
-def over(storage: Storage, expression: Expression, start: float, end: float, step: float) -> Answer:
-    """The values every `step` (above 0) seconds from `start` to `end`. Raises RuleError."""
+def over(
+    storage: Storage,
+    expression: Expression,
+    start: float,
+    end: float,
+    step: float,
+    *,
+    notes: Notes | None = None,
+) -> Answer:
+    """As `instant`, the values every `step` (above 0) seconds from `start` to `end`."""
     if isinstance(expression.root, Text | Range | Subquery):
         kind = "string" if isinstance(expression.root, Text) else "range vector"
         raise RuleError(f"a {kind} has no value over time", remedy="query an instant vector")
-    found = Evaluator(storage).over(expression, steps(start, end, step))
+    found = Evaluator(storage, notes=notes).over(expression, steps(start, end, step), end)
     return _matrix((each.labels, each.times, each.values) for each in found)
 
 
@@ -68,7 +83,7 @@ def _matrix(found: Iterable[tuple[Labels, Sequence[float], Sequence[float]]]) ->
     for labels, times, values in found:
         if times is not last:  # series without a gap share their times
             last, shown = times, [_time(at) for at in times]
-        pairs = zip(shown, map(number, values), strict=True)
+        pairs = zip(shown, map(decimal_text, values), strict=True)
         result.append({"metric": dict(labels), "values": [*pairs]})
     return {"resultType": "matrix", "result": result}
 
@@ -76,16 +91,6 @@ def _matrix(found: Iterable[tuple[Labels, Sequence[float], Sequence[float]]]) ->
 def _time(at: float) -> float:
     """In milliseconds' precision, as Prometheus has it; whole seconds without a fraction."""
     return int(at) if at == int(at) else round(at, 3)
-
-
-def number(value: float) -> str:
-    """As Prometheus spells it: without an exponent, and whole numbers without a fraction."""
-    text = repr(value)
-    if "e" in text:
-        return format(Decimal(text), "f")
-    if "n" in text:
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    return text[:-2] if text.endswith(".0") else text
 
 
 def moment(text: str) -> float:

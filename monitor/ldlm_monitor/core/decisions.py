@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Final
 
@@ -37,22 +38,22 @@ def decided(
 
     `events`: the newest of all runs, the newest last.
     """
-    incidents = book.views(at)
-    found = tuple(
-        each.model_copy(
-            update={
+    incidents, found = book.views(at), list[IncidentView]()
+    for each in incidents:
+        run = fleet.get(each.run)
+        more = (
+            {}
+            if run is None
+            else {
                 "decision": _of_incident(each, run, incidents),
                 "lost_seconds": _lost(each, run, at),
             }
         )
-        if (run := fleet.get(each.run)) is not None
-        else each
-        for each in incidents
-    )
+        found.append(each.model_copy(update=more))
     recent: dict[str, list[Event]] = {}
     for event in events:
         recent.setdefault(event.run, []).append(event)
-    return found, tuple(
+    return tuple(found), tuple(
         view.model_copy(update={"decision": of_run(run, found, recent.get(view.name, ()))})
         if (run := fleet.get(view.name)) is not None
         else view
@@ -83,8 +84,7 @@ def of_run(
             return None
         # A launcher may report without a cause what an earlier line explains.
         return (known or standing)[-1]
-    event = _last_word(run, events)
-    facts = _facts_of_run(run) if event is None else _facts_of_event(run, event)
+    facts = _facts_of_run(run, _last_word(run, events))
     return decide(facts) if facts.failed or facts.numbers != "finite" else None
 
 
@@ -99,16 +99,15 @@ def _of_incident(
 ) -> DecisionView:
     root = incident.root
     present = incident.attempt == run.life.attempts.number
-    numbers = _numbers(run) if present or root.kind == _NONFINITE else "finite"
-    back = rollback(run) if numbers == "lasting" else (None, None)
+    of_loss = _facts_of_loss(run) if present or root.kind == _NONFINITE else DecisionFacts()
     lines = [root.position, *(each.position for each in incident.excerpt)]
     return decide(
-        DecisionFacts(
+        replace(
+            of_loss,
             kind=root.kind,
             tier=root.tier,
             message=root.message,
             steps="some" if incident.last_step or run.life.attempts.counts_in_epoch else "none",
-            numbers=numbers,
             repeated=is_repeated(incident, incidents),
             state=run.life.state if present else "crashed",
             failed=True,
@@ -116,45 +115,31 @@ def _of_incident(
             node=root.host or root.node,
             evidence=tuple(dict.fromkeys(line for line in lines if line is not None and line.path)),
             why=root.why,
-            rollback_step=back[0],
-            skip_steps=back[1],
         )
     )
 
 
-def _facts_of_run(run: TrainingRun) -> DecisionFacts:
-    """Facts of a run of which no line after its last step reports a failure."""
-    numbers = _numbers(run)
-    back = rollback(run) if numbers == "lasting" else (None, None)
-    ended = run.life.state in ("crashed", "killed", "stalled")
-    end = run.life.end_evidence if ended else None
-    return DecisionFacts(
-        kind="" if end is None else end.kind,
-        message="" if end is None else end.message,
-        steps="none" if run.progress.step is None else "some",
-        numbers=numbers,
-        state=run.life.state,
-        failed=ended,
-        evidence=() if end is None else (end.position,),
-        rollback_step=back[0],
-        skip_steps=back[1],
-    )
-
-
-def _facts_of_event(run: TrainingRun, event: Event) -> DecisionFacts:
-    """Facts of a run whose log ends with an error that opened no incident."""
-    text = f"{event.message} {event.fields.get('event', '')}".strip()
-    host = event.fields.get("host")
-    return DecisionFacts(
-        kind=event.kind,
-        message=text[:500],
-        steps="some" if run.progress.step else "none",
-        state=run.life.state,
-        failed=True,
-        confidence="probable",
-        node=str(host) if host else event.node,
-        evidence=(event.position,),
-    )
+def _facts_of_run(run: TrainingRun, event: Event | None) -> DecisionFacts:
+    """Facts of a run without an incident, whose log ends with `event`, or with no error at all."""
+    if event is not None:
+        return DecisionFacts(
+            kind=event.kind,
+            message=f"{event.message} {event.fields.get('event', '')}".strip()[:500],
+            steps="some" if run.progress.step else "none",
+            state=run.life.state,
+            failed=True,
+            confidence="probable",
+            node=str(event.fields.get("host") or event.node or "") or None,
+            evidence=(event.position,),
+        )
+    found = _facts_of_loss(run)
+    if run.life.state not in ("crashed", "killed", "stalled"):
+        return found
+    end = run.life.end_evidence
+    found = replace(found, failed=True, steps="none" if run.progress.step is None else "some")
+    if end is None:
+        return found
+    return replace(found, kind=end.kind, message=end.message, evidence=(end.position,))
 
 
 def _last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
@@ -163,14 +148,20 @@ def _last_word(run: TrainingRun, events: Sequence[Event]) -> Event | None:
     for event in events:
         place = event.position
         is_later = run.progress.step is None or place.path != step.path or place.line >= step.line
-        if is_later and (fails(event) or event.kind in _HINTS or _is_left(run, event)):
+        # A rank was sent SIGTERM although its run was not over.
+        is_left = event.kind == "elastic_sigterm_peer" and run.life.state != "finished"
+        if is_later and (fails(event) or event.kind in _HINTS or is_left):
             return event
     return None
 
 
-def _is_left(run: TrainingRun, event: Event) -> bool:
-    """Whether a rank was sent SIGTERM although its run was not over."""
-    return event.kind == "elastic_sigterm_peer" and run.life.state != "finished"
+def _facts_of_loss(run: TrainingRun) -> DecisionFacts:
+    """A run's state and loss; where that is no number any more, what it goes back to."""
+    numbers = _numbers(run)
+    saved, skip = rollback(run) if numbers == "lasting" else (None, None)
+    return DecisionFacts(
+        state=run.life.state, numbers=numbers, rollback_step=saved, skip_steps=skip
+    )
 
 
 def _numbers(run: TrainingRun) -> Numbers:
@@ -196,9 +187,12 @@ def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
     These are from the beginning of the spike before it, if there is one, to the first bad step.
     """
     curve = run.values.curves().get("loss")
-    bad = None if curve is None else _first_bad(curve)
-    if curve is None or bad is None or run.progress.step is None:
+    if curve is None or run.progress.step is None:
         return None, None
+    bad = next((index for index, count in enumerate(curve.nonfinite) if count), None)
+    if bad is None and 0.0 not in curve.means:
+        return None, None
+    bad = curve.means.index(0.0) if bad is None else bad
     sound = bad - 1
     while sound > 0 and _is_spike(curve, sound):
         sound -= 1
@@ -207,15 +201,7 @@ def rollback(run: TrainingRun) -> tuple[int | None, tuple[int, int] | None]:
     saved = [step for step in run.progress.checkpoints if step < first]
     # A loss that is no number may come of the update before it, after which the newest was saved.
     sure = [step for step in saved if step < first - 1] or saved
-    return (max(sure) if sure else None), (first, last)
-
-
-def _first_bad(curve: CurveView) -> int | None:
-    for index, count in enumerate(curve.nonfinite):
-        if count:
-            return index
-    losses = [index for index, mean in enumerate(curve.means) if mean == 0.0]
-    return losses[0] if losses else None
+    return max(sure, default=None), (first, last)
 
 
 def _is_spike(curve: CurveView, index: int) -> bool:

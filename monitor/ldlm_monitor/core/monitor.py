@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
 from ldlm_monitor.alerts import NO_CONTEXT, Context, RuleSet
@@ -11,12 +11,12 @@ from ldlm_monitor.core.decisions import decided
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.explanation import EvidenceFinder, Explainer, facts_from, with_rank
 from ldlm_monitor.core.health import HealthBook
-from ldlm_monitor.core.recent_records import RecentRecords, alerted_run
+from ldlm_monitor.core.recent_records import LastRow, RecentRecords, alerted_run
 from ldlm_monitor.core.rule_engine import RuleEngine, packaged_set
 from ldlm_monitor.core.self_metrics import NO_HOSTS, SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
-from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.points import Point
@@ -30,8 +30,6 @@ from ldlm_monitor.run.run_names import RunNames
 from ldlm_monitor.run.training_run import TrainingRun
 
 RECENT = 500  # events, and transitions, in a snapshot. A choice: more to read, more to copy
-# Of a row that would follow the last record: its file, rank and keys; its line; the step before it.
-_NO_ROW: tuple[tuple[object, ...], int, int] = ((), 0, 0)
 
 
 class Monitor:
@@ -74,7 +72,7 @@ class Monitor:
         self._detectors = DetectorsByRun()
         self._events = RecentRecords[Event](RECENT, lambda event: event.run)
         self._throttle, self._timed = EvaluationThrottle(), True
-        self._next_row = _NO_ROW
+        self._last_row = LastRow()
         self._transitions = RecentRecords(RECENT, alerted_run)
         self.own = SelfCounts(self._parser, self.runs)
         self.clock, self.ahead, self.version = -math.inf, 0.0, 0
@@ -117,17 +115,14 @@ class Monitor:
     def tick(self, now: float) -> list[Transition]:
         """Run all timers up to `now` (Unix seconds): stalls, `for`, staleness, evaluations.
 
-        Each timer runs at its own time, so that the result does not depend on how often `tick` is
-        called.
+        Each runs at its own time, so that it does not matter how often `tick` is called.
         """
         return self._complete_blocks(now) + self._advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
         """End all input at `now`: complete open records of `paths`, decide how each run ended."""
-        transitions: list[Transition] = []
-        for path in paths:
-            transitions += self.observe(self._parser.finish(path), now)
-        transitions += self._advance(now)
+        left = [record for path in paths for record in self._parser.finish(path)]
+        transitions = self.observe(left, now) + self._advance(now)
         self.runs.finish(now)
         return transitions + self._evaluate(max(now, self.clock))
 
@@ -160,10 +155,6 @@ class Monitor:
         """The pending and firing alerts."""
         ranks = self._health.failed_ranks()
         return [with_rank(each, ranks) for each in self.engine.views(self._evidence.position)]
-
-    def active(self) -> Collection[str]:
-        """The keys (`alert_key`) of the pending and firing alerts."""
-        return {alert_key(alert.rule.name, alert.labels) for alert in self.engine.active}
 
     def carry_over(
         self, alerts: Iterable[AlertView], starts: Mapping[str, float]
@@ -202,45 +193,41 @@ class Monitor:
         if block.times is not None:
             return self._take_timed(block, [min(at + self.ahead, now) for at in block.times])
         transitions = self._advance(now)
-        self._next_row = _NO_ROW
+        self._last_row.clear()
         run = self.runs.of(block.sample(0), now)
         try:
             urgent = run.observe_block(block, now, timed=self._timed)
-        except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
-            return transitions + self._take_singly(block, now, fault)
+        except Exception as fault:  # noqa: BLE001 # a bug of ours: its rows singly; some count twice
+            self._parser.note_fault(block.sample(0).position, fault)
+            return transitions + self.observe(block.samples(), now)
         return transitions + self._judge_at_once(run, urgent)
-
-    def _take_singly(self, block: SampleBlock, now: float, fault: Exception) -> list[Transition]:
-        """Take in a block's rows after `fault` in taking it whole; accepted: some count twice."""
-        self._parser.note_fault(block.sample(0).position, fault)
-        return self.observe(block.samples(), now)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in a block's rows at `times`; rows between two timers go together, as a speed-up."""
         transitions: list[Transition] = []
-        start, keys = 0, (block.path, block.rank, *block.values)
+        start = 0
         while start < len(block):
             transitions += self._advance(times[start])
+            run = self.runs.get(block.run)
             stop = max(bisect_left(times, self._due(self._schedule.next), start), start + 1)
-            run, row = self.runs.get(block.run), (keys, block.first_line + start)
-            follows = row == self._next_row[:2] and block.steps[start] > self._next_row[2]
-            in_time = follows and times[start] >= self.clock
-            if in_time and run is not None and run.life.only_advances(block, times[stop - 1]):
+            follows = self._last_row.is_before(block, start) and times[start] >= self.clock
+            if follows and run is not None and run.life.only_advances(block, times[stop - 1]):
                 try:
                     run.observe_steps(part := block.part(start, stop), times[start:stop])
                     self.clock = max(self.clock, times[stop - 1])
                     transitions += self._judge_at_once(run, None)
-                except Exception as fault:  # noqa: BLE001 # a bug of ours: try its rows one by one
-                    transitions += self._take_singly(part, times[stop - 1], fault)
+                except Exception as fault:  # noqa: BLE001 # as above
+                    self._parser.note_fault(part.sample(0).position, fault)
+                    transitions += self.observe(part.samples(), times[stop - 1])
             else:
                 stop = start + 1
                 transitions += self.observe((block.sample(start),), times[start])
-            self._next_row = keys, block.first_line + stop, block.steps[stop - 1]
+            self._last_row.note(block, stop)
             start = stop
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
-        self._next_row = _NO_ROW
+        self._last_row.clear()
         run = self.runs.of(record, at)
         if isinstance(record, Event) and record.kind == CHECKSUM:
             found = run.replicas.observe(record, run.logged.world_size)
@@ -283,8 +270,7 @@ class Monitor:
         """Scrape our own metrics and evaluate every rule at `at`, which is not before `clock`."""
         started = self._stopwatch() if self._stopwatch else 0.0
         self.clock = at
-        limit_passed = self.runs.tick(at)
-        if limit_passed:
+        if limit_passed := self.runs.tick(at):
             self._changed()
         self._schedule.evaluated(at)
         self._throttle.judged(at)

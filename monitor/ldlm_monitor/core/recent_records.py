@@ -1,10 +1,11 @@
-"""The last events, and the last transitions, of all runs, divided fairly among the runs."""
+"""The last events and transitions of all runs, divided fairly among the runs; the last row."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.records import SampleBlock
 
 _T = TypeVar("_T")
 
@@ -45,3 +46,28 @@ class RecentRecords(Generic[_T]):
 def alerted_run(transition: Transition) -> str:
     """The run of an alert's labels; "" if it is of none."""
     return transition.labels.get("run", "")
+
+
+class LastRow:
+    """The last record of all runs, where it was a row of a block."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Note that another record came."""
+        self._next: tuple[tuple[object, ...], int] = ((), 0)  # file, rank and keys; the next line
+        self._step = 0
+
+    def note(self, block: SampleBlock, stop: int) -> None:
+        """Note that the rows of a block up to, not including, `stop` were taken in."""
+        self._next = self._place(block, stop)
+        self._step = block.steps[stop - 1]
+
+    def is_before(self, block: SampleBlock, start: int) -> bool:
+        """Whether the block's row `start` goes on with the next line, the same keys and a step."""
+        return self._next == self._place(block, start) and block.steps[start] > self._step
+
+    @staticmethod
+    def _place(block: SampleBlock, index: int) -> tuple[tuple[object, ...], int]:
+        return (block.path, block.rank, *block.values), block.first_line + index

@@ -1,7 +1,7 @@
 """Evaluates the rules over the exported points, and keeps the state of their alerts."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -87,6 +87,10 @@ class RuleEngine:
     def active(self) -> Iterable[ActiveAlert[Expression]]:
         """The pending and firing alerts."""
         return self._alerts.alerts()
+
+    def active_keys(self) -> Collection[str]:
+        """The keys (`alert_key`) of the pending and firing alerts."""
+        return {alert_key(alert.rule.name, alert.labels) for alert in self.active}
 
     def due(self) -> float:
         """When the first `for`, `keep_firing_for` or `carry_over` ends (Unix seconds or inf)."""

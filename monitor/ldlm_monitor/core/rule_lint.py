@@ -1,16 +1,21 @@
 """Warnings about rules that load but hardly do what their author means."""
 
+import contextlib
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ldlm_monitor.alerts import AlertRule, RecordingRule
+from ldlm_monitor.core.answers import MAX_STEPS
 from ldlm_monitor.core.rule_ranges import interval
+from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.names import METRICS, RUN_STATES, SEVERITIES, created
-from ldlm_monitor.promql import Expression
+from ldlm_monitor.model.points import Matcher, Series, Storage
+from ldlm_monitor.promql import Evaluator, Expression
 from ldlm_monitor.promql.analysis import metric_names, selectors
-from ldlm_monitor.promql.annotations import notes_on
-from ldlm_monitor.promql.nodes import NAME
+from ldlm_monitor.promql.annotations import Notes
+from ldlm_monitor.promql.functions import BOUND
+from ldlm_monitor.promql.nodes import NAME, Subquery, walk
 from ldlm_monitor.text.format import duration
 
 Rule = AlertRule[Expression] | RecordingRule[Expression]
@@ -34,6 +39,7 @@ _ADDED = frozenset(
 """Labels of every metric: ours, and those that a Prometheus usually adds."""
 _VALUES = {("ldlm_run_state", "state"): RUN_STATES, ("ldlm_events_total", "severity"): SEVERITIES}
 """By metric and label, all values that there are."""
+_ANY_TIME = 1e9  # Unix seconds
 _FOREIGN = ("process_", "scrape_")  # beginnings: of the client library's and of scrapes
 
 
@@ -46,7 +52,7 @@ def lint(rules: Sequence[Rule], every: float, external: Iterable[str] = ()) -> I
     for rule in rules:
         unknown = _unknown_labels(rule, frozenset(external))
         never = [NEVER] if interval(rule.expr.root).is_empty else []
-        found = (*_missing(rule, known), *unknown, *_severity(rule), *never, *notes_on(rule.expr))
+        found = (*_missing(rule, known), *unknown, *_severity(rule), *never, *_notes(rule.expr))
         for what in found:
             yield f"{rule.file}: group {rule.group} ({_name(rule)}): {what}"
     for file, group, own in dict.fromkeys((r.file, r.group, r.interval) for r in rules):
@@ -59,6 +65,32 @@ def lint(rules: Sequence[Rule], every: float, external: Iterable[str] = ()) -> I
         if count > 1:
             where = ", ".join(f'{key}="{value}"' for key, value in labels)
             yield f"{name}{{{where}}} is written {count} times with one expression; keep one"
+
+
+class _Imagined(Storage):
+    """A store with a series for each selector: with its labels, and as a histogram's last bucket.
+
+    What is said beside an answer then depends on the expression alone.
+    """
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterator[Series]:
+        """One series with two samples."""
+        asked = {each.name: each.value for each in matchers if each.op == "="}
+        labels = ((name, value) for name, value in {BOUND: "+Inf", **asked}.items() if value)
+        yield Series(tuple(sorted(labels)), ((start + end) / 2, end), (0.0, 1.0))
+
+
+def _notes(expression: Expression) -> list[str]:
+    notes = Notes()
+    steps = (
+        each.seconds / (each.step or 60.0)
+        for each in walk(expression.root)
+        if isinstance(each, Subquery)
+    )
+    if sum(steps) < MAX_STEPS:  # more take seconds
+        with contextlib.suppress(RuleError):  # of one series there may be less than is needed
+            Evaluator(_Imagined(), notes=notes).value(expression, _ANY_TIME)
+    return notes.lines(expression)
 
 
 def _missing(rule: Rule, known: frozenset[str]) -> Iterator[str]:

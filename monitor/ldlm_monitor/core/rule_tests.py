@@ -15,8 +15,6 @@ from typing import Final
 
 from ldlm_monitor.alerts import AlertRule, AlertStates, Context, RuleSet, load_rules
 from ldlm_monitor.alerts.durations import parse_duration
-from ldlm_monitor.alerts.go_print import quoted
-from ldlm_monitor.alerts.humanize import go_float
 from ldlm_monitor.alerts.rules import ALERT_NAME
 from ldlm_monitor.alerts.state import ALERTS_SERIES
 from ldlm_monitor.alerts.unit_tests import (
@@ -32,6 +30,7 @@ from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.series_description import HISTOGRAM, STALE, parse_series, parse_values
 from ldlm_monitor.series.matching import is_matched
+from ldlm_monitor.text.golang import go_float, quoted
 
 FOR_STATE_SERIES = "ALERTS_FOR_STATE"  # as in Prometheus: the alert's start in Unix seconds
 _NAME = "__name__"  # the label of Prometheus' data model that contains the metric's name

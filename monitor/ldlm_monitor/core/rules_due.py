@@ -96,7 +96,7 @@ class RulesDue:
         self.due = set(range(len(self.questions)))
         self._asked_at = [-math.inf] * len(self.questions)
         self._readings: list[_Reading] = []
-        self._by_metric: dict[str, list[int]] = {}
+        self._by_metric: dict[str, list[tuple[int, _Reading]]] = {}
         self._keys: list[list[int]] = []
         self._read: set[int] = set()  # by the last evaluations
         self._until: dict[int, float] = {}  # of what reads a range with a change in it
@@ -122,7 +122,7 @@ class RulesDue:
         ]  # fmt: skip
         self._keys.append([each.key for each in found])
         for number, each in enumerate(found, len(self._readings)):
-            self._by_metric.setdefault(each.input.metric, []).append(number)
+            self._by_metric.setdefault(each.input.metric, []).append((number, each))
             self._until[number] = at + each.input.reach
         self._readings += found
 
@@ -133,9 +133,8 @@ class RulesDue:
     def note(self, changes: Iterable[Change], at: float) -> None:
         """Series changed, began or ended at `at`."""
         for labels, before, now in changes:
-            for number in self._by_metric.get(labels[0][1], ()):
-                reading = self._readings[number]
-                offset, sees = reading.input.offset, reading.sees
+            for number, reading in self._by_metric.get(labels[0][1], ()):
+                sees = reading.sees
                 if before is None or now is None:
                     value = now if before is None else before
                     if value is None or sees(value) is None:
@@ -146,6 +145,7 @@ class RulesDue:
                     continue
                 if not is_matched(labels, reading.narrow):
                     continue
+                offset = reading.input.offset
                 if offset:
                     heappush(self._later, (at + offset, number))
                 elif self._is_read(reading):

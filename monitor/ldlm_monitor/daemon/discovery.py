@@ -3,9 +3,10 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias, cast
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.playback.content import callback_run
@@ -22,7 +23,11 @@ from ldlm_monitor.text.sanitize import plain
 COMPANION_SECONDS = 5.0
 """Seconds between two searches for a log's companions while its run starts; each later pause is
 four times longer, because companions appear near a launch, and a search lists folders."""
-SELDOM_SECONDS = 320.0  # longest pause, 5 * 4**3. A choice: few searches, but late companions wait
+SELDOM_SECONDS = 320.0
+"""The longest pause, 5 * 4**3, and how long nothing is written to a log whose run starts no more. A
+choice: few searches, but late companions wait."""
+SEARCH_SECONDS = 0.02
+"""Seconds of a turn for the search of companions: urgent lines wait for so long. A choice."""
 SCAN_SECONDS = 10.0
 """Seconds between two matches of all patterns if no folder's time changed: for files that wait
 (`DOUBT_SECONDS`, a silent mount). A choice: a longer pause delays them, a shorter lists more."""
@@ -35,6 +40,9 @@ copytruncate has copied a few GB and truncated the original."""
 SETTLED_SECONDS = 0.1
 """Seconds after its time for which a folder counts as changed: another file may be made without
 a later time, which Linux takes from a clock that ticks 100 to 1000 times a second."""
+
+_Claims: TypeAlias = dict[Path, tuple[Companion, Path]]
+"""Real path of a companion to the companion, and the newest launch's log that claims it."""
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +66,7 @@ class Inputs:
 
     Files of a mount that does not answer (`disk` raises `TimeoutError`) are found later.
     `companions`: whether to find companions. `followed`: names of the files found, by real path.
+    `search`: goes on at the next turn, as of thousands of logs it takes long; None if none does.
     """
 
     def __init__(
@@ -74,6 +83,7 @@ class Inputs:
         self._doubted: dict[Path, float] = {}
         self._seek: dict[Path, tuple[float, float]] = {}
         self._seek_at = -math.inf
+        self.search: Generator[None, None, _Claims] | None = None
         self._folders: dict[Path, int] = {}
         self._scan_at = -math.inf
 
@@ -119,9 +129,10 @@ class Inputs:
             self._folders = {each: min(self._changed(each), settled) for each in folders}
             fresh += self._matching(now, known)
             self._scan_at += SCAN_SHARE * (time.perf_counter() - started)
+        if fresh and self.search is not None:  # that search leaves the new files out
+            fresh += self._companions(now, math.inf)
         if self._seeks_companions and (fresh or now >= self._seek_at):
-            self._seek_at = now + COMPANION_SECONDS
-            fresh += self._companions(now)
+            fresh += self._companions(now, math.inf if fresh else SEARCH_SECONDS)
         return fresh
 
     def _matching(self, now: float, known: Callable[[], Iterable[Known]]) -> Iterator[NewFile]:
@@ -159,10 +170,10 @@ class Inputs:
         self.followed[real] = path
         return True
 
-    def _companions(self, now: float) -> Iterator[NewFile]:
+    def _companions(self, now: float, seconds: float) -> Iterator[NewFile]:
         """Tie companions to their logs; yield the companions that are not followed yet."""
         names = self._monitor.names
-        for real, (companion, log_path) in self._claims(now).items():
+        for real, (companion, log_path) in self._searched(now, seconds).items():
             name = str(self.followed.get(real, companion.path))
             run = names.origin(str(log_path)).run
             if names.origin(name).run != run:
@@ -204,14 +215,28 @@ class Inputs:
             self._said.add(notice)
             log.info("%s", notice)
 
-    def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
-        """Real path of a companion to the companion, and the newest launch's log that claims it."""
-        claims: dict[Path, tuple[Companion, Path]] = {}
+    def _searched(self, now: float, seconds: float) -> _Claims:
+        """What a search has found, once it is done; nothing if it takes longer than `seconds`."""
+        until = time.perf_counter() + seconds
+        self.search = self.search or self._claims(now)
+        try:
+            next(self.search)
+            while time.perf_counter() < until:
+                next(self.search)
+        except StopIteration as end:
+            self.search, self._seek_at = None, now + COMPANION_SECONDS
+            return cast("_Claims", end.value)
+        return {}
+
+    def _claims(self, now: float) -> Generator[None, None, _Claims]:
+        """Find what the logs that are due claim, in launch order; yields after each log."""
+        claims: _Claims = {}
         apart: list[Apart] = []
         around = Surroundings(self._disk)
         logs = [path for path in self.followed.values() if self._is_due(path, now)]
         tied = self._tied() if logs else {}
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
+            yield
             try:
                 run = self._monitor.names.origin(str(path)).run
                 found, strangers = kin(path, around, tied.get(run, ()))
@@ -250,13 +275,14 @@ class Inputs:
     def _is_due(self, path: Path, now: float) -> bool:
         """Whether to search a log's companions now; sets the time of the next search."""
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
+        if now < at or path.suffix == ".jsonl":
+            return False
         run = self._run_of(path)
         if run is not None and run.life.ended:  # search once more, for companions of short runs
             self._seek[path] = (math.inf, COMPANION_SECONDS)
-            return at < math.inf and path.suffix != ".jsonl"
-        if (now < at < math.inf) or path.suffix == ".jsonl":
-            return False
+            return True
         starting = run is None or run.life.state == "starting"
+        starting = starting and now - self._changed(path) / 1e9 < SELDOM_SECONDS
         self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
         return True
 

@@ -17,14 +17,15 @@ from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.pictures import Pictures
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
+from ldlm_monitor.daemon.turn_budget import TurnBudget
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.parse.urgency import Urgency
 from ldlm_monitor.playback.recording import Recorder
-from ldlm_monitor.source.file_identity import FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, MountTable, read_mounts
-from ldlm_monitor.source.follow import TURN_BYTES, Follower, StdinSource
+from ldlm_monitor.source.follow import Follower, StdinSource
 from ldlm_monitor.source.input_patterns import resolve
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.timed_disk import TimedDisk
@@ -35,10 +36,6 @@ from ldlm_monitor.state.state_store import State, StateStore
 POLL_SECONDS = 1.0
 """Seconds between two polls of all files (of thousands, a part at a time: `Rota`): network mounts
 send no events, and alerts are due in a second."""
-TURN_SECONDS = 0.25
-"""How long a turn may judge new bytes: the lines of other files, and timers, wait for so long."""
-LEAST_BYTES = 64 * 1024
-"""Bytes that a turn reads at least. A choice: fewer cost more for the turn than for the bytes."""
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload changes; others are bound to threads, sockets or open files."""
 EDGE_SECONDS = 5.0
@@ -86,12 +83,17 @@ class Pump:
         self._rota = Rota(self.waker.watches)
         self._looked_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
-        self._budget = LEAST_BYTES
+        self._budget = TurnBudget()
         self._stdin: StdinSource | None = None
-        self._committed: tuple[int, int, list[FilePosition]] | None = None
+        self._committed: tuple[int, int, int] | None = None
         self._restart = recall(self.store, time.time())
         self.monitor = assemble(self.settings, time.perf_counter)
-        self.follower = Follower(disk=self.disk, mounts=self.mounts, journal=self.journal)
+        self.follower = Follower(
+            disk=self.disk,
+            mounts=self.mounts,
+            journal=self.journal,
+            urgent=Urgency(self.settings.formats),
+        )
         self._calls = TimedDisk(self.journal, disk=self.disk, mounts=self.mounts, check=self._check)
         disk = self._calls.disk
         self.inputs = Inputs(
@@ -142,7 +144,7 @@ class Pump:
         transitions = self._backfill.hold(transitions + self.monitor.tick(now))
         wall = now - self.monitor.ahead  # the wall clock, by which senders work
         self.dispatcher.dispatch(transitions, wall)
-        self.dispatcher.end_acknowledgements(transitions, self.monitor.active)
+        self.dispatcher.end_acknowledgements(transitions, self.monitor.engine.active_keys)
         if transitions or self.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.journal.drain():
@@ -171,7 +173,7 @@ class Pump:
 
     def pause(self, now: float) -> float:
         """Seconds to wait for a file event before the next turn; 0 while a backlog is read."""
-        if self._backfill.is_busy or self.follower.has_backlog:
+        if self._backfill.is_busy or self.follower.has_backlog or self.inputs.search:
             return 0.0
         picture_at = self.pictures.due if self.pictures.is_old else None
         stdin_peek = None if self._stdin is None else self._stdin.next_peek()
@@ -194,19 +196,14 @@ class Pump:
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
         """Read and judge new bytes of the files `dirty`; None means all files."""
         transitions: list[Transition] = []
-        chunks = list(self.follower.read(dirty, now, self._budget))
+        chunks = list(self.follower.read(dirty, now, self._budget.size))
         began = time.perf_counter()
         if chunks:
             self.store.read_log.note(chunks, now)
         for chunk in chunks:
             transitions += self._feed(chunk, now)
-        # Bytes that are read and cut are in no chunk. A turn that read all there is shows no speed.
-        spent, size = time.perf_counter() - began, sum(len(chunk.data) for chunk in chunks)
-        if spent > TURN_SECONDS / 2:
-            affordable = int(size * TURN_SECONDS / spent)
-            self._budget = max(LEAST_BYTES, min(affordable, 2 * self._budget, TURN_BYTES))
-        elif self.follower.has_backlog:
-            self._budget = min(2 * self._budget, TURN_BYTES)
+        size, spent = sum(len(chunk.data) for chunk in chunks), time.perf_counter() - began
+        self._budget.note(size, spent, has_backlog=self.follower.has_backlog)
         if self._stdin is not None:
             for chunk in self._stdin.read(now):
                 transitions += self._feed(chunk, now)
@@ -275,11 +272,10 @@ class Pump:
     def _commit(self, now: float) -> None:
         """Commit the state; alerts of bytes that it marks as judged are in the outbox already."""
         self._commit_at = now + COMMIT_SECONDS
-        positions = self.follower.positions()
-        standing = (self.monitor.version, self.store.read_log.last, positions)
-        if standing == self._committed:
+        standing = (self.monitor.version, self.store.read_log.last, len(self.follower.paths))
+        if standing == self._committed:  # a file that only lost its name is found at the restart
             return
-        self._committed = standing
+        self._committed, positions = standing, self.follower.positions()
         state = State(
             positions,
             [each for each in self.monitor.alerts() if not self._backfill.is_partial(each.labels)],

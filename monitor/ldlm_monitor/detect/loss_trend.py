@@ -2,14 +2,13 @@
 
 import math
 from array import array
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from itertools import pairwise
-from operator import gt, lt
 
 from ldlm_monitor.detect.window import (
     ComparedValues,
     Groups,
-    RecentValues,
     Values,
     finite,
     median,
@@ -85,7 +84,7 @@ class LossDetector:
     def __init__(self) -> None:
         self._window = ComparedValues(LOSS_WINDOW, RECENT)
         self._groups = Groups(GROUP)
-        self._levels = RecentValues(TREND_GROUPS)
+        self._trend = Trend(TREND_GROUPS)
         self._early = Groups(RECENT)
         self._first = array("d")
         self._hundreds = Groups(LEVEL)
@@ -93,7 +92,6 @@ class LossDetector:
         self._noise = 0.0
         self._factor = 0.0  # the noise of the logarithms
         self._highest = -math.inf
-        self._trend = (0, 0.0, 0.0)
         self._spike = 0.0
 
     def update(self, values: Values) -> None:
@@ -117,7 +115,7 @@ class LossDetector:
         older = [*self._window.recent, *values][:-RECENT]
         self._highest = max(self._highest, max(older, default=-math.inf))
         self._window.extend(values)
-        self._levels.extend([median(group) for group in self._groups.extend(values)])
+        self._trend.extend([median(group) for group in self._groups.extend(values)])
         for group in self._early.extend(first):
             self._first.extend(group)
             if (level := median(group)) < self._lowest:
@@ -185,33 +183,49 @@ class LossDetector:
             first, second = sum(values[-HALVES:-half]), sum(values[-half:])
             if first > 0 and second > 0:
                 yield "loss_trend_ratio", second / first
-        if len(self._levels) == TREND_GROUPS:
-            if self._trend[0] != self._levels.count:
-                levels = self._levels.values
-                self._trend = (self._levels.count, mann_kendall(levels), relative_slope(levels))
-            yield "loss_trend_zscore", self._trend[1]
-            yield "loss_slope_ratio", self._trend[2]
+        if len(self._trend.levels) == TREND_GROUPS:
+            yield "loss_trend_zscore", self._trend.mann_kendall()
+            yield "loss_slope_ratio", self._trend.relative_slope()
 
 
-def mann_kendall(values: Values) -> float:
-    """Z of the Mann-Kendall test of two or more values; below -1.64 the values fall, 95 % sure."""
-    count = len(values)
-    score: int = sum(
-        sum(map(gt, values[apart:], values)) - sum(map(lt, values[apart:], values))
-        for apart in range(1, count)
-    )
-    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    return (score - (score > 0) + (score < 0)) / deviation
+class Trend:
+    """How the last `size` values rise or fall, pair by pair: a new value adds its pairs alone."""
 
+    def __init__(self, size: int) -> None:
+        self.levels: list[float] = []
+        self._size = size
+        self._score = 0  # pairs that rise, less those that fall
+        self._slopes: list[float] = []  # of all pairs, sorted
 
-def relative_slope(values: Values) -> float:
-    """The Theil-Sen slope of two or more values, times their count, over their absolute median."""
-    slopes = [
-        (later - earlier) / apart
-        for apart in range(1, len(values))
-        for earlier, later in zip(values, values[apart:], strict=False)
-    ]
-    return median(slopes) * len(values) / max(abs(median(values)), math.ulp(1.0))
+    def extend(self, values: Values) -> None:
+        """Add the newest values, oldest first."""
+        if 2 * len(values) > self._size:  # few of the pairs stay
+            values = [*self.levels, *values][-self._size :]
+            self.levels, self._score, self._slopes = [], 0, []
+        for value in values:
+            if len(self.levels) == self._size:
+                self._drop_first()
+            self._score += sum(map(value.__gt__, self.levels)) - sum(map(value.__lt__, self.levels))
+            for apart, earlier in enumerate(reversed(self.levels), 1):
+                insort(self._slopes, (value - earlier) / apart)
+            self.levels.append(value)
+
+    def _drop_first(self) -> None:
+        first = self.levels.pop(0)
+        self._score -= sum(map(first.__lt__, self.levels)) - sum(map(first.__gt__, self.levels))
+        for apart, later in enumerate(self.levels, 1):
+            del self._slopes[bisect_left(self._slopes, (later - first) / apart)]
+
+    def mann_kendall(self) -> float:
+        """Z of the Mann-Kendall test of two or more; below -1.64 the values fall, 95 % sure."""
+        count, score = len(self.levels), self._score
+        deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+        return (score - (score > 0) + (score < 0)) / deviation
+
+    def relative_slope(self) -> float:
+        """The Theil-Sen slope of two or more, times their count, over their absolute median."""
+        usual = max(abs(median(self.levels)), math.ulp(1.0))
+        return middle_of(self._slopes) * len(self.levels) / usual
 
 
 def _noise(ranked: Values, middle: float) -> float:

@@ -136,7 +136,7 @@ _KEPT: Final = frozenset(
         *("pg_rank", "pg_id", "missing_rank", "missing_ranks", "missing", "dead", "ranks", "class"),
         *("rank_a", "rank_b", "op_a", "op_b", "shape_a", "shape_b", "other_rank", "reported_rank"),
         *("exitcode", "signal", "local_rank", "what", "reason", "peer", "last_error", "event"),
-        *("file", "line", "exc_type", "step", "processes"),
+        *("file", "line", "exc_type", "step", "processes", "quantity"),
     }
 )
 

@@ -28,8 +28,7 @@ OTHERS_SHARE: Final = 0.25
 CUDA's own context, which no allocator counts, takes up to 1.5 GiB: 20 % of a small GPU of 8 GiB."""
 _UNIT: Final = {"KiB": 2**-20, "MiB": 2**-10, "GiB": 1.0, "TiB": 2.0**10, "bytes": 2**-30}
 _AMOUNT: Final = r"([\d.]+) (KiB|MiB|GiB|TiB|bytes)"
-_TOTAL: Final = re.compile(f"(?:total capacity of )?{_AMOUNT} (?:total capacity|of which)")
-_CAPACITY: Final = re.compile(f"total capacity of {_AMOUNT}")
+_TOTAL: Final = re.compile(f"total capacity of {_AMOUNT}|{_AMOUNT} total capacity")
 _FREE: Final = re.compile(f"{_AMOUNT} (?:is )?free")
 _OWN: Final = (
     re.compile(f"this process has {_AMOUNT} memory in use"),
@@ -69,44 +68,34 @@ class DecisionFacts:
         return "other" if held_by_others(self.message) > OTHERS_SHARE else "own"
 
 
-class DecisionCondition(BaseModel):
-    """What must all be true for a rule; an absent key is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: frozenset[str] | None = None
-    tier: frozenset[str] | None = None
-    text: re.Pattern[str] | None = None
-    steps: Literal["none", "some"] | None = None
-    numbers: frozenset[Numbers] | None = None
-    memory: Literal["own", "other"] | None = None
-    repeated: bool | None = None
-    state: frozenset[str] | None = None
-    failed: bool | None = None
-
-    def holds(self, facts: DecisionFacts) -> bool:
-        """Whether the facts meet it."""
-        if self.text is not None and self.text.search(facts.message) is None:
-            return False
-        wanted = ((name, getattr(self, name)) for name in self.model_fields_set - {"text"})
-        return all(
-            getattr(facts, name) in (one if isinstance(one, frozenset) else {one})
-            for name, one in wanted
-        )
+Asked = Literal["kind", "tier", "text", "steps", "numbers", "memory", "repeated", "state", "failed"]
 
 
 class DecisionRule(BaseModel):
-    """A row of the table. `confidence`: the most that it may claim. Examples: sets of facts."""
+    """A row of the table: `then` where all of `when` is so, an absent key being so anyway.
+
+    `text` is a regular expression, a list is one of several values. `confidence`: the most that it
+    may claim. Examples: sets of facts.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rule: str
-    when: DecisionCondition = DecisionCondition()
+    when: dict[Asked, str | bool | tuple[str, ...]] = {}
     then: DecisionWord
     confidence: Literal["confirmed", "probable", "weak"] = "confirmed"
     because: str
     examples: tuple[dict[str, str | bool], ...] = ()
     counter_examples: tuple[dict[str, str | bool], ...] = ()
+
+    def holds(self, facts: DecisionFacts) -> bool:
+        """Whether the facts meet it."""
+        return all(
+            re.search(str(wanted), facts.message) is not None
+            if name == "text"
+            else getattr(facts, name) in (wanted if isinstance(wanted, tuple) else (wanted,))
+            for name, wanted in self.when.items()
+        )
 
 
 class DecisionTable(View):
@@ -126,12 +115,16 @@ def decision_table() -> DecisionTable:
 def decide(facts: DecisionFacts) -> DecisionView:
     """The decision of the first rule that holds, with the facts' evidence."""
     table = decision_table()
-    rule = next(each for each in table.rules if each.when.holds(facts))
+    rule = next(each for each in table.rules if each.holds(facts))
     order = ("weak", "probable", "confirmed")
     known = "weak" if facts.confidence == "none" else facts.confidence
     goes_back = rule.then == "ROLLBACK"
     # Two attempts that failed alike confirm each other.
-    sure = rule.confidence if rule.when.repeated else min(rule.confidence, known, key=order.index)
+    sure = (
+        rule.confidence
+        if rule.when.get("repeated")
+        else min(rule.confidence, known, key=order.index)
+    )
     return DecisionView(
         decision=rule.then,
         confidence=sure,
@@ -143,11 +136,6 @@ def decide(facts: DecisionFacts) -> DecisionView:
         rule=rule.rule,
         if_wrong=table.costs[rule.then],
     )
-
-
-def nothing_failed() -> DecisionView:
-    """The decision on a run without a failure."""
-    return decide(DecisionFacts())
 
 
 def fingerprint(incident: IncidentView) -> tuple[str, str]:
@@ -180,7 +168,7 @@ def is_repeated(incident: IncidentView, past: Iterable[IncidentView]) -> bool:
 
 def held_by_others(message: str) -> float:
     """Share (0..1) of a GPU's memory that neither torch's process nor nobody has; 0 if unknown."""
-    total = _gib(_CAPACITY, message) or _gib(_TOTAL, message)
+    total = _gib(_TOTAL, message)
     free = _gib(_FREE, message)
     own = next((size for pattern in _OWN if (size := _gib(pattern, message)) is not None), None)
     if not total or free is None or own is None:
@@ -190,4 +178,7 @@ def held_by_others(message: str) -> float:
 
 def _gib(pattern: re.Pattern[str], text: str) -> float | None:
     found = pattern.search(text)
-    return None if found is None else float(found[1].strip(".")) * _UNIT[found[2]]
+    if found is None:
+        return None
+    size, unit = filter(None, found.groups())
+    return float(size.strip(".")) * _UNIT[unit]

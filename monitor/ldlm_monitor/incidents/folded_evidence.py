@@ -195,7 +195,8 @@ class Evidence:
         facts.host = facts.host or clue.host
         step = whole(clue.fields.get("step"))
         if clue.kind == NONFINITE and step is not None:
-            facts.nonfinite_step = min(step, facts.nonfinite_step or step)
+            steps, loss = facts.nonfinite_steps, str(clue.fields.get("quantity")).startswith("loss")
+            steps[loss] = min(step, steps.get(loss, step))
         if clue.severity in SERIOUS and clue.role in _OWN_ROLES:
             facts.has_error = True
             stopped = tier_of(clue) is Tier.EXTERNAL

@@ -54,6 +54,7 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
             "reported_by": "alert",
             "text": (transition.line or "")[:MAX_MESSAGE],
             "step": transition.step,
+            "quantity": "loss" if "Loss" in transition.alert else None,
         },
     )
 

@@ -126,13 +126,17 @@ def _first_nonfinite(evidence: Evidence, ranks: set[int]) -> set[int]:
     """Of ranks with non-finite numbers, those whose first step is the earliest, if not all are.
 
     One step apart is enough: a reduction passes the numbers on in the step after, to all ranks at
-    once. A rank without a step leaves it undecided, and so do several first ranks.
+    once. Losses are compared where each rank logs its own: gradients are reduced in the same step.
+    A rank without a step leaves it undecided, and so do several first ranks.
     """
-    steps = {rank: evidence.roster.of(rank).nonfinite_step for rank in ranks}
-    known = [step for step in steps.values() if step is not None]
-    if len(known) < len(steps) or not known:
+    found = {rank: evidence.roster.of(rank).nonfinite_steps for rank in ranks}
+    if not all(found.values()):
         return set()
-    early = {rank for rank, step in steps.items() if step == min(known)}
+    by_loss = all(True in steps for steps in found.values())
+    firsts = {
+        rank: steps[True] if by_loss else min(steps.values()) for rank, steps in found.items()
+    }
+    early = {rank for rank, step in firsts.items() if step == min(firsts.values())}
     return early if len(early) == 1 and early < ranks else set()
 
 
@@ -142,7 +146,7 @@ def _spread(evidence: Evidence, early: set[int], later: set[int]) -> RootCause:
     folds = [*evidence.of_kind(NONFINITE)]
     own = (clue for fold in folds for clue in fold.clues if clue.rank == rank)
     clue = min(own, key=lambda each: each.order, default=replace(folds[0].first, rank=rank))
-    step = evidence.roster.of(rank).nonfinite_step
+    step = min(evidence.roster.of(rank).nonfinite_steps.values())
     why = [f"rank {rank} logged it at step {step}, {names_of(later)} at a later one"]
     sources = {f"rank {each}" for each in (rank, *later)}
     return RootCause.of_clue(Tier.LOCAL, clue, by_sources(sources, doubtful=False), why, (rank,))

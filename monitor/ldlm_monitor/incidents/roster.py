@@ -41,8 +41,8 @@ class RankFacts:
     """One rank in one incident; None is unknown.
     `waited`: event kinds by which it reported waiting for, or losing, another rank.
     `has_error`: it printed an error. `failed`: its first own error. `dumped`: it wrote a flight
-    record. `timed_out`: it logged a timeout. `exitcode` is negative for a signal. `nonfinite_step`:
-    the first step at which it logged a non-finite number.
+    record. `timed_out`: it logged a timeout. `exitcode` is negative for a signal.
+    `nonfinite_steps`: the first step at which a loss (True) or another number was non-finite.
     """
 
     waited: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ class RankFacts:
     host: str | None = None
     node: str | None = None
     local_rank: int | None = None
-    nonfinite_step: int | None = None
+    nonfinite_steps: dict[bool, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

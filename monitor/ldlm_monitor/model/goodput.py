@@ -1,8 +1,19 @@
 """Where the time of a run went."""
 
+import math
+from collections.abc import Mapping
+from typing import Final, Self, TypeAlias
+
 from pydantic import Field
 
 from ldlm_monitor.model.incident_view import View
+
+Losses: TypeAlias = Mapping[str, tuple[float, int]]
+"""By cause: the seconds lost to it, and in how many intervals."""
+_NO_PROGRESS: Final = frozenset(
+    {"start", "first step", "steps taken again", "restart", "stall", "after the last step"}
+)
+"""What ETTR takes off: catching up and starting, as in the paper, and hanging."""
 
 
 class Spent(View):
@@ -29,6 +40,36 @@ class Goodput(View):
     cost: float | None = Field(
         default=None, description="GPU-hours x `gpu_hour_price`; None without a price"
     )
+
+    @classmethod
+    def of(
+        cls, productive: float, lost: Losses, usual: float, least: float, failures: int
+    ) -> Self | None:
+        """The sum of `productive` and `lost` seconds; None if no time passed.
+
+        `usual`: seconds of a step. `least`: see `least_pause_seconds`.
+        """
+        losses = [
+            Spent(what=what, seconds=seconds, times=times)
+            for what, (seconds, times) in lost.items()
+            if seconds > 0
+        ]
+        total = math.fsum([productive, *(loss.seconds for loss in losses)])
+        if total <= 0:
+            return None
+        down = sum(loss.seconds for loss in losses if loss.what == "restart")  # not time up
+        return cls(
+            total_seconds=total,
+            productive_seconds=productive,
+            share=productive / total,
+            step_seconds=usual,
+            least_pause_seconds=least,
+            losses=tuple(sorted(losses, key=lambda spent: -spent.seconds)),
+            failures=failures,
+            ettr=1 - sum(loss.seconds for loss in losses if loss.what in _NO_PROGRESS) / total,
+            mttf_seconds=(total - down) / failures if failures else None,
+            gpu_hours=None,
+        )
 
     def part(self, seconds: float) -> tuple[float | None, float | None]:
         """The GPU-hours and the money that `seconds` of the time took; None if unknown."""

@@ -1,7 +1,7 @@
 """Durations counted into the buckets of a classic and of a native histogram of Prometheus."""
 
 import math
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -37,14 +37,18 @@ class Histogram:
 
     def observe(self, values: Iterable[float]) -> None:
         """Add finite values that are not negative."""
-        for value in values:
-            self._counts[bisect_left(self._bounds, value)] += 1
-            self._sum += value
-            if value <= ZERO_THRESHOLD:
-                self._zeros += 1
-            else:
-                index = math.ceil(math.log2(value) * 2**SCHEMA)
-                self._native[index] = self._native.get(index, 0) + 1
+        ranked = sorted(values)
+        begin = 0
+        for index, bound in enumerate(self._bounds):
+            end = bisect_right(ranked, bound, begin)
+            self._counts[index] += end - begin
+            begin = end
+        self._counts[-1] += len(ranked) - begin
+        self._sum += math.fsum(ranked)
+        zeros = bisect_right(ranked, ZERO_THRESHOLD)
+        self._zeros += zeros
+        for each in [math.ceil(math.log2(value) * 2**SCHEMA) for value in ranked[zeros:]]:
+            self._native[each] = self._native.get(each, 0) + 1
 
     def points(self, name: str, labels: Labels = ()) -> Iterator[Point]:
         """The series `NAME_bucket{le}`, `NAME_sum` and `NAME_count`; a bucket holds those below."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -14,6 +14,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 MAX_LABEL_LENGTH = 128  # of a label's value. A choice: more inflates scrapes, less merges names
 
 
+@lru_cache(maxsize=4096)  # a choice: of what each scrape exports anew; more would take memory
 def make_labels(**pairs: str | None) -> Labels:
     """Sorted labels of the pairs whose value is not None or "", cut to `MAX_LABEL_LENGTH`."""
     return tuple(sorted((name, value[:MAX_LABEL_LENGTH]) for name, value in pairs.items() if value))

@@ -147,6 +147,8 @@ class SampleBlock:
 
     def part(self, start: int, stop: int) -> SampleBlock:
         """The lines from `start` up to, not including, `stop` (0 <= start <= stop <= len)."""
+        if stop - start == len(self):
+            return self
         sparse = {
             name: {index - start: value for index, value in cells.items() if start <= index < stop}
             for name, cells in self.sparse.items()

@@ -35,7 +35,7 @@ IN_HEADER: Final = {"<": "‹", ">": "›"}
 
 
 def drawn(content: Content) -> tuple[str, list[Block]]:
-    """Slack's fields `text`, a fallback for notifications and screen readers, and `blocks`."""
+    """Slack's fields `text`, a line for notifications and screen readers, and `blocks`."""
     title = f"{content.mark} {content.title}"
     text = {"type": "plain_text", "text": cut(title, HEADER_LIMIT, IN_HEADER)}
     blocks: list[Block] = [{"type": "header", "text": text}]
@@ -53,7 +53,8 @@ def drawn(content: Content) -> tuple[str, list[Block]]:
         blocks.append(section(f"<{content.link}|Open the page of this run>"))
     notes = (mrkdwn(cut(note, TEXT_LIMIT)) for note in content.notes)
     blocks += ({"type": "context", "elements": [note]} for note in notes)
-    fallback = title if content.alerts else ": ".join((title, *content.summary[:1]))
+    known = [content.cause.partition("\n")[0]] if content.cause else content.summary[:1]
+    fallback = title if content.alerts else ": ".join((title, *known))
     return cut(fallback, FALLBACK_LIMIT), blocks
 
 

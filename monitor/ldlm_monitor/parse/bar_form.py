@@ -9,7 +9,7 @@ number, and other output can follow it directly, so an item of the postfix is re
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from ldlm_monitor.parse.patterns import compile_pattern, number
+from ldlm_monitor.parse.patterns import compile_pattern, number, texts
 
 ItemT = TypeVar("ItemT")
 
@@ -85,7 +85,7 @@ def match_meter(text: bytes, start: int) -> Meter | None:
     match = _METER.match(text, start)
     if match is None:
         return None
-    described, colon, count, unbounded, rate = match.groups()
+    described, colon, count, unbounded, rate = texts(match)
     description = (described or b"").strip(b": ")
     if colon and not description:
         return None  # `: ` without text: a bar whose description began in an earlier write

@@ -7,7 +7,7 @@ counts the words beside the fields, as sentences contain numbers too.
 
 from ldlm_monitor.parse.fields import COSTS, Fields
 from ldlm_monitor.parse.numbers import Numbers
-from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
+from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after, texts
 from ldlm_monitor.parse.vocabulary import (
     EPOCH_KEYS,
     MAX_KEY,
@@ -36,7 +36,7 @@ FIELD = compile_pattern(
     rf"(?P<at>\d{{1,18}})(?:{_TOTAL})?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|average|mean|total"
     r"|batch|running|current|epoch)[ _-])*(?:loss|cost|acc|accuracy|lr|ppl)"
-    r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
+    r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?:[a-z][\w.]{0,20}\()?(?P<number>{{number}})"
     r"|\b(?:\d{1,18}-)?(?P<glued>\d{1,18})(?P<unit>epoch|batch|num_updates|iter|step)s?\b"
     rf"|(?P<bare>\d{{1,18}})(?:{_OF}|\])"
     r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"
@@ -126,13 +126,13 @@ class _Reader:
         fields = 0
         if pair := _PAIR.match(text, start):
             start = pair.span()[1]
-            for name, count in zip(("epoch", "batch"), pair.groups(), strict=True):
+            for name, count in zip(("epoch", "batch"), texts(pair), strict=True):
                 self._count(name, float(count or 0))
         while fields < _MAX_FIELDS and (match := FIELD.search(text, start)):
             begin, end = match.span()
             self._other(text[start:begin])
             key, value, of, counted, at, total, metric, number, glued, unit, bare, column, cell = (
-                match.groups()
+                texts(match)
             )
             fields += 1
             start = end
@@ -146,7 +146,7 @@ class _Reader:
                     self._other(text[begin:end])
             elif metric is not None:
                 before = _BEFORE_METRIC.search(text[max(begin - 32, 0) : begin])
-                whole = (before.groups()[0] or b"" if before else b"") + metric
+                whole = (texts(before)[0] or b"" if before else b"") + metric
                 start = self._value(known_part(whole.decode())[0], number or b"", end)
             elif bare is not None:
                 if self._is_bare(begin, end):
@@ -199,7 +199,7 @@ class _Reader:
         if mean is not None:
             end = mean.span()[1]
             name = _MEANS.get(name.lower(), name)
-            amount = mean.groups()[0] or b"" if self._evaluation else amount
+            amount = texts(mean)[0] or b"" if self._evaluation else amount
         read = quantity(amount.decode("latin-1"))
         if measure(name).name == "loss" and (parts := _PARTS.match(text, end)):
             self._parts = parts.span()
@@ -261,7 +261,7 @@ def read_fields(text: bytes, *, evaluation: bool = False) -> Fields:
         text = _NAMED.sub(rb"\2\1:", text)
     written = b"\\n" in text  # `print("loss: 2.5\\n")`: code, or a text in quotes
     settings = _SETTINGS.match(text[start:])
-    if written or (settings and (settings.groups()[0] or b"").lower() not in _RESULTS):
+    if written or (settings and (texts(settings)[0] or b"").lower() not in _RESULTS):
         return Fields()
     reader = _Reader(text, evaluation=evaluation)
     found = reader.read(start)
@@ -276,7 +276,7 @@ def epoch_of(text: bytes, *, alone: bool = False) -> Numbers | None:
     match = _HEADER.match(head) if alone else _EPOCH_ANYWHERE.search(head)
     if match is None:
         return None
-    epoch, total = (float(each or 0) for each in match.groups())
+    epoch, total = (float(each or 0) for each in texts(match))
     return Numbers(epoch=epoch, values={"total_epochs": total}) if epoch <= total else None
 
 
@@ -285,7 +285,7 @@ def evaluation_progress(text: bytes) -> Numbers | None:
     match = _EVALUATING.match(text[:_MAX_HEADER])
     if match is None:
         return None
-    done, total = (float(each or 0) for each in match.groups())
+    done, total = (float(each or 0) for each in texts(match))
     return Numbers(values={"eval_progress": done / total}) if 0 < total >= done else None
 
 

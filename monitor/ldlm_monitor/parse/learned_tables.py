@@ -12,7 +12,7 @@ from ldlm_monitor.parse.blocks import MAX_ROWS, Block, BlockOpening
 from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields
 from ldlm_monitor.parse.numbers import Numbers
-from ldlm_monitor.parse.patterns import compile_pattern, quantity
+from ldlm_monitor.parse.patterns import compile_pattern, quantity, texts
 from ldlm_monitor.parse.vocabulary import is_count, is_training, measure, plain
 
 _COUNTER = r"(?:[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter(?:ation)?)"
@@ -128,7 +128,7 @@ class Listing(Block[None]):
         pair = _PAIR.match(text)
         if pair is None:
             return None
-        name, value = pair.groups()
+        name, value = texts(pair)
         if name and value:
             self._fields.append(name + b"=" + value)
         return len(text)

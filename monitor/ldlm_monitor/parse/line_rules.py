@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ldlm_monitor.parse.definitions import SampleLine
 from ldlm_monitor.parse.numbers import Numbers
-from ldlm_monitor.parse.patterns import NumberSpec, Pattern, PatternMatch, certain, quantity
+from ldlm_monitor.parse.patterns import NumberSpec, Pattern, PatternMatch, certain, quantity, texts
 from ldlm_monitor.parse.vocabulary import MAX_KEY
 
 AS_PRINTED = NumberSpec(name="")
@@ -75,7 +75,7 @@ class LineRule:
                 text[start] not in closed_by if start < len(text) else not ends_line
             ):
                 return
-            found = match.groups()
+            found = texts(match)
             key = (found[key_group] or b"").decode("latin-1")[:MAX_KEY]
             if key in pairs.skip:
                 continue

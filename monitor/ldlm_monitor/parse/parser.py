@@ -13,7 +13,7 @@ from typing import TypeVar
 from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.blocks import Blocks
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern
+from ldlm_monitor.parse.patterns import Pattern, compile_pattern, texts
 from ldlm_monitor.parse.structured_files import TableReader, is_rows, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
 from ldlm_monitor.parse.triggers import compiled
@@ -196,7 +196,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     """
     if rows:
         found = _ROW.finditer(data)
-        return [ClockMark(offset + row.span()[0], int(row.groups()[0] or 0), None) for row in found]
+        return [ClockMark(offset + row.span()[0], int(texts(row)[0] or 0), None) for row in found]
     marks: list[ClockMark] = []
     if b"%" not in data:  # the search for one byte is ten times as fast as the pattern
         return marks
@@ -205,7 +205,7 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
         at = begin if before < 0 else before + 1
-        training, step, elapsed = match.groups()
+        training, step, elapsed = texts(match)
         seconds = _seconds(elapsed or b"0")
         marks.append(ClockMark(offset + at, int(step or 0), seconds, inner=training is None))
         begin = end

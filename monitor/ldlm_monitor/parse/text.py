@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId, Origin
 from ldlm_monitor.model.records import Position, Record
@@ -38,9 +37,6 @@ _EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
 }
 """The kind of block that an event opens, by the `assemble` of its definition."""
 
-OnMatch: TypeAlias = Callable[[int, str], None]
-"""Called with the offset and format of a recognised record; lines of a block have the format ""."""
-
 
 @dataclass(slots=True)
 class FileState:
@@ -66,14 +62,18 @@ class FileState:
 
 
 class TextReader:
-    """Applies all `rules` to text. `on_match`, if set, is called for each recognised record."""
+    """Applies all `rules` to text.
+
+    `on_match`, if set, is called with the offset and format of each recognised record; lines of a
+    block have the format "".
+    """
 
     def __init__(self, rules: Rules, on_fault: OnFault) -> None:
         self.rules = rules
         self.on_fault = on_fault
         self._scanner = Scanner(rules.databases)
         self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
-        self.on_match: OnMatch | None = None
+        self.on_match: Callable[[int, str], None] | None = None
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of a chunk: of lines with triggers, and of blocks that are complete."""
@@ -223,8 +223,7 @@ class TextReader:
     def _learn(self, file: FileState, text: bytes, place: RecordPlace) -> list[Record]:
         """The samples that the learner infers from a text."""
         inferred = file.learner.read(text, place)
-        for sample in inferred:
-            file.bars.trained = file.bars.trained or "loss" in sample.values
+        file.bars.trained |= any("loss" in sample.values for sample in inferred)
         return list(inferred)
 
     def _row(self, file: FileState, record: LineContext, start: int) -> list[Record]:
@@ -253,8 +252,7 @@ class TextReader:
         self, file: FileState, record: LineContext, rules: Sequence[EventRule], glued: int
     ) -> list[Record]:
         shell, ours = record.envelope.shell, record.is_ours
-        fitting = (rule for rule in rules if rule.spec.shell == shell)
-        candidates = sorted(fitting, key=lambda rule: rule.order)
+        candidates = sorted((r for r in rules if r.spec.shell == shell), key=lambda r: r.order)
         found: list[Record] = []
         start, first = glued or record.envelope.start, True
         for _ in range(_MAX_EVENTS_A_RECORD):
@@ -272,8 +270,8 @@ class TextReader:
         if not first and start < len(record.text):
             self._offer(file, record, found, start, len(record.text))
         if first and not shell:
-            logged = any(rule.spec.level == "error" for rule in candidates)
-            file.logged = record.line.number if logged else file.logged
+            if any(rule.spec.level == "error" for rule in candidates):
+                file.logged = record.line.number
             found.extend(self._by_level(record, candidates))
         return found
 
@@ -295,11 +293,8 @@ class TextReader:
 
     def _by_level(self, record: LineContext, rules: list[EventRule]) -> list[Record]:
         level = level_of(record.text, record.envelope)
-        for rule in rules:
-            if rule.spec.level is None or rule.spec.level != level:
-                continue
-            text = record.text[record.envelope.start :]
-            if not text.strip() or any(p.search(text) for p in self.rules.benign):
-                return []
-            return rule.records(record.place, text_of(text, MAX_MESSAGE_BYTES), rule.fields({}))
-        return []
+        rule = next((each for each in rules if each.spec.level and each.spec.level == level), None)
+        text = record.text[record.envelope.start :]
+        if rule is None or not text.strip() or any(p.search(text) for p in self.rules.benign):
+            return []
+        return rule.records(record.place, text_of(text, MAX_MESSAGE_BYTES), rule.fields({}))

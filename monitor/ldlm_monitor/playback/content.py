@@ -56,6 +56,8 @@ _MOST_TIMES = 100_000
 """Times kept of a text log: a choice; a day with one a second fits, more cost 100 bytes each."""
 NOMINAL_ROWS = 3_600
 """Most times, a second apart, given to a file without times: a choice; more are finer, slower."""
+TOGETHER_ROWS = 5
+"""Of these in a long file: the seconds between two evaluations of the rules, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +222,17 @@ def row_timeline(stretch: Stretch, clock: StepClock | None, apart: float) -> Tim
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
     if clock is not None:
         return from_steps(stretch.marks(rows=True), clock)
-    return nominal(stretch)
+    return nominal(stretch, together=TOGETHER_ROWS)
 
 
-def nominal(stretch: Stretch) -> Timeline:
-    """The order of rows or lines without times: one nominal second between them."""
-    return from_rows([0, *stretch.row_offsets()[1:]], stretch.written_at)
+def nominal(stretch: Stretch, *, together: int = 1) -> Timeline:
+    """The order of rows or lines without times: one nominal second between them.
+
+    Where there are so many that time matters, `together` of them come at once.
+    """
+    offsets = [0, *stretch.row_offsets()[1:]]
+    apart = together if 2 * len(offsets) > NOMINAL_ROWS else 1
+    return from_rows(offsets[::apart], stretch.written_at, float(apart))
 
 
 def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:

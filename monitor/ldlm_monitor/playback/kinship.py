@@ -161,19 +161,20 @@ def kin(
     `companions` does.
     """
     traits = traits_of(log, around.disk)
-    near = companions(log, traits.facts, around)
-    named = {each.path: each.reason for each in near}
-    found = [each for each in near if around.disk.realpath(each.path) in known]
-    doubtful = [each for each in near if each not in found]
-    if not doubtful:
-        return found, []
+    found: list[Companion] = []
+    doubtful = companions(log, traits.facts, around)
+    named = {each.path: each.reason for each in doubtful}
+    sure = {each.path for each in doubtful if around.disk.realpath(each.path) in known}
+    if len(sure) == len(doubtful):
+        return doubtful, []
     count = len(doubtful) + 1
     while len(doubtful) < count:
         count = len(doubtful)
         strangers: list[Companion] = []
         for each in doubtful:
             other = traits_of(each.path, around.disk)
-            why, is_kin = evidence(traits, other, named[each.path])
+            is_sure = each.path in sure
+            why, is_kin = ("", True) if is_sure else evidence(traits, other, named[each.path])
             (found if is_kin else strangers).append(replace(each, reason=why))
             if is_kin:
                 # What was written while a companion was is of that launch too.

@@ -2,7 +2,7 @@
 
 The semantics are those of Prometheus 3: ranges and the lookback exclude their start. The
 library `promql-parser` parses the syntax; the evaluator is our own, since no Python library
-evaluates PromQL without a Prometheus server.
+evaluates PromQL as Prometheus 3 does.
 """
 
 from ldlm_monitor.promql.analysis import Expression

@@ -12,6 +12,7 @@ from typing import Any, cast
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.points import Column, Labels, Series, Storage
 from ldlm_monitor.promql.analysis import Expression
+from ldlm_monitor.promql.annotations import Notes
 from ldlm_monitor.promql.columns import merged, present, unique
 from ldlm_monitor.promql.functions import ELEMENTWISE, KEEPS_NAME, OVER_VECTOR
 from ldlm_monitor.promql.nodes import (
@@ -63,7 +64,8 @@ class Evaluator:
 
     `step` is the step in seconds of subqueries that give none; its default is that of Prometheus'
     `evaluation_interval`. `delayed_name_removal`: drop metric names at the end of a query, not at
-    once, as Prometheus does with its feature flag `promql-delayed-name-removal`.
+    once, as Prometheus does with its feature flag `promql-delayed-name-removal`. `notes`: filled
+    with what there is to say beside the answer.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Evaluator:
         *,
         step: float = 60.0,
         delayed_name_removal: bool = False,
+        notes: Notes | None = None,
     ) -> None:
         self.storage = storage
+        self.notes = notes
         self._step = step
         self.unnamed: Rename = (
             name_later if delayed_name_removal else without_name
@@ -101,17 +105,19 @@ class Evaluator:
             return float(value[0])
         return [(labels, number) for labels, (number,) in value]
 
-    def over(self, expr: Expression, times: Sequence[float]) -> list[Series]:
+    def over(
+        self, expr: Expression, times: Sequence[float], end: float | None = None
+    ) -> list[Series]:
         """The values at `times` (Unix seconds, rising) as series, sorted by their labels.
 
-        That is Prometheus' range query: `@ start()` and `@ end()` are the first time and the last,
-        and a series has no sample where it has no value. A scalar becomes one series without
-        labels. Raises RuleError as `value`, if it does so at any of the times.
+        That is Prometheus' range query: `@ start()` is the first time and `@ end()` is `end` (None:
+        the last time), and a series has no sample where it has no value. A scalar becomes one
+        series without labels. Raises RuleError as `value`, if it does so at any of the times.
         """
         if not times:
             return []
         times = [*map(float, times)]
-        value = self._over(expr, QueryTimes(times[0], times[-1], times))
+        value = self._over(expr, QueryTimes(times[0], times[-1] if end is None else end, times))
         if is_scalar(expr.root):
             return [Series((), times, value)]
         return [_series(labels, times, column) for labels, column in sorted(merged(value).items())]
@@ -173,7 +179,7 @@ class Evaluator:
             return lambda query: on_right(left(query), right(query))
         is_set = node.operator in SET_OPERATORS
         combine = set_operation(node) if is_set else vector_operation(node, self.unnamed)
-        if node.operator == "or" or not never_fails(node.right):
+        if node.operator == "or" or self.notes is not None or not never_fails(node.right):
             return lambda query: combine(left(query), right(query))
         if node.operator == "and" and isinstance(node.left, Selector) and never_fails(node.left):
             # Its right side is the condition, which seldom holds.
@@ -191,8 +197,16 @@ class Evaluator:
         operand = self.compute(node.operand)
         if node.parameter is None:
             return lambda query: aggregate(node, operand(query), None)
-        parameter = self.compute(node.parameter)
-        return lambda query: aggregate(node, operand(query), parameter(query))
+        parameter, notes = self.compute(node.parameter), self.notes
+
+        def aggregated(query: QueryTimes) -> Vector:
+            given, vector = parameter(query), operand(query)
+            if notes is not None and node.operator == "quantile":
+                unclear = [each for each in given if math.isnan(each)]
+                notes.ranks(node, unclear or (max(given), min(given)))
+            return aggregate(node, vector, given)
+
+        return aggregated
 
     def _call(self, node: Call) -> Compute:
         special = SPECIAL.get(node.function)
@@ -203,9 +217,14 @@ class Evaluator:
         operand, *others = map(self.compute, node.arguments)
         whole = OVER_VECTOR.get(node.function)
         if whole is not None:
-            return lambda query: self._renamed(
-                node, whole(operand(query), *(other(query) for other in others))
-            )
+
+            def over_vector(query: QueryTimes) -> Vector:
+                vector = operand(query)
+                if self.notes is not None:
+                    self.notes.over_vector(node, query)
+                return self._renamed(node, whole(vector, *(each(query) for each in others)))
+
+            return over_vector
         compute, unnamed = ELEMENTWISE[node.function], self.unnamed
 
         def elementwise(query: QueryTimes) -> Vector:
@@ -245,7 +264,10 @@ class Evaluator:
                 )
                 for labels, each in windows(query)
             ]
-            return self._renamed(node, present(found))
+            found = present(found)
+            if self.notes is not None:
+                self.notes.over_range(node, found, given)
+            return self._renamed(node, found)
 
         return over_range
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 
+from ldlm_monitor.text.golang import not_finite
+
 NAN = math.nan
 INF = math.inf
 
@@ -157,12 +159,12 @@ def quantile_of(rank: float, values: Sequence[float]) -> float:
 
 
 def decimal_text(value: float) -> str:
-    """The shortest decimal without an exponent from which `float` gives `value` again."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    text = format(Decimal(repr(value)), "f")
+    """As Prometheus spells it: the fewest digits that keep it, no exponent, no fraction of 0."""
+    text = repr(value)
+    if "e" in text:
+        return format(Decimal(text), "f")
+    if "n" in text:
+        return not_finite(value)
     return text.removesuffix(".0")
 
 

@@ -5,12 +5,11 @@ Semantics: Prometheus 3 `promql/functions.go` and `promql/quantile.go`.
 
 import calendar
 import math
-import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import re2
 
@@ -177,35 +176,60 @@ def labels_of_absent(operand: Node) -> Labels:
 
 BOUND = "le"  # in a classic histogram of Prometheus, the label with a bucket's upper bound
 SMALL_DELTA = 1e-12  # of the counts' sum: a smaller difference is rounding (`smallDeltaTolerance`)
-# Bounds that Prometheus parses; Python's `float` accepts more, such as `1_0`.
-_FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
+
+
+Buckets: TypeAlias = list[tuple[float, float]]
+"""Bounds and counts of a classic histogram at one time, unordered."""
+
+
+def buckets_at_each(
+    vector: Vector, ranks: Sequence[float]
+) -> Iterator[tuple[Labels, list[tuple[float, Buckets]]]]:
+    """For each classic histogram the rank and the buckets at each time; no series without `le`."""
+    histograms: dict[Labels, list[tuple[float, Column]]] = {}
+    for labels, counts in vector:
+        if (bound := bound_of(labels)) is not None:
+            rest = tuple(pair for pair in unmarked(labels) if pair[0] != BOUND)
+            histograms.setdefault(rest, []).append((bound, counts))
+    for labels, members in histograms.items():
+        yield (
+            labels,
+            [
+                (rank, [(bound, x) for bound, column in members if (x := column[at]) is not None])
+                for at, rank in enumerate(ranks)
+            ],
+        )
+
+
+def bound_of(labels: Labels) -> float | None:
+    """The upper bound of a classic histogram's bucket; None where `le` is no number."""
+    text = dict(labels).get(BOUND, "").lower()
+    try:
+        if "x" in text:  # Go takes a hexadecimal number with its exponent only
+            return float.fromhex(text) if "p" in text else None
+        return float(text) if text.isascii() and text == text.strip() else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def histogram_quantile(ranks: Sequence[float], vector: Vector) -> Vector:
     """The quantile (0 to 1) of each classic histogram; skips series without a valid `le`."""
-    histograms: dict[Labels, list[tuple[float, Column]]] = {}
-    for labels, counts in vector:
-        bound = dict(labels).get(BOUND, "")
-        if _FLOAT.fullmatch(bound):
-            rest = tuple(pair for pair in unmarked(labels) if pair[0] != BOUND)
-            histograms.setdefault(rest, []).append((float(bound), counts))
-    found: Vector = []
-    for labels, members in histograms.items():
-        column: list[float | None] = []
-        for index, rank in enumerate(ranks):
-            buckets = [(bound, x) for bound, counts in members if (x := counts[index]) is not None]
-            column.append(_quantile(rank, buckets) if buckets else None)
-        found.append((without_name(labels), column))
-    return found
+    return [
+        (
+            without_name(labels),
+            [_quantile(rank, buckets) if buckets else None for rank, buckets in each],
+        )
+        for labels, each in buckets_at_each(vector, ranks)
+    ]
 
 
-def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
+def _quantile(rank: float, buckets: Buckets) -> float:
     """Interpolates in the rank's bucket, as Prometheus' `BucketQuantile`; +-Inf outside 0 to 1."""
     if math.isnan(rank):
         return NAN
     if not 0 <= rank <= 1:
         return math.copysign(INF, rank)
-    bounds, counts = _merged(buckets)
+    bounds, counts, _ = merged_buckets(buckets)
     if bounds[-1] != INF or len(bounds) < 2 or counts[-1] == 0:
         return NAN
     wanted = rank * counts[-1]
@@ -219,8 +243,11 @@ def _quantile(rank: float, buckets: list[tuple[float, float]]) -> float:
     return start + (bounds[index] - start) * divide(wanted - below, counts[index] - below)
 
 
-def _merged(buckets: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Bounds, rising, and counts. Counts of equal bounds are added; one that falls is raised."""
+def merged_buckets(buckets: Buckets) -> tuple[list[float], list[float], dict[float, float]]:
+    """Bounds, rising; counts, where those of equal bounds are added and one that falls is raised.
+
+    Third, by how much which was raised, but for what rounding explains.
+    """
     bounds: list[float] = []
     counts: list[float] = []
     for bound, count in sorted(buckets, key=lambda bucket: bucket[0]):
@@ -229,11 +256,14 @@ def _merged(buckets: list[tuple[float, float]]) -> tuple[list[float], list[float
         else:
             bounds.append(bound)
             counts.append(count)
-    reached = counts[0]
+    reached, raised = counts[0], {}
     for index in range(1, len(counts)):
         count = counts[index]
-        if count - reached < SMALL_DELTA * (abs(count) + abs(reached)):
+        rounding = SMALL_DELTA * (abs(count) + abs(reached))
+        if count - reached < rounding:
             counts[index] = reached
+            if reached - count >= rounding and count != reached:
+                raised[bounds[index]] = reached - count
         else:
             reached = count
-    return bounds, counts
+    return bounds, counts, raised

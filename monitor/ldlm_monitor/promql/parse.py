@@ -14,6 +14,7 @@ import promql_parser
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.model.points import Matcher
 from ldlm_monitor.promql.analysis import Expression
+from ldlm_monitor.promql.annotations import APART, blanked
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern
 from ldlm_monitor.promql.nodes import (
@@ -194,9 +195,6 @@ _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
 )
 """Syntax that Prometheus accepts only with a feature flag, and `promql_parser` never: if
 a pattern matches, its name replaces the parser's message, with group 1 of the match for `{}`."""
-# String literals and comments of PromQL (`promql/parser/lex.go`).
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
-_COMMENT = re.compile(r"#[^\n]*")
 _HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
 """An escape above 127, such as `\\xff`, is refused: a byte in Prometheus, a character here."""
 _SHOWN = 120  # characters of an expression in an error. A choice: more show more, fewer fit a line
@@ -231,15 +229,6 @@ def parse(text: str, *, any_type: bool = False, experimental: bool = False) -> E
     return Expression(text, root)
 
 
-def blanked(text: str) -> str:
-    """`text` with spaces in place of its string literals and comments; the rest keeps its place."""
-
-    def spaces(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found[0])
-
-    return _COMMENT.sub(spaces, _STRING.sub(spaces, text))
-
-
 def _check_stable(root: Node) -> None:
     for node in walk(root):
         if isinstance(node, Call) and node.function in EXPERIMENTAL:
@@ -256,13 +245,12 @@ def _experimental(feature: str) -> UnsupportedError:
 
 def _parsed(text: str) -> Any:
     """The parser's tree. Text that Prometheus and the parser read differently is refused first."""
-    strings = _STRING.findall(text)
-    rest = _COMMENT.sub("", _STRING.sub('""', text))
+    rest = blanked(text)
     if re.search(r"(?<![\w:.])info\s*\(", rest):  # the parser takes its second argument for wrong
         raise unsupported("function info, which is experimental in Prometheus 3,")
     if re.search(r"@\s*-", rest):
         raise unsupported("`@` with a time before 1970")
-    if any(_HIGH_BYTE.search(string) for string in strings if string[0] != "`"):
+    if any(each[0][0] not in "`#" and _HIGH_BYTE.search(each[0]) for each in APART.finditer(text)):
         raise unsupported("a byte above 127 that is written as an escape")
     try:
         return promql_parser.parse(text)

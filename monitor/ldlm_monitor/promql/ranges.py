@@ -227,6 +227,8 @@ def _smoothed(window: RangeWindow, smoothing: float, trending: float) -> float |
 
 
 def _median_deviation(window: RangeWindow) -> float:
+    if any(map(math.isnan, window.values)):
+        return math.nan
     median = quantile_of(0.5, window.values)
     return quantile_of(0.5, [abs(value - median) for value in window.values])
 

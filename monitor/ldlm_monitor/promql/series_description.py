@@ -7,16 +7,15 @@ import re
 from collections.abc import Iterator
 
 from ldlm_monitor.model.points import Labels
-from ldlm_monitor.text.golang import unquoted
+from ldlm_monitor.text.golang import LITERAL, unquoted
 
 STALE = object()  # `parse_values` yields it for `stale`: the series ends here
 HISTOGRAM = object()  # yielded for a native histogram, which the evaluator does not support
 
 # Tokens, as in Prometheus' lexer (`promql/parser/lex.go`); `_LABELS` is what braces enclose.
-_STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*")
-_LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
-_LABEL = re.compile(rf"\s*([\w.]+|{_STRING})\s*(?:=\s*({_STRING}))?\s*(?:,|$)")
+_LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{LITERAL})*)\}}")
+_LABEL = re.compile(rf"\s*([\w.]+|{LITERAL})\s*(?:=\s*({LITERAL}))?\s*(?:,|$)")
 _NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|(?:[iI]nf|[nN]a[nN])(?!x))"
 """A number, but not the `Inf` of `Infx3`: the lexer reads that as one token, an invalid number."""
 # Values between blanks: histograms, `stale`, missing values (`_`), or numbers, each with a count.

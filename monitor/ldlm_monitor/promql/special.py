@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ldlm_monitor.model.points import Storage
+from ldlm_monitor.promql.annotations import Notes
 from ldlm_monitor.promql.columns import present, present_rows, unique
 from ldlm_monitor.promql.functions import histogram_quantile, labels_of_absent
 from ldlm_monitor.promql.nodes import Call, Node, Range, Rename, Selector, Subquery, Vector
@@ -19,6 +20,7 @@ class Compiler(Protocol):
 
     storage: Storage
     unnamed: Rename
+    notes: Notes | None
 
     def compute(self, node: Node) -> Compute:
         """The closure that evaluates a node."""
@@ -62,7 +64,15 @@ def _vector(evaluator: Compiler, node: Call) -> Compute:
 
 def _histogram_quantile(evaluator: Compiler, node: Call) -> Compute:
     rank, buckets = map(evaluator.compute, node.arguments)
-    return lambda query: unique(histogram_quantile(rank(query), buckets(query)))
+    notes = evaluator.notes
+
+    def quantiles(query: QueryTimes) -> Vector:
+        ranks, vector = rank(query), buckets(query)
+        if notes is not None:
+            notes.buckets(node, query.at, ranks, vector)
+        return unique(histogram_quantile(ranks, vector))
+
+    return quantiles
 
 
 def _absent(evaluator: Compiler, node: Call) -> Compute:

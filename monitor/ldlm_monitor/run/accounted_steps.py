@@ -67,10 +67,10 @@ class AccountedSteps:
         if (source, block.rank) != self._key:
             return  # a better source began with the row before
         if block.steps[0] > self._step and not self._offset:
-            waits = block.values.get("data_seconds", [0.0] * len(block))
-            rows = zip(block.steps, block.times or times, times, waits, strict=True)
-            for step, own, at, waited in rows:
-                self.account.advance(step, _moment(own, at), exact=True, waited=_seconds(waited))
+            waits = [*map(_seconds, block.values.get("data_seconds", ()))]
+            own = times if block.times is None else block.times
+            moments = own if own == times else [*map(_moment, own, times)]
+            self.account.advance_all(block.steps, moments, waits)
             self._step = self._files[block.path] = block.steps[-1]
         else:
             for row, at in enumerate(times):

@@ -11,6 +11,7 @@ from ldlm_monitor.model.view import CurveView
 CAPACITY = 512
 """Most buckets of a curve. A choice: two for each of a screen's 256 columns; more only cost memory.
 Even, since a full curve merges its buckets in pairs."""
+_UNFOLDED = 4096  # values before they are folded into their bucket. A choice: more take memory
 # The fields of `CurveView` that `view` copies.
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
 # Quantities that reports and the screen draw. Others have no curve: a curve costs up to 30 kB.
@@ -40,6 +41,7 @@ class RunCurve:
         self._width = 1
         self._filled = 0
         self._sum = (0.0, 0)
+        self._rest = array("d")  # finite values that are not in the last bucket's numbers yet
         self.steps, self.lines, self.offsets = array("q"), array("q"), array("q")
         self.times = array("d")
         self.lows, self.highs, self.means = array("f"), array("f"), array("f")
@@ -56,7 +58,7 @@ class RunCurve:
         self._open(step, at, sample.position.path, sample.position.line, sample.position.offset)
         self._filled += 1
         if finite:
-            self._add((value,))
+            self._rest.append(value)
         else:
             self.nonfinite[-1] += 1
 
@@ -72,12 +74,15 @@ class RunCurve:
             room = min(self._width - self._filled, end - index)
             self._filled += room
             whole = index == 0 and room == end
-            self._add(column if whole else column[index : index + room])
+            self._rest.extend(column if whole else column[index : index + room])
+            if len(self._rest) > _UNFOLDED:
+                self._fold()
             index += room
         self.last_step = block.steps[end - 1]
 
     def view(self) -> CurveView:
         """An immutable copy of the curve."""
+        self._fold()
         return CurveView(
             files=tuple(self.files), **{name: getattr(self, name)[:] for name in _COLUMNS}
         )
@@ -86,6 +91,7 @@ class RunCurve:
         """Open a bucket, unless the last one has room."""
         fell = self.last_step is not None and step < self.last_step
         if not self.steps or fell or self._filled >= self._width:
+            self._fold()
             if len(self.steps) >= CAPACITY:
                 self._halve()
             self.steps.append(step)
@@ -100,14 +106,18 @@ class RunCurve:
             self._filled, self._sum = 0, (0.0, 0)
         self.last_step = step
 
-    def _add(self, values: Sequence[float]) -> None:
-        low, high = min(values), max(values)
-        total, count = self._sum[0] + sum(values), self._sum[1] + len(values)
+    def _fold(self) -> None:
+        """Bring the last bucket's numbers up to date: once for many values."""
+        if not self._rest:
+            return
+        low, high = min(self._rest), max(self._rest)
+        total, count = self._sum[0] + sum(self._rest), self._sum[1] + len(self._rest)
         if self._sum[1]:
             low, high = min(low, self.lows[-1]), max(high, self.highs[-1])
         self._sum = (total, count)
         self.lows[-1], self.highs[-1] = _single(low), _single(high)
         self.means[-1] = _single(total / count)
+        del self._rest[:]
 
     def _halve(self) -> None:
         pairs = range(0, len(self.steps) - 1, 2)

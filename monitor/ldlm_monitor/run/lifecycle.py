@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import sub
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.names import ENDED_STATES
@@ -148,9 +149,9 @@ class Lifecycle:
         self._steps[block.path, block.rank] = block.steps[-1]
         self.attempts.note_life(block.path)
         first = bisect_right(block.steps, self._highest_step)
-        for at in times[first:]:
-            self.pace.learn_gap(at - self.last_progress_at)
-            self.last_progress_at = max(at, self.last_progress_at)
+        later = times[bisect_right(times, self.last_progress_at, first) :]
+        self.pace.learn_gaps(map(sub, later, (self.last_progress_at, *later)))
+        self.last_progress_at = later[-1] if later else self.last_progress_at
         if first < len(block):
             last = block.sample(len(block) - 1)
             self._highest_step = block.steps[-1]
@@ -226,19 +227,10 @@ class Lifecycle:
     def _advance(self, step: int | None, position: Position, at: float) -> None:
         if self.ended_at is not None and at - self.ended_at <= STRAY_SECONDS:
             return
-        gap = at - self.last_progress_at
-        if not self.timed:
-            pass
-        elif self._paused_by is not None:
-            self.pace.learn_pause(self._paused_by, gap)
-        elif self.phase == "running" and gap > self.pace.limit("running"):
-            self.pace.survive(gap)
-            if self.progress_step is not None and self._stride:
-                self.pace.learn_unannounced(self.progress_step, self._stride, gap)
-            elif self.progress_step is not None:
-                self.pace.learn_gap(gap)  # the first one
-        elif self.phase == "running" and not self._stalled:
-            self.pace.learn_gap(gap)
+        if self.timed:
+            place = self.phase, self.progress_step, self._stride
+            gap = at - self.last_progress_at
+            self.pace.learn(gap, *place, explained_by=self._paused_by, stalled=self._stalled)
         if self.phase != "running":
             self._enter("running", at)
         self._paused_by = None

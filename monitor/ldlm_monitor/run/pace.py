@@ -3,13 +3,17 @@
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import cast
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.config.fields import Phase
 
 WINDOW = 1000  # last gaps kept. A choice: more adapt slower, in fewer an outlier moves the limit
+_LONGEST = 48
+"""Longest gaps that are kept sorted. A choice: the 99th percentile is the 11th of the last 1000.
+With more each gap costs more, with fewer all are sorted more often to find the next."""
 LEARNED_AFTER = 20
 """Gaps after which a limit is learned from them. A choice: with fewer, unusual first steps decide;
 more leave the first hangs to the longer limit that holds until then."""
@@ -31,10 +35,10 @@ the alert of a hang at such a step, shorter rings at a first evaluation of usual
 RHYTHMS = 8
 """Most rhythms (distances between pauses) learned; a pause has two: steps count from 0 or from 1. A
 choice: for evaluation, checkpoint, logging and a spare; more excuse hangs at more steps."""
-STEP_BUCKETS = (0.3, 3.0, 30.0)
-"""Bounds of the buckets of exported step durations, in seconds. A choice: each is a line of a
-scrape for every run; a step that is slower by a tenth is seen in the native buckets, and in
-`ldlm_train_step_seconds`."""
+STEP_BUCKETS = (1.0,)
+"""Bounds of the classic buckets of exported step durations, in seconds. A choice: each is a line of
+a scrape for every run, of which the histogram is to be a tenth at most; without one it is none.
+What a bound cannot show is in the native buckets, and in `ldlm_train_step_seconds`."""
 LATE = 3.0
 """Multiple of its stall limit at which a run is hung that may also have ended: `rules/default.yml`
 has it, too. A choice: more delays the page of a hang, less pages for runs that ended silently."""
@@ -63,8 +67,9 @@ class Pace:
         limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause, 2 * survived)
 
     with `survived` the second longest of the pauses beyond a limit that ended by themselves: once
-    is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`:
-    a log may have one step in hundreds. Before 20 are known, it is the longest of `4 * floor`,
+    is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`,
+    or twice the wait for the first step if that is longer: a log may have one step in hundreds, or
+    a line an epoch. Before 20 are known, it is the longest of `4 * floor`,
     `10 * longest gap`, `2 * pause` and `2 * survived`, but at most the greater of `startup` and
     `2 * longest gap`. An evaluation's limit is from the last step, too:
 
@@ -82,26 +87,81 @@ class Pace:
     one step in 250 is such a step.
 
     `write_delay`: seconds by which a buffering writer may log a step late, added to the limit
-    between steps. `longest_pause`: seconds, by the phase that explains the pause.
+    between steps. `first_wait`: seconds from the start to the first step. `longest_pause`: seconds,
+    by the phase that explains the pause.
     """
 
     def __init__(self, settings: Stall) -> None:
         self.settings = settings
-        self.write_delay = 0.0
-        self._recent: deque[float] = deque()
-        self._sorted: list[float] = []
+        self.write_delay = self.first_wait = 0.0
+        self._recent: deque[float] = deque(maxlen=WINDOW)
+        # Of these: the sorted ones above `_usual`, and how many are equal to it.
+        self._longest: list[float] = []
+        self._usual, self._equal = 0.0, 0
         self.longest_pause: dict[str, float] = {}
         self._rhythms: dict[tuple[int, int], float] = {}
         self._survived = (0.0, 0.0)  # the longest and the second longest
 
-    def learn_gap(self, seconds: float) -> None:
-        """Add a gap between two advances of the step that no phase explains; ignored if not > 0."""
-        if seconds <= 0:
+    def learn_gaps(self, seconds: Iterable[float]) -> None:
+        """Add gaps between advances of the step that no phase explains; ignored if not > 0."""
+        come = [gap for gap in seconds if gap > 0]
+        gone = [*islice(self._recent, max(len(self._recent) + len(come) - WINDOW, 0))]
+        self._recent.extend(come)
+        if len(come) >= WINDOW:
+            self._find_longest()
             return
-        if len(self._recent) == WINDOW:
-            del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
-        self._recent.append(seconds)
-        insort(self._sorted, seconds)
+        usual = self._usual
+        for gap in come:
+            if gap > usual:
+                insort(self._longest, gap)
+        for gap in gone:
+            if gap > usual:
+                del self._longest[bisect_left(self._longest, gap)]
+        self._equal += come.count(usual) - gone.count(usual)
+        if len(self._longest) > 4 * _LONGEST:
+            self._find_longest()
+
+    def _find_longest(self) -> None:
+        ranked = sorted(self._recent)
+        self._usual = ranked[-min(_LONGEST, len(ranked))]
+        first = bisect_left(ranked, self._usual)
+        self._equal = ranked.count(self._usual)
+        self._longest = ranked[first + self._equal :]
+
+    def _gap(self, rank: int) -> float:
+        """The gap of this rank among the last ones, 1 for the longest."""
+        if rank > len(self._longest) + self._equal:
+            self._find_longest()
+        return self._longest[-rank] if rank <= len(self._longest) else self._usual
+
+    def learn(
+        self,
+        seconds: float,
+        phase: str,
+        step: int | None,
+        stride: int,
+        *,
+        explained_by: str | None,
+        stalled: bool,
+    ) -> None:
+        """Add the time between two advances, in `phase`, the first of them at `step`.
+
+        `explained_by`: "evaluating" or "checkpointing". `stalled`: the run was, before the second.
+        """
+        if explained_by is not None:
+            self.learn_pause(explained_by, seconds)
+        elif phase == "starting":
+            self.first_wait = seconds
+        elif phase != "running":
+            return
+        elif seconds > self.limit("running"):
+            self.survive(seconds)
+            if step is not None and stride:
+                self.learn_unannounced(step, stride, seconds)
+            else:  # the first between two steps, or of a log that counts none
+                self.learn_gaps((seconds,))
+        elif not stalled:
+            self.learn_gaps((seconds,))
 
     def learn_pause(self, phase: str, seconds: float) -> None:
         """Add a pause that a phase explains: "evaluating" or "checkpointing"."""
@@ -165,14 +225,15 @@ class Pace:
         floor = self.settings.floor_seconds
         known = max(self.longest_pause.get("checkpointing", 0.0), self._survived[1])
         unannounced = 2 * known
-        if not self._sorted:
-            return self.settings.startup_seconds
-        if len(self._sorted) < LEARNED_AFTER:
-            longest = self._sorted[-1]
+        count = len(self._recent)
+        if not count:
+            return max(self.settings.startup_seconds, 2 * self.first_wait)
+        if count < LEARNED_AFTER:
+            longest = self._gap(1)
             cautious = max(4 * floor, 10 * longest, unannounced)
             return max(floor, min(cautious, max(self.settings.startup_seconds, 2 * longest)))
-        q99 = self._sorted[int(0.99 * (len(self._sorted) - 1))]
-        hiccups = max(min(8 * q99, HICCUP_SECONDS), 2 * self._sorted[-2])
+        q99 = self._gap(count - int(0.99 * (count - 1)))
+        hiccups = max(min(8 * q99, HICCUP_SECONDS), 2 * self._gap(2))
         return max(floor, 5 * q99, hiccups, unannounced)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
-from ldlm_monitor.model.names import LAST_EVENT, created
+from ldlm_monitor.model.names import LAST_EVENT, RESTARTS, created
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock, as_count
 from ldlm_monitor.model.view import RankView
@@ -31,6 +31,10 @@ _DIMENSIONS = 8  # of a mesh. A choice: trainings name up to 5; a forged row wou
 _DIMENSION = 16  # characters of a dimension's name, such as `dp_replicate`
 _EXPORTED = ("dp", "tp", "pp")  # labels that every board can count on
 _COORDINATE = 65536  # no training has as many ranks
+_COUNTED = {  # by the kinds of events: the counter of the whole run that they raise
+    **dict.fromkeys(("skipped_step", "loss_scale_overflow"), "ldlm_train_skipped_steps_total"),
+    **dict.fromkeys(("run_started", "run_resumed", "elastic_restart"), RESTARTS),
+}
 
 
 class Progress:
@@ -136,8 +140,24 @@ class Progress:
             if type(number) is int and 0 <= number < _COORDINATE
         }
 
-    def rank_points(self, run: str) -> Iterator[Point]:
-        """The exported series of the ranks: their steps and coordinates."""
+    def points(self, run: str, step_seconds: float | None, *, is_logged: bool) -> Iterator[Point]:
+        """The exported series of the run and of its ranks.
+
+        `step_seconds`: of the run; `is_logged`: its log has them.
+        """
+        known: dict[str, float | None] = {
+            "ldlm_train_skipped_steps_total": self.skipped_steps,
+            "ldlm_train_step": self.step,
+            "ldlm_train_epoch": self.epoch,
+            "ldlm_train_progress_ratio": self.ratio,
+            "ldlm_train_eta_seconds": self.eta(step_seconds),
+            "ldlm_train_step_seconds": None if is_logged else self.step_seconds,
+        }
+        if self._life.can_stall or self.step is not None:
+            known["ldlm_train_last_progress_timestamp_seconds"] = self._life.last_progress_at
+            known["ldlm_train_stall_limit_seconds"] = self._life.stall_limit
+        labels = make_labels(run=run)
+        yield from (Point(name, labels, each) for name, each in known.items() if each is not None)
         for rank, step in self.rank_steps.items():
             yield Point("ldlm_train_step", labels_of(run, rank, ()), step)
         for rank, mesh in self.meshes.items():
@@ -227,10 +247,14 @@ class EventCounts:
         return points
 
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
-        """Kind, labels and last line of each counted series, in the order of these lines."""
+        """Name, labels and last line of each series that events change, in the order of lines."""
         for order, (sort, event) in enumerate(self._last.items()):
             line = SourceLine(event.position, None, event.message, order)
-            yield event.kind, self._labels(sort), line
+            labels = self._labels(sort)
+            yield EVENTS, labels, line
+            yield LAST_EVENT, labels, line
+            if event.kind in _COUNTED:
+                yield _COUNTED[event.kind], make_labels(run=self._run), line
 
     def _labels(self, sort: _Sort) -> Labels:
         kind, severity, rank = sort

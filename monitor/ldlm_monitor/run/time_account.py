@@ -7,12 +7,13 @@ Large-Scale Machine Learning Research Clusters", arXiv:2410.21680.
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from itertools import islice
+from operator import sub
 from statistics import median
 from typing import Final, NamedTuple
 
-from ldlm_monitor.model.goodput import Goodput, Spent
+from ldlm_monitor.model.goodput import Goodput, Losses
 from ldlm_monitor.run.pace import COARSE_SECONDS, StepDurations
 
 PAUSE: Final = 3.0
@@ -31,18 +32,8 @@ MARKS: Final = 2048
 runs steps that are taken again are known to a 1024th of the run; more cost 100 bytes each."""
 EPISODES: Final = 200
 """Last stalls and restarts kept, for what an incident cost: a choice, as incidents are fewer."""
+_RENEWED = 25  # durations after which the usual one is the median anew: a choice, for its cost
 _MOSTLY = 0.9  # share of steps with times of their own from which short pauses are seen: a choice
-_NO_PROGRESS = (
-    "start",
-    "first step",
-    "steps taken again",
-    "restart",
-    "stall",
-    "after the last step",
-)
-"""What ETTR takes off: catching up and starting, as in the paper, and hanging."""
-
-_Losses = Mapping[str, tuple[float, int]]  # by cause: seconds, and in how many intervals
 
 
 class _Mark(NamedTuple):
@@ -50,17 +41,16 @@ class _Mark(NamedTuple):
 
     step: int
     at: float
-    productive: float
-    lost: _Losses
+    lost: Losses
 
-    def after(self, step: int, at: float, productive: float, *lost: tuple[str, float]) -> "_Mark":
-        """The account at a later `step`, with what was gained and lost since."""
+    def after(self, step: int, at: float, *lost: tuple[str, float]) -> "_Mark":
+        """The account at a later `step`, with what was lost since."""
         losses = self.lost
         for cause, seconds in lost:
             if seconds > 0:
                 before, times = losses.get(cause, (0.0, 0))
                 losses = {**losses, cause: (before + seconds, times + 1)}
-        return _Mark(step, at, self.productive + productive, losses)
+        return _Mark(step, at, losses)
 
 
 class _Gap(NamedTuple):
@@ -132,7 +122,7 @@ class TimeAccount:
         at = max(at, self._now[1])
         self._learn(step, at, exact=exact)
         if self._last is None:
-            self._first = self._last = _Mark(step, at, 0.0, {})
+            self._first = self._last = _Mark(step, at, {})
             self._first_took = took
             self._marks.append(self._last)
         elif not self._pending and len(self._paces) >= LEARNED:
@@ -144,6 +134,50 @@ class TimeAccount:
             if len(self._paces) >= LEARNED or len(self._pending) > PENDING:
                 self._settle()
         self._now, self._cause = (step, at), ""
+
+    def advance_all(
+        self, steps: Sequence[int], times: Sequence[float], waits: Sequence[float]
+    ) -> None:
+        """Add rising steps with times of their own, which never fall: as `advance` for each.
+
+        `waits`: seconds that each waited for its data; empty if not logged.
+        """
+        start = 0
+        while start < len(steps):
+            stop = min(start + _RENEWED - 1 - self._fresh, len(steps))
+            if waits or not self._advance_calmly(steps[start:stop], times[start:stop]):
+                stop = start + 1
+                waited = waits[start] if waits else 0.0
+                self.advance(steps[start], times[start], exact=True, waited=waited)
+            start = stop
+
+    def _advance_calmly(self, steps: Sequence[int], times: Sequence[float]) -> bool:
+        """Add steps that are equally far apart and without a pause; False if they may not be.
+
+        Fewer than make the usual duration change.
+        """
+        last, count = self._last, len(steps)
+        known = not self._pending and len(self._paces) >= LEARNED and self._usual is not None
+        if not count or last is None or not known or self._cause or times[0] < self._now[1]:
+            return False
+        apart = steps[0] - last.step
+        if count > 1 and {*map(sub, steps[1:], steps)} != {apart}:
+            return False
+        longest = max((times[0] - last.at, *map(sub, times[1:], times)))
+        if longest > PAUSE * ((self._usual or 0.0) * apart) or len(self._marks) + count > MARKS:
+            return False
+        self._timed = [number + count for number in self._timed]
+        self._meter.advance_all(times, steps)
+        self._paces.extend(self._meter.fresh)
+        self._fresh += len(self._meter.fresh)
+        del self._meter.fresh[:]
+        first, stride = self._stride - self._unmarked - 1, self._stride
+        marked = zip(steps[first::stride], times[first::stride], strict=True)
+        self._marks += [_Mark(step, at, last.lost) for step, at in marked]
+        self._unmarked = (self._unmarked + count) % stride
+        self._now = steps[-1], times[-1]
+        self._last = _Mark(*self._now, last.lost)
+        return True
 
     def resume(self, step: int, at: float) -> None:
         """Add a step below the last one: the steps from it on are taken again."""
@@ -158,12 +192,10 @@ class TimeAccount:
         if self._stride > 1 and self._marks:  # steps between two marks
             steps = step - 1 - kept.step
             seconds = min(steps * usual, before - kept.at)
-            kept = kept.after(step - 1, kept.at + seconds, seconds)
+            kept = kept.after(step - 1, kept.at + seconds)
         down, wanted = at - before, usual * max(step - kept.step, 0)
         again, away = before - kept.at, max(down - wanted, 0.0)
-        self._last = kept.after(
-            step, at, min(down, wanted), ("steps taken again", again), ("restart", away)
-        )
+        self._last = kept.after(step, at, ("steps taken again", again), ("restart", away))
         self._marks.append(self._last)
         self._episodes.append(_Episode(kept.at, at, again + away))
         self.resumed_at.append(step)
@@ -202,13 +234,15 @@ class TimeAccount:
         longer = self._first_took - usual if self._first_took > PAUSE * usual else 0.0
         compiled = min(longer * self._distance, start - ahead)
         tail = 0.0 if ended is None else ended - last.at
-        wasted = min(usual * skipped, last.productive)
+        spent = math.fsum(seconds for seconds, _ in last.lost.values())
+        productive = max(last.at - self._first.at - spent, 0.0)  # a rounded sum may pass the time
+        wasted = min(usual * skipped, productive)
         lost: dict[str, tuple[float, int]] = {"start": (start - ahead - compiled, 1), **last.lost}
         lost["first step"] = (compiled, 1)
         lost["end" if state == "finished" else "after the last step"] = (tail, 1)
         lost["skipped steps"] = (wasted, skipped)
         failures = len(self.resumed_at) + (state in ("crashed", "killed"))
-        return _summed(last.productive + ahead - wasted, lost, usual, self._least, failures)
+        return Goodput.of(productive + ahead - wasted, lost, usual, self._least, failures)
 
     @property
     def _least(self) -> float:
@@ -222,8 +256,7 @@ class TimeAccount:
         if self._meter.fresh:
             self._paces.append(self._meter.fresh.pop())
             self._fresh += 1
-            # A median each 25th duration: a part of the cost, for a usual pace that is as good.
-            if self._fresh >= 25 or len(self._paces) <= LEARNED:
+            if self._fresh >= _RENEWED or len(self._paces) <= LEARNED:
                 self._usual, self._fresh = self._median(), 0
 
     def _settle(self) -> None:
@@ -256,33 +289,7 @@ class TimeAccount:
         if usual is not None and seconds > length * wanted and seconds - wanted > self._least:
             seconds, lost = wanted, seconds - wanted
         elif not gap.waited:
-            return last.after(gap.step, gap.at, seconds)
+            return last.after(gap.step, gap.at)
         data = min(gap.waited * steps, seconds)
         causes = ("data wait", data), (gap.cause or "unexplained pause", lost)
-        return last.after(gap.step, gap.at, seconds - data, *causes)
-
-
-def _summed(
-    productive: float, lost: _Losses, usual: float, least: float, failures: int
-) -> Goodput | None:
-    losses = [
-        Spent(what=what, seconds=seconds, times=times)
-        for what, (seconds, times) in lost.items()
-        if seconds > 0
-    ]
-    total = math.fsum([productive, *(loss.seconds for loss in losses)])
-    if total <= 0:
-        return None
-    down = sum(loss.seconds for loss in losses if loss.what == "restart")  # not time up
-    return Goodput(
-        total_seconds=total,
-        productive_seconds=productive,
-        share=productive / total,
-        step_seconds=usual,
-        least_pause_seconds=least,
-        losses=tuple(sorted(losses, key=lambda spent: -spent.seconds)),
-        failures=failures,
-        ettr=1 - sum(loss.seconds for loss in losses if loss.what in _NO_PROGRESS) / total,
-        mttf_seconds=(total - down) / failures if failures else None,
-        gpu_hours=None,
-    )
+        return last.after(gap.step, gap.at, *causes)

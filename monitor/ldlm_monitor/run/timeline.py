@@ -274,11 +274,11 @@ def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline:
     return Timeline(offsets, times)
 
 
-def from_rows(offsets: Sequence[int], last_write: float) -> Timeline:
-    """A timeline with an order only: one nominal second between offsets, up to `last_write`."""
+def from_rows(offsets: Sequence[int], last_write: float, apart: float = 1.0) -> Timeline:
+    """A timeline with an order only: nominal seconds `apart`, up to `last_write`."""
     rows = list(offsets) or [0]
-    first = last_write - (len(rows) - 1)
-    return Timeline(rows, [first + index for index in range(len(rows))], timed=False)
+    first = last_write - (len(rows) - 1) * apart
+    return Timeline(rows, [first + index * apart for index in range(len(rows))], timed=False)
 
 
 def at_once(when: float) -> Timeline:

@@ -1,20 +1,20 @@
 """One run as a whole: its numbers, events and states, and the series that it exports."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.histogram import Histogram
-from ldlm_monitor.model.names import LAST_EVENT, RESTARTS, RUN_STATES, STEP_DURATION
+from ldlm_monitor.model.names import RESTARTS, RUN_STATES, STEP_DURATION
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import STEP_BUCKETS
-from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
+from ldlm_monitor.run.progress import EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, is_read, newest_line, source_of
 from ldlm_monitor.run.replicas import Replicas
 from ldlm_monitor.run.values import RunValues
@@ -22,10 +22,6 @@ from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")  # severities of events after which rules are evaluated at once
 _DONE = ("run_action", "run_restart", "run_given_up")  # likewise: a run may end soon after them
-_COUNTED = {  # by the kinds of events: the counter of the whole run that they raise
-    **dict.fromkeys(("skipped_step", "loss_scale_overflow"), "ldlm_train_skipped_steps_total"),
-    **dict.fromkeys(("run_started", "run_resumed", "elastic_restart"), RESTARTS),
-}
 _MAX_RANKS = 65536  # `ranks` has only lower ones: no training has as many, a forged log may
 
 
@@ -181,7 +177,7 @@ class TrainingRun:
         event = self.life.end_evidence
         if event is not None and reads("ldlm_run_state", self._state_labels[self.life.state]):
             return SourceLine(event.position, self.life.progress_step, event.message)
-        return newest_line((*self._evidence(), *self.values.evidence()), reads, labels)
+        return newest_line((*self._events.evidence(), *self.values.evidence()), reads, labels)
 
     def probe_candidate(self) -> ProbeCandidate:
         """The facts that a probe of the run's hosts needs."""
@@ -286,34 +282,15 @@ class TrainingRun:
         info = make_labels(run=self.name, framework=logged.framework, world_size=size)
         points = [Point("ldlm_run_info", info, 1), *self._durations.points(STEP_DURATION, run)]
         points += goodput_points(self.name, run, self._goodput(None))
-        known: dict[str, float | None] = {
-            "ldlm_train_skipped_steps_total": self.progress.skipped_steps,
-            RESTARTS: life.attempts.number - 1,
-            "ldlm_run_world_size": logged.world_size,
-            "ldlm_train_step": self.progress.step,
-            "ldlm_train_epoch": self.progress.epoch,
-            "ldlm_train_progress_ratio": self.progress.ratio,
-            "ldlm_train_eta_seconds": self.progress.eta(self._step_seconds()),
-        }
-        if self.values.last("step_seconds") is None:
-            known["ldlm_train_step_seconds"] = self.progress.step_seconds
-        if life.can_stall or self.progress.step is not None:
-            known["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
-            known["ldlm_train_stall_limit_seconds"] = life.stall_limit
-        points += [Point(name, run, value) for name, value in known.items() if value is not None]
-        points += self.progress.rank_points(self.name)
+        counts = {RESTARTS: life.attempts.number - 1, "ldlm_run_world_size": logged.world_size}
+        points += [Point(name, run, value) for name, value in counts.items() if value is not None]
+        is_logged = self.values.last("step_seconds") is not None
+        points += self.progress.points(self.name, self._step_seconds(), is_logged=is_logged)
         if self._states[0] != life.state:
             labels = self._state_labels.items()
             shown = [Point("ldlm_run_state", each, state == life.state) for state, each in labels]
             self._states = life.state, shown
         return points + self._states[1]
-
-    def _evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
-        for kind, labels, evidence in self._events.evidence():
-            yield EVENTS, labels, evidence
-            yield LAST_EVENT, labels, evidence
-            if kind in _COUNTED:
-                yield _COUNTED[kind], self.labels, evidence
 
     def _step_seconds(self) -> float | None:
         return self.values.step_seconds(self.progress.step_seconds)

@@ -52,6 +52,9 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
         return VerdictView(word="crashed", reasons=(failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete, alone=len(gone) < len(looks))
+    left = [event.message for event in events if event.kind == "exit_without_error"]
+    if left and not looks:
+        return VerdictView(word="ended", reasons=(left[-1],))
     dumps = {event.rank: event for event in events if event.kind == "stack_dump"}
     accused = [event.message for event in dumps.values() if event.fields.get("accused")]
     named = [*accused, *_of_collectives(events)]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
+from operator import attrgetter, eq
 from typing import TypeAlias
 
 from ldlm_monitor.model.points import Column, Labels, Matcher, Point, Reader, Series
@@ -26,9 +27,12 @@ class _Kept:
     groups: int = 0
 
 
+_SERIES = attrgetter("name", "labels")
+
+
 def _has_same_series(points: Sequence[Point], before: Sequence[Point]) -> bool:
-    named = [(each.name, each.labels) for each in points]
-    return named == [(each.name, each.labels) for each in before]
+    same = map(eq, map(_SERIES, points), map(_SERIES, before))
+    return len(points) == len(before) and all(same)
 
 
 Change: TypeAlias = tuple[Labels, float | None, float | None]
@@ -100,9 +104,12 @@ class SeriesStore:
         if old is not None and _has_same_series(group, before[old][0]):
             kept = before.pop(old)[1]
             for series, point in zip(kept, group, strict=True):
-                segment = series.segments[-1]
-                if segment.values[-1] != point.value or segment.ended is not None:
-                    self._hold(series, point.value, at)
+                segment, value = series.segments[-1], point.value
+                last = segment.values[-1]
+                if segment.ended is not None:
+                    self._hold(series, value, at)
+                elif last != value and segment.put(value, at):
+                    self._changes.append((series.labels, last, value))
             return kept
         kept = [self._put(point, at) for point in group]
         for series in kept:

@@ -24,10 +24,10 @@ from ldlm_monitor import __version__
 from ldlm_monitor.core.answers import MAX_STEPS, instant, metrics_of, over
 from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import RuleError, UsageError
-from ldlm_monitor.model.points import Labels, Storage
+from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.promql.analysis import settles_after
-from ldlm_monitor.promql.annotations import INFO, notes_on
+from ldlm_monitor.promql.annotations import INFO, Notes
 from ldlm_monitor.promql.nodes import Selector
 from ldlm_monitor.series.view import StoreView
 from ldlm_monitor.serve.bounded_storage import QUERY_SECONDS, BoundedStorage
@@ -140,8 +140,8 @@ class PrometheusApi:
         expression = _parsed("query", given.text("query"), self._parse)
         view = self._view(metrics_of(expression))
         at = given.time("time", view.until)
-        data = _evaluated(lambda bounded: instant(bounded, expression, at), view, given)
-        return _limited(data, given, [*notes_on(expression), *_too_old(expression, view, at)])
+        evaluate = partial(instant, expression=expression, at=at)
+        return _evaluated(evaluate, view, given, expression, at)
 
     def _query_range(self, given: Parameters) -> Answer:
         start, end = given.time("start"), given.time("end")
@@ -160,8 +160,8 @@ class PrometheusApi:
             )
         expression = _parsed("query", given.text("query"), self._parse)
         view = self._view(metrics_of(expression))
-        data = _evaluated(lambda bounded: over(bounded, expression, start, end, step), view, given)
-        return _limited(data, given, [*notes_on(expression), *_too_old(expression, view, start)])
+        evaluate = partial(over, expression=expression, start=start, end=end, step=step)
+        return _evaluated(evaluate, view, given, expression, start)
 
     def _series(self, given: Parameters) -> Answer:
         if not given.all("match[]"):
@@ -223,12 +223,24 @@ def said_beside(notes: list[str]) -> dict[str, list[str]]:
     return {name: found for name, found in kinds.items() if found}
 
 
-def _evaluated(evaluate: Callable[[Storage], _T], view: StoreView, given: Parameters) -> _T:
+def _evaluated(
+    evaluate: Callable[..., dict[str, Any]],
+    view: StoreView,
+    given: Parameters,
+    expression: Expression,
+    start: float,
+) -> Answer:
     seconds = min(given.duration("timeout", QUERY_SECONDS), QUERY_SECONDS)
+    notes = Notes()
     try:
-        return evaluate(BoundedStorage(view, time.monotonic() + seconds))
+        data = evaluate(BoundedStorage(view, time.monotonic() + seconds), notes=notes)
     except RuleError as problem:
         raise QueryError(str(problem), "execution") from None
+    warnings = [*notes.lines(expression), *_too_old(expression, view, start)]
+    if data["resultType"] in ("scalar", "string"):
+        return data, warnings
+    result, warnings = _cut(data["result"], given, warnings)
+    return data | {"result": result}, warnings
 
 
 def _parsed(name: str, text: str, read: Callable[[str], Expression]) -> Expression:
@@ -251,13 +263,6 @@ def _too_old(expression: Expression, view: StoreView, start: float) -> list[str]
         return []
     hours = view.retention / 3600
     return [f"samples are kept for {hours:g} hours: earlier than {iso(view.oldest)} some are gone"]
-
-
-def _limited(data: dict[str, Any], given: Parameters, warnings: list[str]) -> Answer:
-    if data["resultType"] in ("scalar", "string"):
-        return data, warnings
-    result, warnings = _cut(data["result"], given, warnings)
-    return data | {"result": result}, warnings
 
 
 def _cut(found: list[Any], given: Parameters, warnings: list[str]) -> Answer:

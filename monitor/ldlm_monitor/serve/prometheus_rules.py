@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.alerts import ActiveAlert, AlertRule
-from ldlm_monitor.core.answers import number
 from ldlm_monitor.promql import Expression
+from ldlm_monitor.promql.floats import decimal_text
 from ldlm_monitor.text.format import iso
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _alert(alert: ActiveAlert[Expression]) -> dict[str, Any]:
         "annotations": alert.annotations,
         "state": alert.state,
         "activeAt": iso(alert.active_at),
-        "value": number(alert.value),
+        "value": decimal_text(alert.value),
     }
 
 

@@ -18,8 +18,8 @@ from ldlm_monitor.source.decoded_files import trouble
 from ldlm_monitor.source.file_identity import COPY_BYTES, FilePosition
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.split import RECORD_BYTES
-from ldlm_monitor.source.tail import BOM, Tail
+from ldlm_monitor.source.split import BOM, RECORD_BYTES
+from ldlm_monitor.source.tail import Tail
 
 HEAD_BYTES = 2048
 """Bytes of `Backlog.head`, by which the format is recognised. A choice: fewer may have no line."""
@@ -208,13 +208,17 @@ class Backlog:
         yield self.tail.finish()
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
-        """Chunks of bytes `start` to `stop`, also of an unfinished record; `tail` does not move."""
+        """Chunks of bytes `start` to `stop`, also of an unfinished record; `tail` does not move.
+
+        Their lines are not counted, which would take as long as reading.
+        """
         held = self.tail
         tail = Tail(
             self.path, self.place, self.descriptor(), held.key,
             generation=held.generation, journal=Journal(), disk=self._disk, is_followed=False,
         )  # fmt: skip
         tail.start_at(start, 1)
+        tail.splitter.counts_lines = False
         yield from self._read(tail, min(stop, self.size), 0.0)
         if tail.splitter.unfinished:
             yield tail.splitter.rest()

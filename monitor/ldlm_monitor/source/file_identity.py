@@ -214,7 +214,7 @@ class KnownContents:
             if not each.gone:
                 self._read.add(each.position.path)
                 self._by_key.setdefault(each.position.key, []).append(each.position)
-            if each.position.read >= COPY_BYTES:
+            if each.position.read:
                 self._by_name.setdefault(each.position.path, []).append(each)
 
     def find(self, path: Path) -> FoundPath:
@@ -247,6 +247,10 @@ class KnownContents:
         if len(head) == WINDOW_BYTES:
             digest = sha256(head).hexdigest()
             rotated = [each for each in rotated if each.position.head == digest]
+        # Little content is compared only if it is all that the rotation compressed.
+        whole = self._disk.fstat(descriptor).st_size if is_decoded(descriptor) else COPY_BYTES
+        least = min(whole, COPY_BYTES)
+        rotated = [each for each in rotated if each.position.read >= least]
         copied = [each for each in rotated if each.position.is_copied(self._disk, descriptor)]
         if copied:
             furthest = max(copied, key=lambda each: (each.position.offset, each.gone))

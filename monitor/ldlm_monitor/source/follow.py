@@ -44,7 +44,8 @@ class Follower:
     The local disks have a thread, and so has each network file system. `read` waits for them
     briefly; chunks that come later are returned by a later `read`. `open_files`: how many files of
     one file system may stay open; None: as many as the process can afford. `journal` gets the
-    notices. Tests replace `disk` and `mounts`.
+    notices. Files whose new bytes are `urgent` are read before others, in a turn of their own.
+    Tests replace `disk` and `mounts`.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class Follower:
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
         journal: Journal | None = None,
+        urgent: Callable[[bytes], bool] = lambda data: False,
     ) -> None:
         self.journal = Journal() if journal is None else journal
+        self._urgent = urgent
         self._open_files = affordable_files() if open_files is None else open_files
         self._disk = disk
         self._read_mounts = mounts
@@ -137,7 +140,7 @@ class Follower:
         return [self._local, *self._remote.values()]
 
     def _new_reader(self, mount: Mount) -> MountReader:
-        return MountReader(mount, self.journal, self._disk, self._open_files)
+        return MountReader(mount, self.journal, self._disk, self._open_files, self._urgent)
 
     def _reader_of(self, path: Path) -> MountReader:
         mount = self._table.of(path) if self._table.has_remote else Mount()

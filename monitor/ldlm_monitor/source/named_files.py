@@ -12,6 +12,7 @@ No file system event is needed for any of this.
 import contextlib
 import os
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
@@ -102,19 +103,25 @@ class NamedFiles:
 
     def positions(self) -> list[FilePosition]:
         """The position of every file that a restart could find, or was to find."""
-        tails = [tail for _, tail in self.live.values() if not tail.is_gone]
-        waiting = [position for entry in self.entries.values() for position in entry.kept]
-        return [*waiting, *(tail.position() for tail in tails)]
+        return [each.position for each in self._known() if not each.gone]
 
     def contents(self) -> list[Known]:
         """The contents that are read, and those of ended and of rewritten files."""
         before = [tail.before for _, tail in list(self.live.values()) if tail.before is not None]
         return [
-            *(Known(position) for position in self.positions()),
+            *self._known(),
             *(Known(position, gone=True) for position in before),
             # logrotate's `delaycompress` compresses a log a rotation later
             *(Known(tail.position(), gone=True) for tail in self._ended.values()),
         ]
+
+    def _known(self) -> Iterator[Known]:
+        """The contents that are read or waited for; `gone`: deleted, and read to the end."""
+        for entry in self.entries.values():
+            yield from map(Known, entry.kept)
+        for _, tail in list(self.live.values()):
+            is_left = not tail.is_deleted or tail.unread or tail.splitter.unfinished
+            yield Known(tail.position(), gone=not is_left)
 
     def _check_name(self, entry: FollowedName, now: float) -> None:
         try:

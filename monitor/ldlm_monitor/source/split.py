@@ -17,6 +17,8 @@ from ldlm_monitor.model.chunk import (
 )
 from ldlm_monitor.source.decoded_files import pieces
 
+BOM = b"\xef\xbb\xbf"
+"""UTF-8's byte order mark (RFC 3629, section 6), which PowerShell writes first: not text."""
 CHUNK_BYTES = 256 * 1024
 """The most bytes that are read of a file at once. A choice: fewer are parsed slower, more delay
 the other files."""
@@ -40,6 +42,7 @@ class Splitter:
     the first byte that is in no chunk yet. `grown`: the time of the last `feed` (Unix seconds). At
     most `RECORD_BYTES` of an unfinished record are kept; `cut_records` counts the longer ones.
     `shown` is the `position` of the last peek, 0 before the first. `continues`: as in `Chunk`.
+    `counts_lines`: if false, every chunk has the same `line`, and nothing is counted.
 
     A file of frames (`model.chunk`) is recognised by its first bytes and cut at the ends of
     frames; a frame longer than `RECORD_BYTES` is skipped. `framed`: the form of the frames; ""
@@ -56,6 +59,7 @@ class Splitter:
         self.grown = 0.0
         self.shown = 0
         self.continues = ""
+        self.counts_lines = True
         self.cut_records = 0
         self._rest = bytearray()
         self._cut = False
@@ -155,7 +159,7 @@ class Splitter:
     def _chunk(self, data: bytes, *, length: int | None = None) -> Chunk:
         chunk = self._of(data, framed=self.framed or "")
         self.offset += len(data) if length is None else length
-        self.line += chunk.newlines
+        self.line += chunk.newlines if self.counts_lines else 0
         return chunk
 
     def _of(self, data: bytes, **kind: Any) -> Chunk:

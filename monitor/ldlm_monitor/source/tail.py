@@ -25,10 +25,8 @@ from ldlm_monitor.source.file_identity import Checksum, FilePosition, Fingerprin
 from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.source.rotations import was_copied
-from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
+from ldlm_monitor.source.split import BOM, CHUNK_BYTES, Splitter
 
-BOM = b"\xef\xbb\xbf"
-"""UTF-8's byte order mark (RFC 3629, section 6), which PowerShell writes first: not text."""
 SETTLED_SECONDS = 2.0
 """A file is read again for so long after its mtime, since a write in that time may leave size
 and mtime the same: FAT stores mtimes with a resolution of two seconds, ext3 with one."""
@@ -70,11 +68,9 @@ class Tail:
         self._journal = journal
         self.disk = disk
         self.modified = 0
-        self._is_decoded = is_decoded(descriptor)
-        self._decoded_at = (0, 0)
-        self._checked = 0.0
-        self._dirty = True
-        self._blank = 0
+        self._is_decoded, self._decoded_at = is_decoded(descriptor), (0, 0)
+        self._checked, self._dirty = 0.0, True
+        self._blank = self._glanced = 0
         self.fingerprint = self._nothing_read()
         self._kept: tuple[tuple[object, ...], FilePosition] | None = None
 
@@ -87,11 +83,6 @@ class Tail:
     def generation(self) -> int:
         """Counts the contents that this inode has had, from 0."""
         return self.splitter.file[2]
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the file is deleted, and all of it was read."""
-        return self.is_deleted and not (self.unread or self.splitter.unfinished)
 
     @property
     def due(self) -> bool:
@@ -220,6 +211,16 @@ class Tail:
         self._journal.cut(self.name, self.splitter.cut_records - cut)
         return chunks
 
+    def glance(self, size: int) -> bytes:
+        """Up to `size` unread bytes that no earlier glance returned. Raises `OSError`."""
+        truncated = self.size < self.splitter.position  # which the next read will notice
+        start = 0 if truncated else max(self._glanced, self.splitter.position)
+        if self._is_decoded or self.descriptor is None or start >= self.size:
+            return b""
+        data = self.disk.pread(self.descriptor, size, start)
+        self._glanced = start + len(data)
+        return data
+
     def finish(self) -> Chunk:
         """The last chunk; nothing more is read of this generation."""
         cut = self.splitter.cut_records
@@ -293,7 +294,7 @@ class Tail:
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
         self.splitter.continues = self.name if was_copied(self) else ""
         self.fingerprint = self._nothing_read()
-        self._blank = 0
+        self._blank = self._glanced = 0
         self._dirty = True
         self._journal.rewritten(self.name, read, shrunk=self.size < read)
         return last

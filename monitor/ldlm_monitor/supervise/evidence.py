@@ -4,8 +4,8 @@ import contextlib
 import json
 import shutil
 import subprocess
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ldlm_monitor.model.records import Event
@@ -41,32 +41,28 @@ def keep(path: Path, run: str, snapshot: Snapshot) -> None:
         path.write_text(json.dumps(kept, indent=1, default=str), encoding="utf-8")
 
 
-def stacks(pids: Iterable[int]) -> Iterator[tuple[str, str]]:
+def stacks(pids: Sequence[int]) -> Iterator[tuple[str, str]]:
     """The stacks of processes on this host, by pid, as py-spy prints them or says why not."""
     program = shutil.which("py-spy")
     if program is None:
         return
-    asked = [
-        (
-            pid,
-            subprocess.Popen(
+
+    def asked(pid: int) -> str:
+        try:
+            said = subprocess.run(
                 [program, "dump", "--pid", str(pid)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-            ),
-        )
-        for pid in pids
-    ]
-    until = time.monotonic() + STACK_SECONDS
-    for pid, process in asked:
-        try:
-            said, _ = process.communicate(timeout=max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said, _ = process.communicate()
-        text = said.decode("utf-8", "replace")[:STACK_CHARACTERS]
-        yield str(pid), redact(text)
+                timeout=STACK_SECONDS,
+                check=False,
+            ).stdout
+        except subprocess.TimeoutExpired as late:
+            said = late.stdout or b""
+        return redact(said.decode("utf-8", "replace")[:STACK_CHARACTERS])
+
+    with ThreadPoolExecutor(MAX_PROCESSES) as pool:
+        yield from zip(map(str, pids), pool.map(asked, pids), strict=True)
 
 
 def _pids(events: Iterable[Event]) -> list[int]:

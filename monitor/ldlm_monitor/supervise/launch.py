@@ -4,7 +4,6 @@ The front is the process that the user started. It passes signals on, takes part
 and exits with the command's code; watching is another process's work, so neither delays the other.
 """
 
-import json
 import os
 import signal
 import socket
@@ -85,32 +84,28 @@ def start(
         raise UsageError("is missing", where="COMMAND", remedy="write it after --")
     now = time.time()
     folder = new_folder(name, now)
-    log = new_log(log_dir, folder.name)
-    plan = {
-        "command": command,
-        "directory": os.getcwd(),
-        "log": str(log),
-        "rotate_bytes": ROTATE_BYTES,
-        "echo": echo,
-        "reports": reports,
-        "foreground": is_foreground(),
-        "environment": {
-            # Python's output into a pipe would come late, and a NaN with it.
-            "PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1"),
-            "LDLM_RUN": folder.name,
-            "LDLM_ATTEMPT": "1",
-        },
-    }
-    (folder / "relay.json").write_text(json.dumps(plan), encoding="utf-8")
+    record = RunRecord(
+        name=folder.name,
+        command=command,
+        directory=os.getcwd(),
+        log=str(new_log(log_dir, folder.name)),
+        started_at=now,
+    )
+    keep(record)
     (front, fronts), (monitor, monitors) = socket.socketpair(), socket.socketpair()
     for end in (fronts, monitors):
         end.set_inheritable(True)
-    waiting = Front(Link(front.detach()))  # first, so that no signal can miss the command
-    words = [_RELAY, _SOURCE, str(folder), str(fronts.fileno()), str(monitors.fileno())]
+    link = Link(front.detach())
+    waiting = Front(link)  # first, so that no signal can miss the command
+    numbers = (ROTATE_BYTES, echo, reports, fronts.fileno(), monitors.fileno())
+    words = [_RELAY, _SOURCE, str(folder), *(str(int(each)) for each in numbers)]
     relay = os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", "-c", *words],
-        os.environ,
+        # Python's output into a pipe would come late, and a NaN with it.
+        {"PYTHONUNBUFFERED": "1"}
+        | dict(os.environ)
+        | {"LDLM_RUN": folder.name, "LDLM_ATTEMPT": "1"},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0)
             for stream in (() if echo else (0, 1, 2))
@@ -119,17 +114,9 @@ def start(
     )
     fronts.close()
     monitors.close()
+    link.send({"foreground": is_foreground()})
     found = process.look(relay)
-    record = RunRecord(
-        name=folder.name,
-        command=command,
-        directory=os.getcwd(),
-        log=str(log),
-        started_at=now,
-        relay=relay,
-        relay_started=found.started if found is not None else 0,
-    )
-    keep(record)
+    record = keep(record, relay=relay, relay_started=0 if found is None else found.started)
     return record, waiting, Link(monitor.detach())
 
 
@@ -149,10 +136,3 @@ def is_foreground() -> bool:
 def shells(code: int) -> int:
     """The exit code that a shell gives for a process's `code` (below 0: a signal)."""
     return code if code >= 0 else 128 - code
-
-
-def stop(record: RunRecord, name: str) -> None:
-    """Send SIGTERM to a run's command, through its relay. Raises `UsageError` if it is over."""
-    if not record.is_running:
-        raise UsageError("is over", where=name, remedy="`ldlm-monitor report` shows how it ended")
-    os.kill(record.relay, signal.SIGTERM)

@@ -4,13 +4,13 @@ The default is to watch alone. Everything here is a function of alerts, ends and
 carries the orders out.
 """
 
-import re
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ldlm_monitor.alerts.durations import parse_duration
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import DecisionView
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot
@@ -42,39 +42,23 @@ LOOK_SECONDS = 10.0
 MAX_EXCLUDED: Final = 4
 """Most nodes that one run leaves out. A choice: a fifth broken node is rarely the node's fault, and
 each one left out is missing to other jobs."""
-_BUDGET = re.compile(r"(\d{1,4})/(\d{1,6})([smhd])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """At most `restarts` within any `seconds`."""
-
-    restarts: int = 5
-    seconds: float = 86400.0
-
-    @classmethod
-    def read(cls, text: str) -> "Budget":
-        """From `5/24h`: a number and a duration. Raises UsageError."""
-        found = _BUDGET.fullmatch(text)
-        if found is None:
-            raise UsageError(
-                "is no budget of restarts", where=f"--budget {text}", remedy="write it as 5/24h"
-            )
-        return cls(int(found[1]), int(found[2]) * _UNITS[found[3]])
 
 
 @dataclass(frozen=True, slots=True)
 class Reactions:
-    """The actions for each failure, and how many restarts follow a crash."""
+    """The actions for each failure, and how many `restarts` follow a crash without a new step.
+
+    At most `budget` restarts are made within any `budget_seconds`.
+    """
 
     actions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     restarts: int = 0
-    budget: Budget = Budget()
+    budget: int = 5
+    budget_seconds: float = 86400.0
 
     @classmethod
-    def read(cls, texts: Iterable[str], budget: Budget) -> "Reactions":
-        """From the values of `--on`, such as `hang=stacks,kill` and `crash=restart:3`.
+    def read(cls, texts: Iterable[str], budget: str) -> "Reactions":
+        """From the values of `--on`, such as `hang=stacks,kill` and `crash=restart:3`, and `5/24h`.
 
         Raises UsageError for an unknown failure or action, or one that does not fit the failure.
         """
@@ -90,7 +74,13 @@ class Reactions:
                     raise UsageError("is not known", where=f"--on {text}", remedy=remedy)
                 restarts = int(count or 1) if action == "restart" else restarts
                 actions[failure] = actions.get(failure, frozenset()) | {action}
-        return cls(actions, restarts, budget)
+        most, _, seconds = budget.partition("/")
+        try:
+            return cls(actions, restarts, int(most), parse_duration(seconds))
+        except ValueError as error:
+            raise UsageError(
+                "is no budget of restarts", where=f"--budget {budget}", remedy="write it as 5/24h"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +88,8 @@ class Order:
     """One thing to do, of which the log gets `note`.
 
     `number`: a signal for the command. `evidence`: keep the incident and the stacks first.
-    `start_at`: start the command again at this time (Unix seconds) with `environment`.
-    `release`: the run is over.
+    `start_at`: start the command again at this time (Unix seconds) with `environment`; after an
+    end, None: the run is over.
     """
 
     note: str = ""
@@ -107,7 +97,6 @@ class Order:
     evidence: bool = False
     start_at: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    release: bool = False
 
 
 class Supervisor:
@@ -127,7 +116,7 @@ class Supervisor:
         self._kill_at: float | None = None
         self._acted = ""  # the alert that was acted on in this attempt
         self._over = self._ended_by_us = False
-        self._environment: dict[str, str] = {}
+        self._decided: DecisionView | None = None  # when a NaN was acted on
         self._excluded: dict[str, None] = {}  # nodes that failed, in their order
         self.attempt = 1
 
@@ -137,7 +126,7 @@ class Supervisor:
 
     def observe(self, snapshot: Snapshot, now: float) -> Iterator[Order]:
         """What to do about the alerts that fire at `now` (Unix seconds)."""
-        run = next((each for each in snapshot.runs if each.name == self._name), None)
+        run = self._run(snapshot)
         if run is None:
             return
         if now <= self._started_at:
@@ -156,7 +145,7 @@ class Supervisor:
             ends = bool(actions & {"kill", "stop"})
             self._kill_at = now + GRACE_SECONDS if ends else None
             self._ended_by_us = True
-            self._environment = variables(run.decision) if failure == "nan" else {}
+            self._decided = run.decision if failure == "nan" else None
             said = f"{alert.name}, --on {failure}={','.join(sorted(actions))}"
             yield Order(
                 f"{said}: SIGTERM" if ends else said,
@@ -167,51 +156,57 @@ class Supervisor:
     def ended(self, code: int, now: float) -> Order:
         """What to do after the command ended with `code` (below 0: a signal) at `now`."""
         acted, self._acted, self._kill_at = self._acted, "", None
-        crash = self._reactions.actions.get("crash", frozenset())
-        if self._over or (code == 0 and not acted) or "restart" not in crash:
-            return Order(release=True)
-        budget = self._reactions.budget
-        while self._restarts and self._restarts[0] <= now - budget.seconds:
+        most, budget = self._reactions.restarts, self._reactions.budget
+        seconds = self._reactions.budget_seconds
+        if self._over or (code == 0 and not acted) or not most:
+            return Order()
+        while self._restarts and self._restarts[0] <= now - seconds:
             self._restarts.popleft()
-        if self._in_a_row >= self._reactions.restarts:
-            return Order(f"no restart: {self._in_a_row} made no new step", release=True)
-        if len(self._restarts) >= budget.restarts:
-            return Order(f"no restart: the budget of {budget.restarts} is used up", release=True)
+        if self._in_a_row >= most:
+            return Order(f"no restart: {self._in_a_row} made no new step")
+        if len(self._restarts) >= budget:
+            return Order(f"no restart: the budget of {budget} is used up")
         pause = min(BACKOFF_SECONDS * 2**self._in_a_row, LONGEST_BACKOFF_SECONDS)
         self._in_a_row += 1
         self._restarts.append(now)
         self.attempt += 1
         self._started_at = now + pause
-        environment = {"LDLM_ATTEMPT": str(self.attempt), **self._environment}
-        self._environment = {}
         why = acted or (f"exit code {code}" if code >= 0 else f"signal {-code}")
         place = "before the first step" if self._furthest < 0 else f"at step {self._furthest}"
-        used = f"{len(self._restarts)} of {budget.restarts} in {duration(budget.seconds)}"
+        used = f"{len(self._restarts)} of {budget} in {duration(seconds)}"
         note = f"restart {used}: {why} {place}, after {pause:g} s"
-        return Order(note, start_at=self._started_at, environment=environment)
+        found = {"LDLM_ATTEMPT": str(self.attempt)}
+        if self._excluded:
+            found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
+        return Order(note, start_at=self._started_at, environment=found)
 
     def reconsidered(self, order: Order, snapshot: Snapshot) -> Order:
         """A restart that is due, in the light of the whole log: with the decision's variables.
 
-        Where the decision is STOP, an order to release instead. What a process that was killed
-        here printed is no failure of its own.
+        Where the decision is STOP, the run is over. What a process that was killed here printed is
+        no failure of its own.
         """
-        by_us, self._ended_by_us = self._ended_by_us, False
-        run = next((each for each in snapshot.runs if each.name == self._name), None)
-        decision = None if by_us or run is None else run.decision
-        if decision is not None and decision.decision == "STOP":
-            return Order(f"no restart: {decision.phrase}", release=True)
-        if decision is not None and decision.node is not None:
+        run, by_us, self._ended_by_us = self._run(snapshot), self._ended_by_us, False
+        decision = self._decided if by_us or run is None else run.decision
+        if decision is None:
+            return order
+        if decision.decision == "STOP":
+            return Order(f"no restart: {decision.phrase}")
+        note, found = order.note, dict(order.environment)
+        if decision.node is not None:
             self._excluded[decision.node] = None
-        if len(self._excluded) > MAX_EXCLUDED:
-            return Order(f"no restart: {len(self._excluded)} nodes failed", release=True)
-        found = {**order.environment, **variables(decision)}
-        if self._excluded:
             found["LDLM_EXCLUDE_NODES"] = ",".join(self._excluded)
-        resumes = found.get("LDLM_RESUME_STEP")
-        note = order.note if resumes is None else f"{order.note}, from step {resumes}"
-        note += "" if decision is None else f"; decided: {decision.phrase}"
-        return replace(order, environment=found, note=note)
+        if len(self._excluded) > MAX_EXCLUDED:
+            return Order(f"no restart: {len(self._excluded)} nodes failed")
+        if decision.rollback_step is not None:
+            found["LDLM_RESUME_STEP"] = str(decision.rollback_step)
+            note += f", from step {decision.rollback_step}"
+        if decision.skip_steps is not None:
+            found["LDLM_SKIP_STEPS"] = "{}-{}".format(*decision.skip_steps)
+        return replace(order, environment=found, note=f"{note}; decided: {decision.phrase}")
+
+    def _run(self, snapshot: Snapshot) -> RunView | None:
+        return next((each for each in snapshot.runs if each.name == self._name), None)
 
     def _firing(
         self, snapshot: Snapshot, run: RunView, failure: str, now: float
@@ -255,19 +250,3 @@ def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:
     if now - (alert.fired_at or now) < LOOK_SECONDS:
         return True
     return is_early and any(step and step % KILL_ROUND == 0 for step in (run.step, run.step + 1))
-
-
-def variables(decision: DecisionView | None) -> dict[str, str]:
-    """What a restart needs of a decision, as variables of its environment.
-
-    `LDLM_RESUME_STEP`: the last checkpoint before the loss was no number; `LDLM_SKIP_STEPS`
-    (`43-44`): the steps whose batches made it so.
-    """
-    found: dict[str, str] = {}
-    if decision is None:
-        return found
-    if decision.rollback_step is not None:
-        found["LDLM_RESUME_STEP"] = str(decision.rollback_step)
-    if decision.skip_steps is not None:
-        found["LDLM_SKIP_STEPS"] = "{}-{}".format(*decision.skip_steps)
-    return found

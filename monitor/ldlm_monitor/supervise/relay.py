@@ -1,15 +1,15 @@
 """Holds a command, its streams and its log, so that the command outlives its monitor.
 
-A program of its own, `main FOLDER FRONT MONITOR`: it imports the standard library alone and starts
-in a few hundredths of a second. FOLDER contains `relay.json`, made by `launch.py`.
-FRONT is a socket to the process that the user started, MONITOR one to the process that watches;
-each carries JSON objects, one a line. The relay sends to both `{"started": pid}`, `{"ended": code}`
-(negative: a signal), `{"stopped": number}` (of job control), `{"interrupted": number}` (a signal
-that did not come from MONITOR, or Ctrl-C was typed) and `{"over": code}`: no start is to come; to
-MONITOR also `{"wrote": bytes}` where `relay.json` has `reports`, so that it need not poll. It takes
-`{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`, `{"note": text}`, and after an end
-either `{"start": {"command", "environment"}}` or `{"release": true}`. If MONITOR is closed, an end
-is the last.
+A program of its own, `main FOLDER ROTATE_BYTES ECHO REPORTS FRONT MONITOR`: it imports the standard
+library alone and starts in a few hundredths of a second. FOLDER has the run's `run.json`; the
+command has our streams if ECHO is 1. FRONT is a socket to the process that the user started,
+MONITOR one to the process that watches; each carries JSON objects, one a line. The relay sends to
+both `{"started": pid}`, `{"ended": code}` (negative: a signal), `{"stopped": number}` (of job
+control), `{"interrupted": number}` (a signal that did not come from MONITOR, or Ctrl-C was typed)
+and `{"over": code}`: no start is to come; to MONITOR also `{"wrote": bytes}` if REPORTS is 1, so
+that it need not poll. It takes `{"signal": number}`, `{"resize": true}`, `{"foreground": bool}`,
+`{"note": text}`, and after an end `{"start": {"command", "environment"}}` or `{"release": true}`.
+If MONITOR is closed, an end is the last.
 
 Where a stream of ours is a terminal, the command gets a pseudo-terminal in its place, and what is
 typed goes there unchanged, so that bars, colours, Ctrl-C and Ctrl-Z are as without the relay.
@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.supervise.streams import READ_BYTES, Link, OutputStream, RunLog, Terminal
+from ldlm_monitor.text.format import signal_name
 
 KEY_BYTES = 256  # of typed text passed on at once: a terminal's line holds 4,096 (termios(3))
 DRAIN_SECONDS = 0.2
@@ -43,11 +44,12 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 class Relay:
     """The command's process, its streams, and the links to the front and the monitor."""
 
-    def __init__(self, plan: Mapping[str, Any], front: Link, monitor: Link) -> None:
-        self._plan = plan
+    def __init__(
+        self, log: RunLog, front: Link, monitor: Link, *, echo: bool, reports: bool
+    ) -> None:
+        self._log = log
         self._front, self._monitor = front, monitor
-        self._log = RunLog(Path(plan["log"]), plan["rotate_bytes"])
-        self._shows = plan["echo"]
+        self._shows, self._reports = echo, reports
         self._typed = b""
         self._reads_keys = False
         self._streams: list[OutputStream] = []
@@ -56,8 +58,7 @@ class Relay:
         self._ended: int | None = None  # the code of an end after which nothing was ordered yet
         self._over = False
         self._attempt = 0
-        on = frozenset(number for number in (0, 1, 2) if self._shows and os.isatty(number))
-        self._terminal = Terminal(on) if on else None
+        self._terminal = Terminal(number for number in (0, 1, 2) if echo and os.isatty(number))
         self._woken, waker = os.pipe()
         for descriptor in (self._woken, waker):
             os.set_blocking(descriptor, False)
@@ -67,10 +68,9 @@ class Relay:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup
                 signal.signal(number, lambda number, _: self._signal(number))
 
-    def run(self) -> None:
+    def run(self, command: Sequence[str]) -> None:
         """Relay until the command has ended, its output too, and no other start is to come."""
-        self._start(self._plan["command"], {})
-        self._set_foreground(here=self._plan["foreground"])
+        self._start(command, {})
         try:
             while not self._over or self._open_streams():
                 self._turn()
@@ -83,19 +83,17 @@ class Relay:
     def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._attempt += 1
         self._log.note(f"attempt {self._attempt} starts: {json.dumps(command)[:2000]}")
-        terminal = self._terminal
-        slave = terminal.open() if terminal is not None else None
-        on = terminal.streams if terminal is not None else frozenset()
+        terminal, on = self._terminal, self._terminal.streams
+        slave = terminal.open() if on else None
         ends = {number: slave if number in on else self._pipe(number) for number in (1, 2)}
-        if terminal is not None and terminal.master is not None:
+        if terminal.master is not None:
             shown = min(on & {1, 2}, default=0)  # without output on it, it echoes what is typed
             self._streams.append(OutputStream(shown, terminal.master, shown))
         stdin = slave if 0 in on else None if self._shows else subprocess.DEVNULL
         try:
             self._process = subprocess.Popen(
                 command,
-                cwd=self._plan["directory"],
-                env=os.environ | self._plan["environment"] | environment,
+                env=os.environ | environment,
                 stdin=stdin,
                 stdout=ends[1],
                 stderr=ends[2],
@@ -133,7 +131,7 @@ class Relay:
                 data = each.read()
                 if data and each.number:
                     self._log.write(each.number, data)
-                    if self._plan["reports"]:
+                    if self._reports:
                         self._monitor.send({"wrote": len(data)})
         self._pass_keys(ready)
         for link in self._links():
@@ -173,7 +171,7 @@ class Relay:
 
     def _keys(self) -> int | None:
         """Where the command reads what is typed; None once it has closed its terminal."""
-        master = self._terminal.master if self._terminal is not None else None
+        master = self._terminal.master
         return master if any(each.source == master for each in self._streams) else None
 
     def _pass_keys(self, ready: Mapping[int | None, int]) -> None:
@@ -198,7 +196,7 @@ class Relay:
             if by is not self._monitor and order["signal"] in _ENDING:
                 self._send({"interrupted": order["signal"]})
             self._signal(order["signal"])
-        if order.get("resize") and self._terminal is not None:
+        if "resize" in order:
             self._terminal.resize()
         if "foreground" in order:
             self._set_foreground(here=order["foreground"])
@@ -221,9 +219,8 @@ class Relay:
             self._send({"over": self._ended})
 
     def _set_foreground(self, *, here: bool) -> None:
-        if self._terminal is not None:
-            self._reads_keys = here and 0 in self._terminal.streams
-            (self._terminal.grab if self._reads_keys else self._terminal.release)()
+        self._reads_keys = here and 0 in self._terminal.streams
+        (self._terminal.grab if self._reads_keys else self._terminal.release)()
 
     def _signal(self, number: int) -> None:
         if self._process is not None:
@@ -263,12 +260,13 @@ def _ending(code: int, lost: int) -> str:
     more = f"; {lost} bytes of its output are not in this file" if lost else ""
     if code >= 0:
         return f"the command ended with exit code {code}{more}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else "of real time"
-    return f"the command was ended by signal {-code} ({name}){more}"
+    return f"the command was ended by signal {-code} ({signal_name(-code) or 'of real time'}){more}"
 
 
 def main() -> None:
-    """Run the relay of the folder and the two sockets that the arguments name."""
-    folder, front, monitor = Path(sys.argv[1]), Link(int(sys.argv[2])), Link(int(sys.argv[3]))
-    plan = json.loads((folder / "relay.json").read_text(encoding="utf-8"))
-    Relay(plan, front, monitor).run()
+    """Run the relay that the arguments describe."""
+    rotate_bytes, echo, reports, front, monitor = map(int, sys.argv[2:])
+    record = json.loads(Path(sys.argv[1], "run.json").read_text(encoding="utf-8"))
+    log = RunLog(Path(record["log"]), rotate_bytes)
+    relay = Relay(log, Link(front), Link(monitor), echo=bool(echo), reports=bool(reports))
+    relay.run(record["command"])

@@ -54,8 +54,8 @@ class RunRecord(View):
     directory: str
     log: str
     started_at: float = Field(description="Unix seconds")
-    relay: int
-    relay_started: int
+    relay: int = 0
+    relay_started: int = 0
     exit_code: int | None = None
     ended_at: float | None = None
     surroundings: RunSurroundings | None = None
@@ -74,8 +74,10 @@ class RunRecord(View):
     @property
     def files(self) -> tuple[str, ...]:
         """Its log's files, the oldest first, and the outputs of jobs that it submitted."""
-        jobs = sorted(self.folder.glob(JOBS))
-        return (*map(str, rotated(Path(self.log))), self.log, *map(str, jobs))
+        log, jobs = Path(self.log), sorted(self.folder.glob(JOBS))
+        full = [path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdigit()]
+        full.sort(key=lambda path: int(path.suffix[1:]))
+        return (*map(str, full), self.log, *map(str, jobs))
 
 
 def runs_dir() -> Path:
@@ -131,14 +133,15 @@ def new_log(folder: Path, name: str) -> Path:
     return log
 
 
-def keep(record: RunRecord, **changes: Any) -> None:
-    """Write a run's record, with `changes` to what is kept, atomically."""
+def keep(record: RunRecord, **changes: Any) -> RunRecord:
+    """Write a run's record, with `changes` to what is kept, atomically; returns it."""
     record = (find_run(record.name) or record).model_copy(update=changes)
     path = record.folder / RECORD
     fresh = path.with_name(f".{RECORD}.{os.getpid()}")
     fresh.touch(mode=0o600)
     fresh.write_text(record.model_dump_json() + "\n", encoding="utf-8")
     fresh.replace(path)
+    return record
 
 
 def all_runs() -> Iterator[RunRecord]:
@@ -156,13 +159,6 @@ def find_run(name: str) -> RunRecord | None:
         return _read(exact)
     begun = re.compile(re.escape(name) + r"_\d{8}_\d{6}(_\d+)?")
     return next((each for each in all_runs() if begun.fullmatch(each.name)), None)
-
-
-def rotated(log: Path) -> list[Path]:
-    """The full files of a run's log, the oldest first."""
-    found = log.parent.glob(f"{log.name}.*")
-    numbered = [path for path in found if path.suffix[1:].isdigit()]
-    return sorted(numbered, key=lambda path: int(path.suffix[1:]))
 
 
 def _read(path: Path) -> RunRecord:

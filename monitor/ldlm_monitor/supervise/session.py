@@ -82,30 +82,38 @@ class RunSession:
         due = None if order is None else order.start_at
         if order is None or due is None or now < due:
             return
-        if snapshot is not None and (jobs is None or jobs.are_read(snapshot)):
-            order = self._supervisor.reconsidered(order, snapshot)
-        elif now < due + DECIDE_SECONDS:
+        is_read = snapshot is not None and (jobs is None or jobs.are_read(snapshot))
+        if not is_read and now < due + DECIDE_SECONDS:
             return
         self._restart = None
-        self._start(order)
+        self._go_on(order if snapshot is None else self._supervisor.reconsidered(order, snapshot))
 
-    def _start(self, order: Order) -> None:
+    def _go_on(self, order: Order) -> None:
+        """Start the command again, or let the run be over."""
         if order.note:
             self._link.send({"note": order.note})
-        command, acts = self._again, self._requeues
-        nodes = slurm.nodes_of(order.environment.get("LDLM_EXCLUDE_NODES", ""))
-        line = "" if order.release else slurm.advice(command, slurm.job_of(os.environ), nodes)
-        if line and (nodes or acts):
-            self._link.send({"note": f"Slurm: {line}"})
-        if line and acts and slurm.submits(command):
-            command = slurm.without(command, nodes)
-        elif line and acts:
-            slurm.do(line)
-        if order.release or (line and acts and not slurm.submits(command)):
+        command = None if order.start_at is None else self._by_slurm(order)
+        if command is None:
             self._link.send({"release": True})
             return
-        environment = dict(order.environment)
-        self._link.send({"start": {"command": command, "environment": environment}})
+        start = {"command": command, "environment": dict(order.environment)}
+        self._link.send({"start": start})
+
+    def _by_slurm(self, order: Order) -> tuple[str, ...] | None:
+        """The command of a restart, after Slurm's part; None where Slurm starts it."""
+        command, nodes = (
+            self._again,
+            slurm.nodes_of(order.environment.get("LDLM_EXCLUDE_NODES", "")),
+        )
+        line = slurm.advice(command, slurm.job_of(os.environ), nodes)
+        if line and (nodes or self._requeues):
+            self._link.send({"note": f"Slurm: {line}"})
+        if not line or not self._requeues:
+            return command
+        if slurm.submits(command):
+            return slurm.without(command, nodes)
+        slurm.do(line)
+        return None
 
     def _heed(self, said: Mapping[str, Any], now: float) -> None:
         if "interrupted" in said:
@@ -117,10 +125,8 @@ class RunSession:
             self._processes = CommandProcesses(said["started"])
         if "ended" in said:
             order = self._supervisor.ended(said["ended"], now)
-            if order.release and order.note:
-                self._link.send({"note": order.note})
-            if order.release:
-                self._link.send({"release": True})
+            if order.start_at is None:
+                self._go_on(order)
             else:
                 self._restart = order
         if "over" in said:

@@ -3,9 +3,7 @@
 import contextlib
 import re
 import shlex
-import signal
 import subprocess
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -81,8 +79,6 @@ def do(line: str) -> None:
 
     Slurm kills what is left of a job when its script ends, which waits for us.
     """
-    here = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN) if here else None
     with contextlib.suppress(OSError):
         subprocess.run(
             ["sh", "-c", f"trap '' TERM HUP; {line}"],
@@ -92,8 +88,6 @@ def do(line: str) -> None:
             start_new_session=True,
             check=False,
         )
-    if before is not None:
-        signal.signal(signal.SIGTERM, before)
 
 
 class SubmittedJobs:

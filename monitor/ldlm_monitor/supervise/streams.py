@@ -9,11 +9,12 @@ import socket
 import termios
 import time
 import tty
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.model.names import RUN_PREFIX
+from ldlm_monitor.text.format import iso
 
 READ_BYTES = 64 * 1024  # of one read: the capacity of a Linux pipe (pipe(7))
 WRITE_BYTES = select.PIPE_BUF
@@ -54,9 +55,7 @@ class RunLog:
 
     def note(self, text: str) -> None:
         """Add a line of ours, with the time."""
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        line = f"{stamp}.{int(now % 1 * 1000):03}Z {RUN_PREFIX} {text}\n"
+        line = f"{iso(time.time())} {RUN_PREFIX} {text}\n"
         self.write(0, line.encode("utf-8", "backslashreplace"))
 
     def _open(self) -> int:
@@ -125,13 +124,13 @@ class Terminal:
     command's one; None before a start.
     """
 
-    def __init__(self, streams: frozenset[int]) -> None:
-        self.streams = streams
+    def __init__(self, streams: Iterable[int]) -> None:
+        self.streams = frozenset(streams)
         self.master: int | None = None
-        self._ours = min(streams)
+        self._ours = min(self.streams, default=0)
         self._before: list[Any] | None = None
-        self._modes = termios.tcgetattr(self._ours)
-        if 0 not in streams:  # ours is not raw then, and turns \n into \r\n itself
+        self._modes = termios.tcgetattr(self._ours) if self.streams else []
+        if self.streams and 0 not in self.streams:  # ours is not raw then, and writes \r\n itself
             self._modes[1] &= ~termios.OPOST
 
     def open(self) -> int:

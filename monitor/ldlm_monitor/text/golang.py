@@ -1,8 +1,12 @@
-"""Go's string literals and the templates of its regular expressions, which Prometheus uses."""
+"""Go's literals, how it prints numbers, and the templates of its regular expressions."""
 
+import math
 import re
+from decimal import Decimal
 from typing import Any
 
+LITERAL = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
+"""A string literal of Go or PromQL, for `re` with DOTALL."""
 _SIMPLE = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"
 }  # fmt: skip
@@ -12,6 +16,11 @@ _ESCAPE = re.compile(
 )
 # `$$`, `${name}` or `$name` in a template: the grammar of Go's `Regexp.Expand`.
 _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
+
+_QUOTED = {
+    "\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v",
+    "\\": r"\\", '"': r"\"",
+}  # fmt: skip
 
 
 def unquoted(literal: str) -> str:
@@ -62,3 +71,35 @@ def expanded(template: str, match: Any) -> str:
         return match.groupdict().get(name) or ""
 
     return _REFERENCE.sub(filled, template)
+
+
+def quoted(text: str) -> str:
+    """Go's `%q`: in double quotes, what does not print escaped."""
+
+    def escaped(character: str) -> str:
+        if character in _QUOTED:
+            return _QUOTED[character]
+        if character.isprintable():
+            return character
+        code = ord(character)
+        form = f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
+        return form if code < 0x10000 else f"\\U{code:08x}"
+
+    return f'"{"".join(map(escaped, text))}"'
+
+
+def go_float(value: float) -> str:
+    """Go's `%v`: the fewest digits that keep the value; an exponent from 1e+06 on or below 1e-4."""
+    if not math.isfinite(value):
+        return not_finite(value)
+    exact = Decimal(repr(value)).normalize()
+    if -4 <= exact.adjusted() < 6:
+        return format(exact, "f")
+    return f"{value:.{len(exact.as_tuple().digits) - 1}e}"
+
+
+def not_finite(value: float) -> str:
+    """NaN or an infinity."""
+    if math.isnan(value):
+        return "NaN"
+    return "+Inf" if value > 0 else "-Inf"

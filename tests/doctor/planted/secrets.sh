@@ -2,8 +2,8 @@
 # !! secret-in-file: WANDB_API_KEY
 # !! secret-in-file: HF_TOKEN
 # !! secret-in-file: wandb login
-# !! secret-in-file: DB_PASSWORD
-# !! secret-in-file: git clone
+# !! secret-by-name: DB_PASSWORD
+# !! secret-by-name: git clone
 # !! secret-in-file: OPENAI
 # !! secret-in-file: AWS_ACCESS_KEY_ID
 export WANDB_API_KEY=0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c

@@ -7,18 +7,22 @@ LOOP = """
 import os
 import shutil
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-def train(model, other, loader, optimizer, second, n, width, args):
+def train(model, other, loader, optimizer, second, n, width, args, rank):
     model = DDP(model, gradient_as_bucket_view=True)
     for i, batch in enumerate(loader):
 {turn}
 """
 
 
+def indented(turn: str) -> str:
+    return "".join(f"        {line}\n" for line in turn.splitlines())
+
+
 def found(turn: str) -> list[str]:
-    lines = "".join(f"        {line}\n" for line in turn.splitlines())
-    return ids(LOOP.format(turn=lines))
+    return ids(LOOP.format(turn=indented(turn)))
 
 
 STEP = "optimizer.step()\noptimizer.zero_grad()"
@@ -98,3 +102,104 @@ def test_a_clip_concerns_the_backward_of_its_own_branch(clipped: str, expected: 
         "    optimizer.step()\noptimizer.zero_grad()"
     )
     assert ("clip-before-unscale" in found(turn)) is expected
+
+
+def test_what_all_ranks_call_in_both_branches_is_together() -> None:
+    turn = "if multi and rank {sign} 0:\n    dist.gather_object({what}, dst=0)\nelse:\n    {other}"
+    both = turn.format(
+        sign="!=", what="loss", other="if multi:\n        dist.gather_object(loss, all)"
+    )
+    alone = turn.format(sign="==", what="loss", other="pass")
+    assert "collective-on-one-rank" not in found(both)
+    assert "collective-on-one-rank" in found(alone)
+
+
+@pytest.mark.parametrize(("rank", "expected"), [("0", True), ("-1", False)])
+def test_where_there_is_one_process_no_other_waits(rank: str, expected: bool) -> None:
+    late = f"if rank in (-1, 0) and rank == {rank} and late:\n    break"
+    turn = f"model(batch).backward()\n{STEP}\n{late}"
+    assert ("loop-left-by-one-rank" in found(turn)) is expected
+
+
+@pytest.mark.parametrize(("world", "expected"), [("1", False), ("args.world", True)])
+def test_a_process_group_of_one_is_no_distributed_training(world: str, expected: bool) -> None:
+    turn = f"loss = model(batch)\nif torch.isnan(loss):\n    continue\nloss.backward()\n{STEP}"
+    started = f"torch.distributed.init_process_group('nccl', world_size={world}, rank=0)\n"
+    code = LOOP.format(turn=indented(turn)) + started
+    assert ("nan-skip-on-one-rank" in ids(code)) is expected
+
+
+@pytest.mark.parametrize(("called", "expected"), [("model.train()", False), ("train(model)", True)])
+def test_a_method_is_no_function_of_the_same_name(called: str, expected: bool) -> None:
+    code = f"""
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(model):
+    for p in model.text.parameters():
+        p.requires_grad = False
+
+def run(model, loader, optimizer):
+    model = DDP(model, gradient_as_bucket_view=True)
+    for batch in loader:
+        {called}
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    assert ("ddp-modes-freeze-parameters" in ids(code)) is expected
+
+
+def test_gradients_made_by_hand_are_no_lost_ones() -> None:
+    turn = "model(batch).backward()\noptimizer.zero_grad()\n{made}optimizer.step()"
+    by_hand = "for p, g in kept:\n    p.grad = g\n"
+    assert "zero-grad-before-step" in found(turn.format(made=""))
+    assert "zero-grad-before-step" not in found(turn.format(made=by_hand))
+
+
+@pytest.mark.parametrize(
+    ("when", "name", "expected"),
+    [
+        ("step % 100 == 0", "a{step}.pt", True),
+        ("step in args.saves or step == n - 1", "a{step}.pt", False),
+        ("step % 100 == 0", "a_{args.epochs}.pt", False),
+    ],
+)
+def test_only_what_is_saved_again_and_again_fills_a_disk(
+    when: str, name: str, expected: bool
+) -> None:
+    saved = f"if {when}:\n    torch.save({{'optimizer': optimizer.state_dict()}}, f'{name}')"
+    turn = f"model(batch).backward()\n{STEP}\n{saved}"
+    assert ("checkpoint-no-rotation" in found(turn)) is expected
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("torch.randn_like(x)", True),
+        ("torch.rand(()).item()", False),
+        ("Rounded.apply(x)", False),
+    ],
+)
+@pytest.mark.parametrize("function", ["train", "_test_noise"])
+def test_equal_noise_is_that_of_a_training_step(step: str, function: str, expected: bool) -> None:
+    code = f"""
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x + torch.rand_like(x)
+
+def {function}(model, loader, optimizer):
+    dist.init_process_group("nccl")
+    torch.manual_seed(7)
+    model = DDP(model, gradient_as_bucket_view=True)
+    for x in loader:
+        model(x, {step}).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    assert ("noise-equal-on-ranks" in ids(code)) is (expected and function == "train")

@@ -40,8 +40,14 @@ FOREIGN = """
 import os
 import re
 import shutil
+from glob import glob
+
+def is_own(name):
+    return name.startswith("step_")
 
 def prune_checkpoints(run_folder):
+    own = os.path.join(run_folder, "step-*")
+    whole = os.path.join(run_folder, "*")
     names = {names}
     names.sort(key=lambda name: int(name.split("-")[-1]))
     for name in names[:-3]:
@@ -58,10 +64,27 @@ def prune_checkpoints(run_folder):
         ("[n for n in os.listdir(run_folder) if re.fullmatch(r'step-\\d+', n)]", []),
         ("[n for n in os.listdir(run_folder) if 'checkpoint' in n]", []),
         ("os.listdir(os.path.join(run_folder, 'checkpoints'))", []),
+        ("[n for n in os.listdir(run_folder) if is_own(n)]", []),
+        ("[n for n in os.listdir(run_folder) if n.isdigit()]", []),
+        ("glob(own)", []),
+        ("glob(whole)", ["rotation-deletes-foreign"]),
     ],
 )
 def test_a_rotation_takes_only_what_is_surely_its_own(names: str, expected: list[str]) -> None:
     assert ids(FOREIGN.replace("{names}", names)) == expected
+
+
+def test_what_a_loop_over_something_else_deletes_is_not_what_is_listed() -> None:
+    code = """
+import os, shutil
+
+def tune_epochs(folder, keep):
+    for epoch in range(10):
+        print(os.listdir(folder))
+        if not keep:
+            shutil.rmtree(folder)
+"""
+    assert "rotation-deletes-foreign" not in ids(code)
 
 
 SAVES = """

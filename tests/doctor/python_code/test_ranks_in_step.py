@@ -139,6 +139,14 @@ def end():
         pass
 """,
         """
+def end():
+    try:
+        log.info("the last barrier")
+        dist.barrier()
+    except Exception as error:
+        log.warning(error)
+""",
+        """
 def save(model):
     try:
         write(model)
