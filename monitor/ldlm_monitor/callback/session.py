@@ -79,7 +79,8 @@ class Session:
             say=say,
         )
         identity = {"rank": launch.rank, "host": launch.host, "pid": os.getpid()}
-        self.steps = Steps(self._writer.put, identity, every, self._writer.hurry)
+        writer = self._writer
+        self.steps = Steps(writer.put, identity, every, writer.hurry, writer.rows, writer.half)
         self._process_end = ProcessEnd(self._exited, self.failed)
         if options.sigterm and threading.current_thread() is threading.main_thread():
             self._termination = Termination(self._terminated)

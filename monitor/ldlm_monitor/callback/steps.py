@@ -5,7 +5,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, sleep, time
 from typing import Any, TypeAlias
 
@@ -13,13 +13,7 @@ from ldlm_monitor.callback.checksums import Checked
 from ldlm_monitor.callback.device import WIDTH, DeviceCopies, is_capturing
 from ldlm_monitor.callback.gradients import gradient_window, parameter_groups
 from ldlm_monitor.callback.rank import BEAT, STEP, TIME, Beat, Cells
-from ldlm_monitor.callback.rows import (
-    Entry,
-    Row,
-    event_row,
-    snapshot,
-    whole,
-)
+from ldlm_monitor.callback.rows import Entry, Row, event_row, snapshot, whole
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
 """Phases that are parts of a step; time in any other phase is not in `step_seconds`."""
@@ -45,13 +39,16 @@ class Steps:
     the next step measures gradient norms. `cells`: where a beat is stored, the heartbeat page once
     there is one. `clock`: what monotonic time is short of Unix time. `unread` counts lost values.
     `hurry` is called where rows should be written now: at the first loss that is not finite, and
-    when values of the last step arrive while the loop makes no call.
+    when values of the last step arrive while the loop makes no call. `queue`: takes entries too,
+    while it has fewer than `room`.
     """
 
     put: Callable[[Entry | Row], None]
     identity: Mapping[str, Any]
     every: int = 1
     hurry: Callable[[], None] = lambda: None
+    queue: deque[Row | Entry] = field(default_factory=deque)
+    room: int = 0
 
     def __post_init__(self) -> None:
         self.is_live = True
@@ -87,8 +84,7 @@ class Steps:
     ) -> None:
         """Take a step that is done now; `given`, its values by name, is changed and kept.
 
-        What few steps need stands in other methods: after a step's work, each line of code has to
-        be fetched from memory again.
+        What few steps need stands in other methods: each line has to be fetched from memory again.
         """
         number = step if type(step) is int else whole(step, self.beat.step + 1)
         checks = self._watches and self._measure(number, given)
@@ -124,6 +120,8 @@ class Steps:
         entry = (number, now, at, self._paused, self._data, given, samples, tokens, batch, ids)
         if on_device or self._waiting:
             self._file(entry, on_device if checks or number % self.every == 0 else None)
+        elif len(self.queue) < self.room:
+            self.queue.append(entry)  # as `put` does, the call of which is a sixth of a step's cost
         else:
             self.put(entry)
 
