@@ -24,7 +24,7 @@ bench *arguments:
 # On a machine with a GPU: what only one can show, and what the callback and the trainer cost there
 gpu:
     sh setup.sh dev
-    .venv/bin/pytest tests/gpu
+    .venv/bin/pytest -rs tests/gpu
     .venv/bin/python benchmarks/callback_overhead.py
     .venv/bin/python benchmarks/callback_watch.py --device cuda
     .venv/bin/python benchmarks/trainer/improvements.py --profile gpu

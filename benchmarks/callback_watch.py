@@ -13,6 +13,8 @@ from argparse import ArgumentParser, Namespace
 
 import side_by_side as bench
 
+NO_GPU = "no GPU here: not measured"
+
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=15)
@@ -25,6 +27,8 @@ def rows(args: Namespace) -> list[bench.Row]:
     from ldlm_monitor.callback.checksums import Checked
     from ldlm_monitor.callback.gradients import gradient_window, parameter_groups
 
+    if args.device != "cpu" and not torch.cuda.is_available():
+        return [bench.Row("callback, checks and windows on the GPU", "", NO_GPU)]
     torch.set_num_threads(1)
     layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 6).to(args.device)

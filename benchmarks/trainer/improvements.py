@@ -20,6 +20,7 @@ from typing import Any
 
 import judge
 import numpy as np
+import torch
 
 from ldlm_trainer.prepare import prepare
 from ldlm_trainer.shards import Shards, export, read_index, write_shards
@@ -232,6 +233,9 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, help="seconds after which no training begins")
     given = parser.parse_args()
     profile = PROFILES[given.profile]
+    if given.profile == "gpu" and not torch.cuda.is_available():
+        print("no GPU here: profile gpu was not measured")
+        return 0
     began = time.monotonic()
     results: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:

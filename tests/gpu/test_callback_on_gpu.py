@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-if not torch.cuda.is_available():
-    pytest.skip("no GPU is here: just gpu runs these where one is", allow_module_level=True)
-
 from ldlm_monitor.callback import HealthCallback  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no GPU is here: just gpu runs this where one is"
+)
 
 
 @pytest.fixture

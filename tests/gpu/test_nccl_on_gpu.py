@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-if not torch.cuda.is_available():
-    pytest.skip("no GPU is here: just gpu runs these where one is", allow_module_level=True)
-
 from ldlm_monitor.config import Settings  # noqa: E402
 from ldlm_monitor.playback.replay import Replay  # noqa: E402
 from ldlm_monitor.probe.flight_recorder import read  # noqa: E402
 
-pytestmark = pytest.mark.live
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="no GPU is here: just gpu runs this where one is"
+    ),
+]
 
 ONE_RANK = """
 import datetime, sys

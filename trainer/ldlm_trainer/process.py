@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+
+# DDP imports this when it is first made. Its functions have the process group of that moment as a
+# default, which would keep gloo's threads beyond `destroy_process_group`; a thread that asks for
+# Python's lock while the interpreter ends aborts the process (torch 2.13). So: before any group.
+import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.distributed_c10d import PrefixStore

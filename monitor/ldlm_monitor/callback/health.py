@@ -130,10 +130,11 @@ class HealthCallback:
         if steps is None or not steps.is_live:
             return
         try:
-            given = {
-                "epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr, **values
-            }  # fmt: skip
-            steps.step(step, given, samples, tokens, batch, ids=batch_ids)
+            # Kept in the dict that the call made: another costs more than its four values.
+            values["epoch"], values["loss"], values["grad_norm"] = epoch, loss, grad_norm
+            if lr is not None:
+                values["learning_rate"] = lr
+            steps.step(step, values, samples, tokens, batch, ids=batch_ids)
         except Exception as error:  # noqa: BLE001 no error of the callback may stop the training
             self._hurt(error)
 

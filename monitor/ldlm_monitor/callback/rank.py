@@ -3,12 +3,13 @@
 The page is a file of 4 KiB that is mapped into memory, so that a beat is a store and no system
 call. All numbers are little-endian, like the processors that train. The page contains
 `IDENTITY`, which is written once at the start, and at byte 1024 `BEAT`, which the loop writes at
-each step and phase.
+each step and phase: of a step its number and time alone.
 
-`BEAT` begins and ends with a sequence number (u64), which its only writer counts up. It writes
-from front to back, so a reader that finds two different numbers has read during a store, and
-reads again. A page that is the same in two reads was stable, also on processors that make stores
-visible out of order. The monitor's `probe/heartbeat.py` reads the page.
+`BEAT` begins and ends with a sequence number (u64), which its only writer counts up where it
+stores the whole of it: it clears it and writes from front to back, so a reader that finds two
+different numbers, or none, has read during a store, and reads again. A page that is the same in
+two reads was stable, also on processors that make stores visible out of order. The monitor's
+`probe/heartbeat.py` reads the page.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ MAGIC = b"ldlmhb02"  # the last digits count layouts of the page
 BEAT_AT = 1024  # bytes: far behind `IDENTITY`, which may grow
 IDENTITY = struct.Struct("<8sIIQQi64s64s108s")  # magic, then the fields of `Identity`
 BEAT = struct.Struct("<Qqdd32s16sQ")  # sequence, the fields of `Beat`, sequence
-_WORDS = struct.Struct("<32s16s")  # `phase` and `status` in `BEAT`
-_WORDS_AT = 32  # their offset in `BEAT`: the bytes of the four fields before them
-_LAST = BEAT.size // 8 - 1  # the second sequence, as the index of a cell of 8 bytes
+STEP, TIME = 1, 2  # their indices in `BEAT`, counted in cells of 8 bytes
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where an allocated page stays allocated, so that no store to it ends in SIGBUS on a
 full disk; those that copy on write (btrfs, zfs) and those of a network are left out."""
@@ -129,7 +128,25 @@ class Identity(NamedTuple):
         )
 
 
-class HeartbeatPage:
+class Cells:
+    """`BEAT` in a buffer. `whole` and `real`: its cells of 8 bytes, as integers and as floats.
+
+    A step stores two of them (`STEP`, `TIME`) and nothing else, which are one store each.
+    """
+
+    def __init__(self, buffer: bytearray | memoryview) -> None:
+        self._block = memoryview(buffer)
+        self.whole, self.real = self._block.cast("q"), self._block.cast("d")
+        self._beats = 0
+
+    def beat(self, beat: Beat) -> None:
+        """Store the rank's whole position. Called by the loop's thread alone."""
+        self._beats = number = self._beats + 1
+        position = (beat.step, beat.time, beat.phase_since, beat.phase, beat.status)
+        BEAT.pack_into(self._block, 0, number, *position, number)
+
+
+class HeartbeatPage(Cells):
     """The page of one rank. Raises `OSError` where the file cannot be made."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
@@ -142,33 +159,13 @@ class HeartbeatPage:
             self._page: mmap.mmap | bytearray = (
                 mmap.mmap(self._fd, SIZE) if self.is_mapped else bytearray(page)
             )
-            self._beats = 0
-            self._phase = self._status = b""
-            block = memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size]
-            self._whole, self._real = block.cast("q"), block.cast("d")
+            super().__init__(memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size])
             # A reader that has the old page open keeps it: no mapping is ever truncated.
             os.replace(temporary, path)
         except OSError:
             os.close(self._fd)
             temporary.unlink(missing_ok=True)
             raise
-
-    def beat(self, beat: Beat) -> None:
-        """Store the rank's position. Called by the loop's thread alone.
-
-        Cells are stored one by one, in the machine's byte order: after a step's work, the code
-        of `struct.pack_into` would have to be fetched from memory again.
-        """
-        whole, real = self._whole, self._real
-        self._beats = number = self._beats + 1
-        whole[0] = number
-        whole[1] = beat.step
-        real[2] = beat.time
-        real[3] = beat.phase_since
-        if beat.phase is not self._phase or beat.status is not self._status:
-            self._phase, self._status = beat.phase, beat.status
-            _WORDS.pack_into(self._page, BEAT_AT + _WORDS_AT, beat.phase, beat.status)
-        whole[_LAST] = number
 
     def sync(self) -> None:
         """Write the page if it is not mapped. It may block, so the loop does not call it."""
@@ -237,10 +234,8 @@ def _first(*candidates: int | None) -> int:
 
 
 def _number(names: tuple[str, ...]) -> int | None:
-    for name in names:
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return None
+    found = (os.environ.get(name, "") for name in names)
+    return next((int(text) for text in found if text.isdigit()), None)
 
 
 def _text(names: tuple[str, ...]) -> str | None:

@@ -19,6 +19,8 @@ LARGEST = 2**63
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 """Immutable kinds of values, which are kept as they are."""
 _UNREADABLE = object()  # replaces a tensor that cannot be read without waiting
+_FIRST = dict.fromkeys(("epoch", "loss", "grad_norm", "learning_rate"))
+"""Values that begin a row; None: not given. Of too many, the last are dropped."""
 _OWN = frozenset({"type", "schema", "time", "rank", "run"})
 """Keys of a row that the callback sets, so values of these names are dropped."""
 Row: TypeAlias = dict[str, Any]
@@ -60,7 +62,7 @@ class Rows:
         row: Row = {"type": "step", "step": number, "time": now}
         if batch is not None:
             row["batch"] = whole(batch, -1)
-        self.unread += gather(given, row)
+        self.unread += gather(_FIRST | given, row)
         if at is not None:
             self._time(row, at, paused, data)
             self._count(row, samples=samples, tokens=tokens)
@@ -168,9 +170,6 @@ def snapshot(given: dict[str, Any]) -> dict[str, Any]:
     on_device: dict[str, Any] = {}
     for name, value in list(given.items()):
         if type(value) in _PLAIN:
-            continue
-        if type(value).__name__ == "Tensor" and value.is_cpu and value.ndim == 0:
-            given[name] = value.tolist()
             continue
         parts = {name: value}
         if not is_tensor(value) and isinstance(value, Mapping):

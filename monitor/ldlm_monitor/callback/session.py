@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from ldlm_monitor.callback.device import GpuSampler
@@ -78,7 +79,8 @@ class Session:
             say=say,
         )
         identity = {"rank": launch.rank, "host": launch.host, "pid": os.getpid()}
-        self.steps = Steps(self._writer.put, identity, every, self._writer.hurry)
+        writer = self._writer
+        self.steps = Steps(writer.put, identity, every, writer.hurry, writer.rows, writer.half)
         self._process_end = ProcessEnd(self._exited, self.failed)
         if options.sigterm and threading.current_thread() is threading.main_thread():
             self._termination = Termination(self._terminated)
@@ -112,7 +114,7 @@ class Session:
         row |= {name: count for name, count in unwritten.items() if count}
         self._writer.put({**row, **fields})
         steps.beat.status = status.encode()
-        steps.store_beat(steps.beat)
+        steps.cells.beat(steps.beat)
         if not self._writer.flush(CLOSE_SECONDS):
             problem = self._writer.problem or "the disk does not answer"
             self._say(f"the last rows of rank {self._launch.rank} are lost: {problem}")
@@ -149,9 +151,6 @@ class Session:
     def _alarm(self) -> None:
         self.steps.suspicious = True
 
-    def _take_gpu(self, values: dict[str, float]) -> None:
-        self._rows.extra = values
-
     def _prepare(self) -> None:
         """Run in the writer's thread: every call that a slow disk may block."""
         launch, options = self._launch, self._options
@@ -164,7 +163,7 @@ class Session:
         page = self._optional("there is no heartbeat", lambda: HeartbeatPage(path, identity))
         if page is not None:
             page.beat(self.steps.beat)
-            self._heartbeat, self.steps.store_beat = page, page.beat
+            self._heartbeat = self.steps.cells = page
         self._sync()
         self._ready.set()
         if (address := options.serve) is not None:
@@ -173,7 +172,7 @@ class Session:
                 lambda: Exporter(address, launch.run, launch.rank, lambda: self._rows.latest),
             )
         if options.gpu:
-            self._gpu = GpuSampler(launch.local_rank, self._take_gpu)
+            self._gpu = GpuSampler(launch.local_rank, partial(setattr, self._rows, "extra"))
 
     def _optional(self, otherwise: str, work: Callable[[], T]) -> T | None:
         """The result of `work`; None if it fails, which `otherwise` reports: training goes on."""

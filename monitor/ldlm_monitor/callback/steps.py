@@ -5,21 +5,15 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, sleep, time
 from typing import Any, TypeAlias
 
 from ldlm_monitor.callback.checksums import Checked
 from ldlm_monitor.callback.device import WIDTH, DeviceCopies, is_capturing
 from ldlm_monitor.callback.gradients import gradient_window, parameter_groups
-from ldlm_monitor.callback.rank import Beat
-from ldlm_monitor.callback.rows import (
-    Entry,
-    Row,
-    event_row,
-    snapshot,
-    whole,
-)
+from ldlm_monitor.callback.rank import BEAT, STEP, TIME, Beat, Cells
+from ldlm_monitor.callback.rows import Entry, Row, event_row, snapshot, whole
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
 """Phases that are parts of a step; time in any other phase is not in `step_seconds`."""
@@ -28,8 +22,6 @@ _ANNOUNCED = {
     "checkpoint": ("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
 }
 """By phase: the kinds of its events at its begin, at its end, and at its end by an exception."""
-# Other names that training loops give to the phases of `_ANNOUNCED`.
-_ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
 """Seconds without a call of the loop after which the writer's thread passes on values that have
 arrived. A choice: most steps are shorter, so the loop does that itself."""
@@ -44,19 +36,24 @@ class Steps:
     Work that takes time is done by the writer's thread. Values on a device are copied only
     for steps that are multiples of `every`. `identity`: rank, host and pid, for heartbeat rows.
     `is_live`: False after the end and in a forked child. `suspicious`: a value was not finite, so
-    the next step measures gradient norms. `store_beat` gets a beat, once there is a heartbeat.
-    `unread` counts lost values. `hurry` is called where rows should be written now: at the first
-    loss that is not finite, and when values of the last step arrive while the loop makes no call.
+    the next step measures gradient norms. `cells`: where a beat is stored, the heartbeat page once
+    there is one. `clock`: what monotonic time is short of Unix time. `unread` counts lost values.
+    `hurry` is called where rows should be written now: at the first loss that is not finite, and
+    when values of the last step arrive while the loop makes no call. `queue`: takes entries too,
+    while it has fewer than `room`.
     """
 
     put: Callable[[Entry | Row], None]
     identity: Mapping[str, Any]
     every: int = 1
     hurry: Callable[[], None] = lambda: None
+    queue: deque[Row | Entry] = field(default_factory=deque)
+    room: int = 0
 
     def __post_init__(self) -> None:
         self.is_live = True
-        self.store_beat: Callable[[Beat], None] = lambda beat: None
+        self.cells = Cells(bytearray(BEAT.size))
+        self.clock = time() - monotonic()
         self.suspicious = False
         self.beat = Beat(phase_since=time())
         self.unread = 0
@@ -87,11 +84,9 @@ class Steps:
     ) -> None:
         """Take a step that is done now; `given`, its values by name, is changed and kept.
 
-        What few steps need stands in other methods: after a step's work, each line of code has to
-        be fetched from memory again.
+        What few steps need stands in other methods: each line has to be fetched from memory again.
         """
-        beat = self.beat
-        number = step if type(step) is int else whole(step, beat.step + 1)
+        number = step if type(step) is int else whole(step, self.beat.step + 1)
         checks = self._watches and self._measure(number, given)
         on_device, tensor = None, self._tensor
         try:
@@ -105,20 +100,28 @@ class Steps:
                 given[name] = value.item()
         except RuntimeError:  # of a tensor with more elements
             on_device = self._snapshot(given)
-        beat.step = number
-        beat.time = now = time()
         self._came_at = at = monotonic()
+        beat = self.beat
+        beat.step = number
+        beat.time = now = at + self.clock
+        if self._is_outside:
+            self._is_outside = False
+            beat.phase, beat.phase_since = b"train", now
+            self.cells.beat(beat)
+        else:
+            # A reader between the two has the step with the time of the one before: accepted.
+            cells = self.cells
+            cells.whole[STEP] = number
+            cells.real[TIME] = now
         loss = given.get("loss")
         # Neither NaN nor infinite, found without a call.
         if type(loss) is float and loss - loss != 0.0:
             self._alarm(at)
-        if self._is_outside:
-            self._is_outside = False
-            beat.phase, beat.phase_since = b"train", now
-        self.store_beat(beat)
         entry = (number, now, at, self._paused, self._data, given, samples, tokens, batch, ids)
         if on_device or self._waiting:
             self._file(entry, on_device if checks or number % self.every == 0 else None)
+        elif len(self.queue) < self.room:
+            self.queue.append(entry)  # as `put` does, the call of which is a sixth of a step's cost
         else:
             self.put(entry)
 
@@ -152,7 +155,6 @@ class Steps:
 
     def enter(self, phase: str) -> None:
         """Begin a phase within the present one."""
-        phase = _ALIASES.get(phase, phase)
         outer = self.beat.phase.decode(errors="replace")
         self._phases.append((phase, outer, self.beat.phase_since, monotonic()))
         self.settle()
@@ -219,7 +221,11 @@ class Steps:
         return passed
 
     def settle_idle(self) -> None:
-        """Settle from the writer's thread, if the loop has made no call for `_IDLE_SECONDS`."""
+        """Settle from the writer's thread, if the loop has made no call for `_IDLE_SECONDS`.
+
+        It also reads both clocks there, so that a step reads one of them.
+        """
+        self.clock = time() - monotonic()
         if monotonic() - self._came_at >= _IDLE_SECONDS and self.settle():
             self.hurry()
 
@@ -283,7 +289,7 @@ class Steps:
         beat.phase, beat.phase_since = phase.encode()[:32], since  # bytes in `BEAT`
         self._is_outside = phase not in STEP_PHASES
         beat.time, self._came_at = time(), monotonic()
-        self.store_beat(beat)
+        self.cells.beat(beat)
         if phase not in STEP_PHASES:
             now = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
             self.put({"type": "heartbeat", **now, **self.identity})

@@ -38,7 +38,8 @@ class RowWriter:
     in the thread. `header` makes the first row whenever the file is opened.
     `prepare` runs first in the thread, because what it does may hang with the disk;
     `idle` runs there between writes. `say` gets the first error of both, and of a failing disk.
-    `limit`: most waiting rows. `dropped` counts lost rows. `problem`: why the disk fails, or None.
+    `limit`: most waiting `rows`; at `half` of them the thread is woken. `dropped` counts lost
+    rows. `problem`: why the disk fails, or None.
     """
 
     path: Path
@@ -52,9 +53,8 @@ class RowWriter:
     problem: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        # Waiting rows at which the thread is woken, before any is dropped.
-        self._half = self.limit // 2
-        self._rows: deque[Row | Entry] = deque(maxlen=self.limit)
+        self.half = self.limit // 2
+        self.rows: deque[Row | Entry] = deque(maxlen=self.limit)
         self._tail = b""
         self._encoding = False
         self._fd: int | None = None
@@ -72,15 +72,15 @@ class RowWriter:
 
     def put(self, row: Row | Entry) -> None:
         """Take a row or an entry; if too many wait, the oldest is dropped."""
-        rows = self._rows
-        if len(rows) >= self._half:
+        rows = self.rows
+        if len(rows) >= self.half:
             self._crowded(len(rows))
         rows.append(row)
 
     def _crowded(self, waiting: int) -> None:
         if waiting >= self.limit:
             self.dropped += 1
-        elif waiting == self._half:
+        elif waiting == self.half:
             self.hurry()
 
     def hurry(self) -> None:
@@ -107,7 +107,7 @@ class RowWriter:
 
     def _is_written(self) -> bool:
         """Whether no row is queued, encoded or being written: checked in a row's order."""
-        return not (self._rows or self._encoding or self._tail)
+        return not (self.rows or self._encoding or self._tail)
 
     def _run(self) -> None:
         self._guarded(self.prepare)
@@ -136,7 +136,7 @@ class RowWriter:
     def _drain(self, *, force: bool) -> None:
         if not force and time.monotonic() < self._retry_at:
             return
-        while self._fd is None or self._rows or self._tail:
+        while self._fd is None or self.rows or self._tail:
             if self._fd is None:
                 self._open()
             if not self._tail:
@@ -164,8 +164,8 @@ class RowWriter:
 
     def _encoded(self) -> bytes:
         lines: list[bytes] = []
-        while self._rows and len(lines) < _BATCH:
-            row = self._rows.popleft()
+        while self.rows and len(lines) < _BATCH:
+            row = self.rows.popleft()
             try:
                 rows = [row] if isinstance(row, dict) else self.make(row)
                 lines += [encode(each) for each in rows]
