@@ -14,6 +14,7 @@ HEAVY = {
     "re2",
     "textual",
     "tree_sitter",
+    "watchdog",
     "yaml",
 }
 

@@ -31,11 +31,11 @@ def test_nothing_has_to_be_compiled(machine: str, version: str, tmp_path: Path) 
 
 def test_what_musl_has_no_wheel_of_is_installed_there_without_a_compiler(tmp_path: Path) -> None:
     """google-crc32c falls back to pure Python; of google-re2 there is no such form."""
-    packages = re.findall(r"^google-crc32c==\S+", LOCK.read_text(), re.MULTILINE)
+    packages = re.findall(r"^(?:google-crc32c|watchdog)==\S+", LOCK.read_text(), re.MULTILINE)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-cache-dir"]
-    command += ["--no-binary=google-crc32c", f"--wheel-dir={tmp_path}", *packages]
+    command += ["--no-binary=google-crc32c,watchdog", f"--wheel-dir={tmp_path}", *packages]
     environment = {**os.environ, "CC": "false", "CXX": "false"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-500:]
     made = {path.name.partition("-")[0] for path in tmp_path.glob("*-none-any.whl")}
-    assert made == {"google_crc32c"}
+    assert made == {"google_crc32c", "watchdog"}

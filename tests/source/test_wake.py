@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.source import wake
 from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.notices import Journal
-from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker
+from ldlm_monitor.source.wake import CHECKED_FILES, Rota, Waker, file_events
+from ldlm_monitor.source.watchdog_events import WatchdogEvents
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""
@@ -22,8 +24,10 @@ def journal() -> Journal:
     return Journal()
 
 
-@pytest.fixture
-def waker(journal, tmp_path):
+@pytest.fixture(params=[file_events, WatchdogEvents], ids=["system", "watchdog"])
+def waker(request, monkeypatch, journal, tmp_path):
+    """With the events of this system, and with those of others, which come by watchdog."""
+    monkeypatch.setattr(wake, "file_events", request.param)
     waker = Waker(journal)
     waker.watch([tmp_path])
     yield waker
@@ -168,6 +172,7 @@ def test_a_name_that_is_followed_no_more_is_checked_no_more(waker, tmp_path):
     assert rota.turn({path: path for path in names[1:]}) == {*names[1:]}
 
 
+@pytest.mark.parametrize("waker", [file_events], indirect=True)
 def test_two_names_of_one_folder_both_ring(waker, tmp_path):
     folder, link = tmp_path / "logs", tmp_path / "latest"
     folder.mkdir()
@@ -180,6 +185,7 @@ def test_two_names_of_one_folder_both_ring(waker, tmp_path):
     assert waker.wait(LONG) == {link / "b.log"}
 
 
+@pytest.mark.parametrize("waker", [file_events], indirect=True)
 def test_a_folder_that_was_moved_away_is_watched_no_more_and_the_one_in_its_place_is(
     waker, tmp_path
 ):

@@ -1,8 +1,9 @@
 """File events of Linux, inotify(7): which names in a folder were written, made, moved or deleted.
 
 The kernel queues the events (16,384 by default) until `read` fetches them, thousands in one call.
-A library with a thread of its own takes each event through Python one by one: with 10,000 writes a
-second, half the time of the thread that judges went into waiting for the interpreter's lock.
+The library watchdog, which other systems' events come by (`watchdog_events`), takes each event
+through threads of Python one by one: with 10,000 writes a second, half the time of the thread that
+judges went into waiting for the interpreter's lock.
 """
 
 import ctypes
@@ -21,14 +22,11 @@ _READ_BYTES = 256 * 1024
 
 
 class FileEvents:
-    """Events in watched folders. Raises `OSError` where the system has none (also beyond Linux)."""
+    """Events in watched folders. Raises `OSError` beyond the system's limits."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        try:
-            self.descriptor = self._checked(self._libc.inotify_init1(_FLAGS))
-        except AttributeError:
-            raise OSError(0, "this system has no inotify") from None
+        self.descriptor = self._checked(self._libc.inotify_init1(_FLAGS))
         self._names: dict[int, set[Path]] = {}  # several where links lead to one folder
 
     @property

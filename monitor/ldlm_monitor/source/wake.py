@@ -10,14 +10,19 @@ import os
 import queue
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.source.file_system import MountTable, read_mounts, working_folder
 from ldlm_monitor.source.inotify import FileEvents
 from ldlm_monitor.source.notices import Journal
 from ldlm_monitor.text.format import duration
+
+if TYPE_CHECKING:
+    from ldlm_monitor.source.watchdog_events import WatchdogEvents
 
 POLL_SECONDS = 0.25
 """Seconds between two checks of files whose folder has no events. A choice: a shorter time costs
@@ -31,10 +36,19 @@ half a percent of a core); fewer delay changes that cause no event (through a me
 the system's queue of 16,384 events). With 10,000 files such a change is seen within 20 s."""
 
 
+def file_events() -> "FileEvents | WatchdogEvents":
+    """The system's file events. Raises `OSError` where they cannot be had."""
+    if sys.platform == "linux":
+        return FileEvents()
+    from ldlm_monitor.source.watchdog_events import WatchdogEvents
+
+    return WatchdogEvents()
+
+
 class Waker:
     """Wakes when the operating system reports a change in a watched folder.
 
-    If some folder cannot be watched (on a network, beyond the system's limits, on macOS), waits end
+    If some folder cannot be watched (on a network, beyond the system's limits), waits end
     after `interval` seconds (polling); `journal` gets one notice of each reason. `mounts` returns
     the present mount table. Only `ring` may be called by other threads and by signal handlers.
     """
@@ -57,9 +71,9 @@ class Waker:
         self._woken.setblocking(False)
         self._poll = select.poll()
         self._poll.register(self._woken, select.POLLIN)
-        self._events: FileEvents | None = None
+        self._events: FileEvents | WatchdogEvents | None = None
         try:
-            self._events = FileEvents()
+            self._events = file_events()
         except OSError as error:
             self._report(_reason("file events are not available", error))
         else:
@@ -121,7 +135,7 @@ class Waker:
         if self._events is not None:
             self._events.close()
 
-    def _schedule(self, events: FileEvents, folder: Path) -> None:
+    def _schedule(self, events: "FileEvents | WatchdogEvents", folder: Path) -> None:
         if (mount := self._mounts().of(folder)).remote:
             self._no_events(folder, f"{mount} is a network file system")
         elif folder.is_dir():
