@@ -80,6 +80,12 @@ class Fleet:
                 run.shift(seconds)
                 self.touch(run)
 
+    def is_silent(self, name: str, at: float) -> bool:
+        """Whether a run that has not ended made no progress for longer than its limit at `at`."""
+        run = self._runs.get(name)
+        life = None if run is None else run.life
+        return life is not None and life.can_stall and at > life.last_progress_at + life.stall_limit
+
     def leave_out_before(self, record: Record, seconds: float) -> None:
         """Leave out `seconds` of silence before the first record of a run's next launch."""
         run = self._runs.get(record.run)

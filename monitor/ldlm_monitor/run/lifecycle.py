@@ -117,6 +117,7 @@ class Lifecycle:
             self._alive_at = at
             self._stalled = self._late = False
         elif sample.step is None:
+            self.attempts.note_life(sample.position.path, sample.epoch)
             if begins and self.ended:
                 self._restart(at)
                 self._goal.note(sample)
@@ -237,6 +238,8 @@ class Lifecycle:
                 self.pace.learn_unannounced(self.progress_step, self._stride, gap)
             elif self.progress_step is not None:
                 self.pace.learn_gap(gap)  # the first one
+        elif self.phase == "starting":
+            self.pace.learn_pause("starting", gap)
         elif self.phase == "running" and not self._stalled:
             self.pace.learn_gap(gap)
         if self.phase != "running":

@@ -64,9 +64,10 @@ class Pace:
 
     with `survived` the second longest of the pauses beyond a limit that ended by themselves: once
     is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`:
-    a log may have one step in hundreds. Before 20 are known, it is the longest of `4 * floor`,
-    `10 * longest gap`, `2 * pause` and `2 * survived`, but at most the greater of `startup` and
-    `2 * longest gap`. An evaluation's limit is from the last step, too:
+    a setting, as a log may have one step in hundreds, or twice the longest wait for a first step,
+    as a log with one line an hour has its first after an hour. Before 20 gaps are known, it is the
+    longest of `4 * floor`, `10 * longest gap`, `2 * pause` and `2 * survived`, but at most the
+    greater of `startup` and `2 * longest gap`. An evaluation's limit is from the last step, too:
 
         limit = (begin of the evaluation - last step) + allowance
         allowance = max(limit between steps, 2 * longest evaluation), `startup` before the first
@@ -104,7 +105,7 @@ class Pace:
         insort(self._sorted, seconds)
 
     def learn_pause(self, phase: str, seconds: float) -> None:
-        """Add a pause that a phase explains: "evaluating" or "checkpointing"."""
+        """Add a pause that a phase explains: "starting", "evaluating" or "checkpointing"."""
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
 
     def survive(self, seconds: float) -> None:
@@ -153,20 +154,24 @@ class Pace:
         if fixed is not None:
             return fixed
         if phase == "starting":
-            return self.settings.startup_seconds
+            return max(self._start_limit, self._step_limit())
         if phase in ("evaluating", "checkpointing"):
             longest = self.longest_pause.get(phase)
             if longest is None:
-                return self.settings.startup_seconds
+                return self._start_limit
             return max(self.settings.floor_seconds, 2 * longest, self._step_limit())
         return self._step_limit() + self.write_delay
+
+    @property
+    def _start_limit(self) -> float:
+        return max(self.settings.startup_seconds, 2 * self.longest_pause.get("starting", 0.0))
 
     def _step_limit(self) -> float:
         floor = self.settings.floor_seconds
         known = max(self.longest_pause.get("checkpointing", 0.0), self._survived[1])
         unannounced = 2 * known
         if not self._sorted:
-            return self.settings.startup_seconds
+            return self._start_limit
         if len(self._sorted) < LEARNED_AFTER:
             longest = self._sorted[-1]
             cautious = max(4 * floor, 10 * longest, unannounced)
