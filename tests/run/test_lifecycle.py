@@ -109,11 +109,19 @@ class TestStalls:
         life.tick(375 + 41.0)
         assert life.state == "stalled"
 
+    def test_the_wait_for_a_first_step_is_the_measure_of_the_second(self) -> None:
+        """A log with one line in 80 minutes has its first after 80; steps in seconds have not."""
+        life = Lifecycle(0.0, Stall(), Position("a.log", 1, 0))
+        life.observe_sample(sample(1), 4800.0)
+        assert life.stall_limit == 9600
+        life.observe_sample(sample(2), 4801.0)
+        assert life.stall_limit <= Stall().startup_seconds
+
     def test_a_checkpoint_pause_is_learned_when_its_message_comes(self) -> None:
         life = running()
         life.observe_event(event("checkpoint_saved"), 124.0)
         life.observe_sample(sample(100), 125.0)
-        assert life.pace.longest_pause == {"checkpointing": 26}
+        assert life.pace.longest_pause["checkpointing"] == 26
         assert life.stall_limit == 52
 
     @pytest.mark.parametrize(

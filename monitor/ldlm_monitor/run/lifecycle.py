@@ -35,7 +35,7 @@ class Lifecycle:
         self._paused_by: str | None = None
         self._stalled = self._late = self._training = self._announces_phases = False
         self._highest_step, self._stride = -1, 0
-        self.ending, self.attempts, self._goal = EndingTracker(), Attempts(), StepGoal()
+        self.ending, self.attempts, self.goal = EndingTracker(), Attempts(), StepGoal()
 
     @property
     def state(self) -> str:
@@ -55,11 +55,6 @@ class Lifecycle:
     def can_stall(self) -> bool:
         """Whether the run trains and has not ended. False for a file without training."""
         return self._training and not self.ended
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the log's own total or words report the end."""
-        return self._goal.is_reached
 
     @property
     def is_paused(self) -> bool:
@@ -113,19 +108,20 @@ class Lifecycle:
         placed = {sample.step, sample.epoch} != {None} and {*sample.values} != {"total_epochs"}
         self._training |= placed or sample.source != "inferred"
         self._announces_phases = self._announces_phases or "progress" in sample.values
-        begins = self._goal.note(sample)
+        begins = self.goal.note(sample)
         # Without steps, what follows a death may be of another launch: it is no more of this one.
-        after_death = self._is_over and not self._steps and self.phase not in ("finished", "ended")
+        over = self.phase in ("finished", "ended")
+        after_death = self._is_over and not self._steps and not over
         if is_sign_of_life(sample.values):
             self._alive_at = at
             self._stalled = self._late = False
         elif sample.step is None:
+            self.attempts.note_life(sample.position.path, sample.epoch)
             if begins and self.ended:
                 self._restart(at)
-                self._goal.note(sample)
+                self.goal.note(sample)
             # In a log without steps, numbers are the only progress, but for those of a summary.
-            over = self.phase in ("finished", "ended")
-            if self._goal.is_moved_by(sample) and not self._steps and not over:
+            if self.goal.is_moved_by(sample) and not self._steps and not over:
                 self._advance(None, sample.position, at)
         else:
             last = self._steps.get((sample.position.path, sample.rank))
@@ -133,7 +129,7 @@ class Lifecycle:
                 self._restart(at)
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
             if sample.step == self._highest_step:
-                self._goal.observe(sample.step, sample.values, self._stride)
+                self.goal.observe(sample.step, sample.values, self._stride)
         return begins or (after_death and not self._steps)
 
     def only_advances(self, block: SampleBlock, start: int, until: float) -> bool:
@@ -162,7 +158,7 @@ class Lifecycle:
             if len(block) - first > 1:
                 self.progress_step = block.steps[-2]
             self._advance(last.step, last.position, times[-1])
-            self._goal.observe(self._highest_step, last.values, self._stride)
+            self.goal.observe(self._highest_step, last.values, self._stride)
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
         """Process a heartbeat that a rank logged at `at`."""
@@ -183,7 +179,7 @@ class Lifecycle:
                 weak = "after" in event.fields
                 self.ending.note_words(weak=weak)
                 self._training |= not weak
-                self._goal.declare(event.message, weak=weak)
+                self.goal.declare(event.message, weak=weak)
             elif self.attempts.is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in PAUSES:
@@ -194,11 +190,11 @@ class Lifecycle:
         elif kind in _LEFT:
             self._observe_exit(event, at)
         elif kind == "results":
-            self._goal.declare_results(event.message)
+            self.goal.declare_results(event.message)
         elif kind == "log_silence" and event.fields.get("alive"):
-            self._goal.deny_results()
+            self.goal.deny_results()
         elif kind == "training_plan":
-            self._goal.expect(event.fields)
+            self.goal.expect(event.fields)
         else:
             patience = 0.0 if self.progress_step is None else self.pace.limit("running")
             self.ending.observe(event, at, phase=self.phase, patience=patience)
@@ -242,7 +238,7 @@ class Lifecycle:
         last = self.progress_step
         resumed = step is not None and last is not None and step < last
         self.ending.went_on(at, position.path, timed=self.timed, resumed=resumed)
-        self._goal.went_on()
+        self.goal.went_on()
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
@@ -253,7 +249,7 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
-        self._goal = StepGoal(self._goal.next_plan)
+        self.goal = StepGoal(self.goal.next_plan)
         self.ending.assumed = self._paused_by = None
         self._highest_step = -1
         self.progress_step = self.ended_at = None
@@ -290,7 +286,7 @@ class Lifecycle:
         self._end_if_complete()
 
     def _end_if_complete(self) -> None:
-        if not self.ended and self._goal.is_reached:
+        if not self.ended and self.goal.is_reached:
             self._end("finished", self.last_progress_at)
 
     def _end(self, state: str, at: float) -> None:

@@ -67,11 +67,11 @@ class Pace:
         limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause, 2 * survived)
 
     with `survived` the second longest of the pauses beyond a limit that ended by themselves: once
-    is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`,
-    or twice the wait for the first step if that is longer: a log may have one step in hundreds, or
-    a line an epoch. Before 20 are known, it is the longest of `4 * floor`,
-    `10 * longest gap`, `2 * pause` and `2 * survived`, but at most the greater of `startup` and
-    `2 * longest gap`. An evaluation's limit is from the last step, too:
+    is chance, twice is how this run trains. Before the first gap is known, the limit is `startup`:
+    a setting, as a log may have one step in hundreds, or twice the longest wait for a first step,
+    as a log with one line an hour has its first after an hour. Before 20 gaps are known, it is the
+    longest of `4 * floor`, `10 * longest gap`, `2 * pause` and `2 * survived`, but at most the
+    greater of `startup` and `2 * longest gap`. An evaluation's limit is from the last step, too:
 
         limit = (begin of the evaluation - last step) + allowance
         allowance = max(limit between steps, 2 * longest evaluation), `startup` before the first
@@ -87,13 +87,12 @@ class Pace:
     one step in 250 is such a step.
 
     `write_delay`: seconds by which a buffering writer may log a step late, added to the limit
-    between steps. `first_wait`: seconds from the start to the first step. `longest_pause`: seconds,
-    by the phase that explains the pause.
+    between steps. `longest_pause`: seconds, by the phase that explains the pause.
     """
 
     def __init__(self, settings: Stall) -> None:
         self.settings = settings
-        self.write_delay = self.first_wait = 0.0
+        self.write_delay = 0.0
         self._recent: deque[float] = deque(maxlen=WINDOW)
         # Of these: the sorted ones above `_usual`, and how many are equal to it.
         self._longest: list[float] = []
@@ -140,10 +139,8 @@ class Pace:
 
         `explained_by`: "evaluating" or "checkpointing". `stalled`: the run was, before the second.
         """
-        if explained_by is not None:
-            self.learn_pause(explained_by, seconds)
-        elif phase == "starting":
-            self.first_wait = seconds
+        if explained_by is not None or phase == "starting":
+            self.learn_pause(explained_by or phase, seconds)
         elif phase != "running":
             return
         elif seconds > self.limit("running"):
@@ -156,7 +153,7 @@ class Pace:
             self.learn_gaps((seconds,))
 
     def learn_pause(self, phase: str, seconds: float) -> None:
-        """Add a pause that a phase explains: "evaluating" or "checkpointing"."""
+        """Add a pause that a phase explains: "starting", "evaluating" or "checkpointing"."""
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
 
     def survive(self, seconds: float) -> None:
@@ -205,13 +202,17 @@ class Pace:
         if fixed is not None:
             return fixed
         if phase == "starting":
-            return self.settings.startup_seconds
+            return max(self._start_limit, self._step_limit())
         if phase in ("evaluating", "checkpointing"):
             longest = self.longest_pause.get(phase)
             if longest is None:
-                return self.settings.startup_seconds
+                return self._start_limit
             return max(self.settings.floor_seconds, 2 * longest, self._step_limit())
         return self._step_limit() + self.write_delay
+
+    @property
+    def _start_limit(self) -> float:
+        return max(self.settings.startup_seconds, 2 * self.longest_pause.get("starting", 0.0))
 
     def _step_limit(self) -> float:
         floor = self.settings.floor_seconds
@@ -219,7 +220,7 @@ class Pace:
         unannounced = 2 * known
         count = len(self._recent)
         if not count:
-            return max(self.settings.startup_seconds, 2 * self.first_wait)
+            return self._start_limit
         if count < LEARNED_AFTER:
             longest = self._gap(1)
             cautious = max(4 * floor, 10 * longest, unannounced)

@@ -253,7 +253,7 @@ class Findings:
         if not self._found or self._since != life.last_progress_at:
             return None
         if life.state == "stalled":
-            return verdict(self._found, complete=life.is_complete)
+            return verdict(self._found, complete=life.goal.is_reached)
         if not life.ended or not any(event.fields.get("probe") for event in self._found):
             return None
         logged = [] if life.end_evidence is None else [life.end_evidence.message]
