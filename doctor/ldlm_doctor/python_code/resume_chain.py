@@ -152,18 +152,12 @@ def _fits(written: _Written, files: frozenset[str]) -> bool:
     return not written.files or not files or bool(written.files & files)
 
 
-# What is saved as None
-
-
 def _without_value(resume: _Resume) -> Iterator[str]:
     for key, value in resume.written.entries.items():
         if not is_none(resume.program, resume.written.module, value):
             continue
         if any(fails_as_none(resume.program, resume.module, each) for each in resume.read(key)):
             yield f'"{key}" is always None, and is used as if it were not'
-
-
-# Names of parameters that differ
 
 
 def _other_keys(resume: _Resume) -> Iterator[str]:
@@ -258,9 +252,6 @@ def _holds(program: Program, outer: Origin, inner: Origin) -> str:
         if any(value is not None and inner in origins(program, module, value) for value in values):
             return name
     return ""
-
-
-# What is named beside it
 
 
 def _refused(resume: _Resume) -> Iterator[str]:

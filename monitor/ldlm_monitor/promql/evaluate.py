@@ -49,7 +49,7 @@ from ldlm_monitor.promql.ranges import (
     Spans,
     Windows,
     columns_of_selector,
-    exact,
+    subquery_times,
     windows_of,
 )
 from ldlm_monitor.promql.special import SPECIAL, Compute
@@ -79,9 +79,8 @@ class Evaluator:
         self.storage = storage
         self.notes = notes
         self._step = step
-        self.unnamed: Rename = (
-            name_later if delayed_name_removal else without_name
-        )  # drops metric names
+        # Drops metric names.
+        self.unnamed: Rename = name_later if delayed_name_removal else without_name
         self._closure = lru_cache(COMPILED)(lambda expr: self.compute(expr.root))
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
@@ -144,7 +143,7 @@ class Evaluator:
 
         def windows(query: QueryTimes) -> Iterator[tuple[Labels, Iterator[RangeWindow | None]]]:
             spans = Spans(query.shifted(node.shift), node.seconds)
-            times = sorted({at for each in spans.pairs() for at in _steps(*each, step)})
+            times = sorted({at for each in spans.pairs() for at in subquery_times(*each, step)})
             if not times:
                 return
             value = operand(QueryTimes(query.start, query.end, times))
@@ -209,14 +208,12 @@ class Evaluator:
         return aggregated
 
     def _call(self, node: Call) -> Compute:
-        special = SPECIAL.get(node.function)
-        if special is not None:
+        if (special := SPECIAL.get(node.function)) is not None:
             return special(self, node)
         if node.function in OVER_RANGE:
             return self._over_range(node)
         operand, *others = map(self.compute, node.arguments)
-        whole = OVER_VECTOR.get(node.function)
-        if whole is not None:
+        if (whole := OVER_VECTOR.get(node.function)) is not None:
 
             def over_vector(query: QueryTimes) -> Vector:
                 vector = operand(query)
@@ -290,14 +287,6 @@ def _series(labels: Labels, times: Sequence[float], column: Column) -> Series:
         pairs = zip(times, column, strict=True)
         times, column = zip(*(pair for pair in pairs if pair[1] is not None), strict=True)
     return Series(labels, times, cast("Sequence[float]", column))
-
-
-def _steps(start: float, end: float, step: float) -> Iterator[float]:
-    """The times of a subquery in (start, end]: multiples of `step`, as in Prometheus."""
-    slot = math.floor(round(start / step, 6)) + 1  # `round` removes the division's error
-    while (time := exact(slot * step)) <= end:
-        yield time
-        slot += 1
 
 
 _HANDLERS: dict[type, Callable[[Evaluator, Any], Compute]] = {

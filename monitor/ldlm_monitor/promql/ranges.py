@@ -29,6 +29,14 @@ def exact(time: float) -> float:
     return whole if abs(whole - time) < 1e-6 else time  # floats of Unix times are 2.4e-7 s apart
 
 
+def subquery_times(start: float, end: float, step: float) -> Iterator[float]:
+    """The times of a subquery in (start, end]: multiples of `step`, as in Prometheus."""
+    slot = math.floor(round(start / step, 6)) + 1  # `round` removes the division's error
+    while (time := exact(slot * step)) <= end:
+        yield time
+        slot += 1
+
+
 @dataclass(slots=True)
 class QueryTimes:
     """The times `at` of one query, rising; `@ start()` and `@ end()` are `start` and `end`.
