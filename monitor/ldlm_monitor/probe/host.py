@@ -119,7 +119,8 @@ class HostProbe:
             died = [rank for rank, look in looks.items() if look["state"] in _ENDED]
             # What the kernel killed comes before the processes that are gone of it.
             dead = _of_processes(case, looks.values()) if looks else departed(case)
-            if not looks and dead is None and not hang.fresh_pages(case):
+            is_over = case.ended_at is not None  # as its log says
+            if not (looks or dead or is_over or hang.fresh_pages(case)):
                 dead = host_events.nobody_writes(case, seen)
             killed = self._known[case.run].memory.events(case, self.mount, died)
             found[:0] = killed if dead is None else [*killed, dead]

@@ -76,6 +76,13 @@ def is_interrupt(event: Event) -> bool:
     return interrupted and event.severity == "error"
 
 
+def is_by_person(event: Event | None) -> bool:
+    """Whether the evidence of an end is a person's Ctrl-C, or `ldlm-monitor stop`."""
+    if event is not None and event.kind == "elastic_agent_signaled":
+        return event.fields.get("signal") == "SIGINT"
+    return event is not None and is_interrupt(event)
+
+
 def has_sigterm(event: Event) -> bool:
     """Whether a worker reports a SIGTERM that it got: of its launcher after a failure, or not."""
     return event.kind == "elastic_sigterm_peer" and bool(event.fields.get("received"))

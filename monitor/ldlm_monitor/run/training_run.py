@@ -12,6 +12,7 @@ from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Po
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points
+from ldlm_monitor.run.endings import is_by_person
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import STEP_BUCKETS
 from ldlm_monitor.run.progress import EventCounts, LoggedSettings, Progress
@@ -250,7 +251,10 @@ class TrainingRun:
         return "recovered" if stalled and self.life.state != "stalled" else None
 
     def _observe_event(self, event: Event, at: float, judged: float) -> str | None:
-        self._events.add(event, judged)
+        assumed = self.life.ending.assumed
+        end = self.life.end_evidence if assumed is None else assumed.evidence
+        if event.kind != "exit_without_error" or not is_by_person(end):  # else it is no news
+            self._events.add(event, judged)
         self.steps.explain(event, at)
         self._remark = event.position
         if event.kind in ("config", "run_started"):
