@@ -135,16 +135,6 @@ def test_a_loss_of_an_evaluation_is_never_the_training_s(parse: Parse, line: str
     assert "loss" not in sample.values
 
 
-@pytest.mark.parametrize(
-    ("first", "read"), [("loss: 2.{}, accuracy: 0.5", True), ("ppl = {}", False)]
-)
-def test_without_a_counter_a_loss_stands_first_or_may_be_an_evaluation_s(
-    parse: Parse, first: str, read: bool
-) -> None:
-    lines = (first.format(at) + ("" if read else f", loss = 2.{at}") for at in range(1, 9))
-    assert bool(inferred(parse, "\n".join([*lines, ""]))) is read
-
-
 def test_of_several_counters_the_one_that_no_other_resets_is_the_step(parse: Parse) -> None:
     lines = [f"iter {at % 3}, update {at}, epoch {at // 3}, loss 2.5" for at in range(1, 9)]
     assert [each.step for each in inferred(parse, "\n".join([*lines, ""]))][-3:] == [6, 7, 8]

@@ -206,13 +206,9 @@ def _is_loss(name: str) -> bool:
 
 
 def _repeats(text: bytes, fields: Fields, numbers: Numbers) -> bool:
-    """Whether a line without a counter may be one of many: a loss first, and few words besides.
-
-    Where another measure is first, as in `ppl: 4.5, loss: 1.5`, an evaluation may have printed it.
-    """
+    """Whether a line without a counter may be one of many: a loss and few words besides."""
     begins = text[:4].lower() == b"loss"
-    first = next(iter(numbers.values), "")
-    return _is_loss(first) and (begins or fields.others <= _MAX_BESIDE)
+    return any(map(_is_loss, numbers.values)) and (begins or fields.others <= _MAX_BESIDE)
 
 
 def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
