@@ -72,31 +72,6 @@ def test_the_pause_before_another_launch_belongs_to_no_launch(
     assert ("TrainingStalled" in {each.alert for each in replay.transitions()}) is stalls
 
 
-@pytest.mark.parametrize(
-    ("first", "later", "stalls"),
-    [
-        ("Running with config {'lr': 1}", "Running with config {'lr': 2}", False),
-        ("Running with config {'lr': 1}", "Waiting for rank 3", True),
-        ("----------------", "----------------", True),
-        ("Epoch [1/50]", "Epoch [1/50]", False),
-        ("Epoch [1/50]", "Epoch [2/50]", False),
-        ("Epoch [1/50]", "Epoch [3/50]", True),
-    ],
-)
-def test_the_line_that_begins_a_log_begins_another_launch_after_a_silence(
-    tmp_path: Path, first: str, later: str, stalls: bool
-) -> None:
-    """What repeats a program's first line, or its first epoch, is another launch: none hung."""
-    steps = "".join(
-        line(f"10:00:{second:02}", f"Iter: {second} of 2000, loss: 2.{second}, lr: 3e-4")
-        for second in range(1, 60)
-    )
-    text = line("10:00:00", first) + line("10:00:00", "Epoch [2/50]") + steps
-    text += line("20:26:40", later) + line("20:26:50", "Iter: 60 of 2000, loss: 2.6, lr: 3e-4")
-    replay = played(tmp_path / "a.log", text)
-    assert ("TrainingStalled" in {each.alert for each in replay.transitions()}) is stalls
-
-
 def test_bars_lie_between_the_lines_around_them(tmp_path: Path) -> None:
     """The last bar was drawn before the last line, and not when the file was last written."""
     bars = "".join(

@@ -89,8 +89,6 @@ class Monitor:
         came, self._timed = now - chunk.age, chunk.timed
         if not chunk.timed:
             self.runs.untimed.add(origin.run)
-        if self.runs.is_silent(origin.run, came) and (start := self._parser.launch(chunk, origin)):
-            transitions += self.observe((start,), came)
         with nullcontext() if counted else self._parser.uncounted():
             for found in self._parser.feed_blocks(chunk, origin, now):
                 if isinstance(found, SampleBlock):

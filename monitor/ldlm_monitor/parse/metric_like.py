@@ -26,26 +26,9 @@ _FLAG = compile_pattern(r"(?:^|\s)--[a-z]")  # an option of a command line
 _FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")  # columns of whole numbers are counts, not metrics
 
 
-_HEAD = 400
-"""Bytes searched of a file's first line. A choice: its first words fit, with a path before them."""
-_SETTINGS = re.compile(rb"[({=]")  # what a program prints of its settings differs between launches
-_RETURNS = compile_pattern(r"\b(?i:epoch|step|iter|batch|train|eval|val|test)")
-"""What a line has that may return within a training, such as an epoch's heading."""
-_WORD = compile_pattern(r"[a-z]{3}")  # a level or a rule of dashes alone is no head
-
-
 def shape_of(text: bytes) -> bytes:
     """The form of a line: its text with `#` for each number."""
     return b" ".join(_NUMBER.sub(b"#", text).split())
-
-
-def head_of(data: bytes) -> bytes:
-    """The form of the first words that a program prints, up to its settings; empty for numbers."""
-    text = clean(data[:_HEAD].partition(b"\n")[0])
-    text = text[peel(text).start :]
-    words = shape_of(_SETTINGS.split(text, maxsplit=1)[0])
-    returns = looks_like_metrics(text) or _RETURNS.search(words)
-    return b"" if returns or not _WORD.search(words) else words
 
 
 @dataclass(slots=True)

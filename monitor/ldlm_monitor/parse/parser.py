@@ -13,8 +13,6 @@ from typing import TypeVar
 from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Position, Record, SampleBlock
 from ldlm_monitor.parse.blocks import Blocks
-from ldlm_monitor.parse.event_rules import RecordPlace
-from ldlm_monitor.parse.metric_like import head_of
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern, texts
 from ldlm_monitor.parse.structured_files import TableReader, is_rows, reader_of
 from ldlm_monitor.parse.text import FileState, TextReader
@@ -122,8 +120,6 @@ class Parser:
             self.counters.parse_errors += file.whole.errors
             file.whole.errors = 0
             return self._counted([*ended, *rows])
-        if not chunk.offset:
-            file.head = head_of(chunk.data)
         unread = file.learner.unread
         fresh = self.text.feed(file, chunk, origin, now)
         self.counters.unread += file.learner.unread - unread
@@ -134,18 +130,6 @@ class Parser:
         # What a block or a held line gives late may be of the older file of a rotated log.
         fresh.sort(key=lambda each: (each.position.path == chunk.path, each.position.offset))
         return self._counted([*ended, *fresh])
-
-    def launch(self, chunk: Chunk, origin: Origin) -> Record | None:
-        """The start of another program if a chunk begins as its file does, otherwise None.
-
-        A program prints its first line once. Ask only after a silence, in which it may have ended:
-        a program may also repeat that line, for each epoch or file that it reads.
-        """
-        file = self._files.get(chunk.path)
-        if file is None or chunk.peek or not file.head or head_of(chunk.data) != file.head:
-            return None
-        place = RecordPlace.of(chunk, chunk.line, chunk.offset, origin)
-        return place.lifecycle("run_started", file.head.decode("utf-8", "replace"))
 
     def tick(self, now: float) -> list[Record]:
         """Complete the blocks that expire by `now` (Unix seconds); returns their records."""

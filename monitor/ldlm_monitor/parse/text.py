@@ -44,8 +44,7 @@ class FileState:
 
     `whole`: the file's reader; None for text. `ignored`: stream and line number (-1: none) of what
     Python prints before a traceback that ends nothing. `logged`: number of the last logged error.
-    `head`: the form of the file's first words. `before`: the older file of the log, if this one
-    continues it; its last records may come late.
+    `before`: the older file of the log, if this one continues it; its last records may come late.
     """
 
     id: FileId
@@ -55,7 +54,6 @@ class FileState:
     learner: Learner = field(default_factory=Learner)
     ignored: tuple[bytes, int] = (b"", -1)
     logged: int = -1
-    head: bytes = b""
     before: FileId | None = None
 
     def reads(self, file: FileId) -> bool:

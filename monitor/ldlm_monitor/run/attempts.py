@@ -36,10 +36,9 @@ class Attempts:
         self._restarting = False
         self._attending: set[int] = set()
 
-    def note_life(self, path: str, epoch: float | None = None) -> None:
-        """Store that a file has numbers, of an `epoch` if known, or an end of this attempt."""
+    def note_life(self, path: str) -> None:
+        """Store that a file has steps or an end of the present attempt."""
         self._lived.add(path)
-        self._epoch = self._epoch if epoch is None else epoch
 
     def continue_file(self, before: str, path: str) -> None:
         """See `Fleet.continue_file`."""
@@ -47,16 +46,13 @@ class Attempts:
             self._lived.add(path)
 
     def is_relaunched_by(self, record: Record) -> bool:
-        """Whether a record is of a later launch in the same log: a program's start, an epoch that
-        falls back by a whole one, or the heading of an epoch that has begun before. A resume
-        within an epoch may be of one that was hung.
+        """Whether a record is of a later launch in the same log: a program's start, or an epoch
+        that falls back by a whole one. A resume within an epoch may be of one that was hung.
         """
         if isinstance(record, Event):
             return record.kind == "run_started" and record.position.path in self._lived
-        if not isinstance(record, Sample) or record.epoch is None or self._epoch is None:
-            return False
-        heading = record.step is None and {*record.values} == {"total_epochs"}
-        return self._epoch - record.epoch >= (0 if heading else 1)
+        epoch = record.epoch if isinstance(record, Sample) else None
+        return epoch is not None and self._epoch is not None and self._epoch - epoch >= 1
 
     def begins_with(self, event: Event, *, ended: bool, late: bool) -> bool:
         """Whether an event begins another attempt; `ended`: the present one is over.
@@ -86,8 +82,7 @@ class Attempts:
 
         `last`: the last step of its file and rank. `over`: an end came since.
         """
-        before = self._epoch
-        self._epoch = before if sample.epoch is None else sample.epoch
+        before, self._epoch = self._epoch, sample.epoch
         fall = 0 if last is None or sample.step is None else last - sample.step
         back = fall > max(1, LEAST_FALL * (last or 0))
         rises = before is not None and sample.epoch is not None and sample.epoch > before

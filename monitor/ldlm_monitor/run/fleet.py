@@ -80,13 +80,6 @@ class Fleet:
                 run.shift(seconds)
                 self.touch(run)
 
-    def is_silent(self, name: str, at: float) -> bool:
-        """Whether a run that has not ended made no progress for longer than its limit at `at`."""
-        run = self._runs.get(name)
-        if run is None or at <= run.life.last_progress_at + run.life.pace.least:
-            return False  # as for nearly every piece of a log: the limit costs more to find
-        return run.life.can_stall and at > run.life.last_progress_at + run.life.stall_limit
-
     def leave_out_before(self, record: Record, seconds: float) -> None:
         """Leave out `seconds` of silence before the first record of a run's next launch."""
         run = self._runs.get(record.run)

@@ -116,7 +116,6 @@ class Lifecycle:
             self._alive_at = at
             self._stalled = self._late = False
         elif sample.step is None:
-            self.attempts.note_life(sample.position.path, sample.epoch)
             if begins and self.ended:
                 self._restart(at)
                 self.goal.note(sample)
