@@ -1,6 +1,7 @@
 """Which steps of a run its account of time counts: those of one source, over all its attempts."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from ldlm_monitor.model.goodput import Goodput
 from ldlm_monitor.model.points import Labels, Point, make_labels
@@ -69,7 +70,7 @@ class AccountedSteps:
         if block.steps[0] > self._step and not self._offset:
             waits = [*map(_seconds, block.values.get("data_seconds", ()))]
             own = times if block.times is None else block.times
-            moments = own if own == times else [*map(_moment, own, times)]
+            moments = own if own == times else [*accumulate(map(_moment, own, times), max)]
             self.account.advance_all(block.steps, moments, waits)
             self._step = self._files[block.path] = block.steps[-1]
         else:
