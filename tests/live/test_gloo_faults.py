@@ -88,5 +88,7 @@ def test_slacks_first_line_has_the_rank_and_what_came_over_it(
     (tmp_path / "strike").touch()
     line = str(json.loads(slack.next())["text"])
     print(f"\n{fault}: {line}")
-    assert line.startswith(f"🔴 {alert} firing (critical): train rank 1: {words}")
+    # The run is `train` by its log, or the callback's `pair` where its rows were judged first.
+    opening = f"🔴 {alert} firing (critical): "
+    assert line.startswith((f"{opening}train rank 1: {words}", f"{opening}pair rank 1: {words}"))
     assert daemon.stop() == 0
