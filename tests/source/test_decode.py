@@ -85,6 +85,15 @@ def test_positions_count_decoded_bytes_and_lines(log: Path, form: Form) -> None:
         assert chunk.line == 1 + TEXT.count(b"\n", 0, chunk.offset)
 
 
+def test_a_new_file_with_the_number_the_length_and_the_time_of_a_deleted_one(log: Path) -> None:
+    """Its size is its own: it was known by these three, and its last bytes were not read."""
+    for held in (b"step 1\n" + b"x" * 220, b"step 1\n" + b"x" * 230):
+        log.write_bytes(gzip.compress(held, mtime=0))
+        os.utime(log, (1_769_681_700,) * 2)
+        chunks, _ = backlog(log)
+        assert b"".join(chunk.data for chunk in chunks) == held
+
+
 @every_form
 def test_any_part_can_be_read(log: Path, form: Form) -> None:
     log.write_bytes(form(TEXT))

@@ -101,8 +101,7 @@ class _Stream:
         """Begin the next compressed stream, as some writers append several; False if none comes."""
         raw, self._begun = self._begun or self._decoder.unused_data, b""
         while not (raw := raw.lstrip(b"\0")) or len(raw) < HEAD_BYTES:  # NULs pad tape blocks
-            piece = self._take()
-            if not piece:
+            if not (piece := self._take()):
                 break
             raw += piece
         if not raw:
@@ -188,19 +187,20 @@ class _DecodedFile:
     def size(self) -> int:
         """The number of decoded bytes; decodes the whole file if it has changed. Sets `trouble`."""
         status = os.fstat(self._descriptor)
-        key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        last = hash(self._raw(WINDOW_BYTES, max(0, status.st_size - WINDOW_BYTES)))
+        key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, last
         if key not in _sizes:
             text = _Text(self._form, self._raw)
-            size = sum(map(len, iter(text.more, b"")))
-            _sizes[key] = size, text.file.loss
+            _sizes[key] = sum(map(len, iter(text.more, b""))), text.file.loss
             if len(_sizes) > REMEMBERED_SIZES:
                 del _sizes[next(iter(_sizes))]
         size, self.trouble = _sizes[key]
         return size
 
 
-_sizes: dict[tuple[int, int, int, int], tuple[int, str]] = {}
-"""Decoded size and trouble, by device, inode, size and mtime (ns) of the undecoded file."""
+_sizes: dict[tuple[int, ...], tuple[int, str]] = {}
+"""Decoded size and trouble, by device, inode, size, mtime (ns) and last KiB of the undecoded file:
+a deleted file's inode is given to another one, and programs that compress keep the log's mtime."""
 _files: dict[int, _DecodedFile] = {}
 """Decoders by descriptor. Needs no lock: a descriptor is used by one thread at a time."""
 
