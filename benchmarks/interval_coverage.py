@@ -19,7 +19,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
 
-from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.comparison import CONFIDENCE
 from ldlm_monitor.analysis.compare.intervals import (
     Difference,
@@ -32,7 +31,7 @@ from ldlm_monitor.analysis.compare.intervals import (
 )
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import LOSS, PACE, verdict
-from ldlm_monitor.analysis.readings import STEPS, RunReadings
+from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
 
 PAIRS = 300
 SEED = 20260129

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.comparison import compare
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.readings import STEPS, RunReadings
+from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
 
 TOLD = ("loss", "step_seconds", "cpu_seconds")
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.analysis.axis import axis_of
-from ldlm_monitor.analysis.charts import Figure, FigureMark, svg
+from ldlm_monitor.analysis.charts import Figure, FigureMark, axis_of, svg
 from ldlm_monitor.analysis.compare.output import BUCKETS, bucketed
 
 FINITE = st.floats(-1e12, 1e12) | st.floats(allow_nan=False, allow_infinity=False)

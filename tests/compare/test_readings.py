@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ldlm_monitor.analysis.column import Column, Resume
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.readings import Readings, RunReadings
+from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
@@ -47,7 +46,7 @@ def test_what_was_trained_again_stands_as_it_was_trained_last() -> None:
     column = of(run, "loss")
     assert list(column.steps) == [0, 1, 2, 3, 4]
     assert list(column.values) == [9, 8, 5, 4, 3]
-    assert run.steps.resumes == [Resume(NOW + 3, NOW + 4, 2)]
+    assert list(run.steps.times) == [NOW, NOW + 1, NOW + 4, NOW + 5, NOW + 6]
 
 
 def test_a_value_that_is_not_finite_is_counted_at_its_step() -> None:

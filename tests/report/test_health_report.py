@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.core.health import worst_health
 from ldlm_monitor.incidents.decisions import DecisionFacts, decide
-from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.incident_view import IncidentView
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
-from ldlm_monitor.model.view import AlertView, ReasonView, RunView, Snapshot, Statistics
+from ldlm_monitor.model.view import AlertView, HostView, ReasonView, RunView, Snapshot, Statistics
 from ldlm_monitor.report.contents import what_to_do
 from ldlm_monitor.report.document import report
 from ldlm_monitor.report.html import page

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.core.rule_lint import NEVER, lint
-from ldlm_monitor.core.rule_ranges import interval
+from ldlm_monitor.core.rule_lint import NEVER, interval, lint
 from ldlm_monitor.promql import parse
 
 NEVER_FIRE = [

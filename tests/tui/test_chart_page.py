@@ -9,7 +9,7 @@ from test_triage import CRASHED, NAN
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify.silences import Silences
 from ldlm_monitor.text.ticks import log_ticks, tick_labels, ticks
-from ldlm_monitor.tui.digest import AWAY_SECONDS
+from ldlm_monitor.tui.dialogs import AWAY_SECONDS
 from ldlm_monitor.tui.metric_chart import MetricChart
 
 

@@ -14,8 +14,7 @@ from ldlm_monitor.report.document import report
 from ldlm_monitor.tui.draw import ASCII, UNICODE
 from ldlm_monitor.tui.hold_back import muted
 from ldlm_monitor.tui.page_context import PageContext
-from ldlm_monitor.tui.triage import NEWS_SECONDS, arranged, middle_cut, shared_prefix, triaged
-from ldlm_monitor.tui.why import why
+from ldlm_monitor.tui.triage import NEWS_SECONDS, arranged, middle_cut, shared_prefix, triaged, why
 
 CRASHED, NAN, FINE = "train_20261121_083515", "train_20261121_083451", "train_20261121_083409"
 

@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 from pydantic import Field, ValidationError
 
-from ldlm_monitor.analysis.column import Column
-from ldlm_monitor.analysis.readings import STEPS, RunReadings
+from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.incident_view import View
 

@@ -4,13 +4,14 @@ The monitor keeps only what it needs to judge the present. This module keeps eac
 step and time, from the same parser.
 """
 
+from __future__ import annotations
+
 import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
@@ -27,10 +28,6 @@ MOSTLY = 0.9
 _PACE = frozenset({"step_seconds", *RATES, "gpu_utilization_ratio"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})  # of the GPU
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")  # prefixes of what is learned
-_KEPT_EVENTS = (  # kinds that explain a pause between steps
-    *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
-    *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
-)
 
 
 def is_kept(quantity: str) -> bool:
@@ -40,13 +37,60 @@ def is_kept(quantity: str) -> bool:
 
 
 @dataclass(slots=True)
+class Column:
+    """Finite values of one quantity, each with its step and time, in the order of their steps.
+
+    `times`: Unix seconds, NaN where none is known. `nonfinite`: the steps of NaN and
+    infinities. Of steps that were trained again, the last values stay.
+    """
+
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    times: array[float] = field(default_factory=lambda: array("d"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+    nonfinite: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def add(self, step: int, at: float, value: float) -> None:
+        """Add a value at Unix time `at` or NaN. A repeated step is ignored, a lower is a resume."""
+        if self.steps and step == self.steps[-1]:
+            return
+        while self.steps and self.steps[-1] >= step:
+            for column in (self.steps, self.times, self.values):
+                column.pop()
+        if not math.isfinite(value):
+            if not self.nonfinite or self.nonfinite[-1] != step:
+                self.nonfinite.append(step)
+            return
+        self.steps.append(step)
+        self.times.append(at)
+        self.values.append(value)
+
+    def extend(self, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> None:
+        """Add finite values, at least one, whose steps rise strictly."""
+        if self.steps and steps[0] <= self.steps[-1]:
+            for step, at, value in zip(steps, times, values, strict=True):
+                self.add(step, at, value)
+            return
+        self.steps.extend(steps)
+        self.times.extend(times)
+        self.values.extend(values)
+
+    def part(self, start: int, stop: int) -> Column:
+        """The values from index `start` to before `stop`, all of `nonfinite`."""
+        return Column(
+            self.steps[start:stop], self.times[start:stop], self.values[start:stop], self.nonfinite
+        )
+
+
+@dataclass(slots=True)
 class RunReadings:
-    """The numbers of one run. `events`: (kind, Unix seconds) of events that explain pauses."""
+    """The numbers of one run, and the settings that its log names."""
 
     name: str
     files: dict[str, None] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    events: list[tuple[str, float]] = field(default_factory=list)
     _exact: Counter[tuple[ValueSource, int | None]] = field(default_factory=Counter)
     _columns: dict[str, dict[tuple[ValueSource, int | None], Column]] = field(default_factory=dict)
     _epochs: dict[str, tuple[float, int, int]] = field(default_factory=dict)
@@ -79,7 +123,7 @@ class RunReadings:
         share = max(float(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
         first = ranks[0]
         rest = [dict(zip(each.steps, each.values, strict=True)) for each in ranks[1:]]
-        total = Column(nonfinite=first.nonfinite, resumes=first.resumes)
+        total = Column(nonfinite=first.nonfinite)
         for step, at, value in zip(first.steps, first.times, first.values, strict=True):
             others = [known[step] for known in rest if step in known]
             if len(others) == len(rest):
@@ -173,14 +217,12 @@ class RunReadings:
                 for row, value in cells.items():
                     kept.add(block.steps[row], times[row], value)
 
-    def add_event(self, event: Event, at: float) -> None:
-        """Add an event's settings, and its time (else `at`, Unix seconds) if it explains pauses."""
+    def add_settings(self, event: Event) -> None:
+        """Add the settings that an event names."""
         if event.kind in ("config", "run_started"):
             for name, value in event.fields.items():
                 if name not in ("family", "role") and isinstance(value, str | int | float):
                     self.settings[name] = str(value)
-        if event.kind in _KEPT_EVENTS:
-            self.events.append((event.kind, event.time if event.time is not None else at))
 
     def _of(self, quantity: str, key: tuple[ValueSource, int | None]) -> Column:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
@@ -243,4 +285,4 @@ class Readings:
             elif isinstance(item, Sample):
                 run.add_sample(item, at, exact=self._live)
             elif isinstance(item, Event):
-                run.add_event(item, at)
+                run.add_settings(item)

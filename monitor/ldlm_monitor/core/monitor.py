@@ -18,10 +18,9 @@ from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
-from ldlm_monitor.model.view import AlertView, RunView, Snapshot
+from ldlm_monitor.model.view import AlertView, HostView, RunView, Snapshot
 from ldlm_monitor.parse import Parser, is_rows
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.run.fleet import Fleet

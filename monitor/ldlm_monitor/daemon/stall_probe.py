@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.records import Heartbeat, Record
+from ldlm_monitor.model.view import HostView
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.probe.host_events import folders

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ldlm_monitor.model.host_view import HostView
 from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
+from ldlm_monitor.model.view import HostView
 from ldlm_monitor.probe import (
     cgroup,
     collectives,

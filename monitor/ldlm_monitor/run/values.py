@@ -6,10 +6,9 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.model.host_view import GpuView
 from ldlm_monitor.model.points import MEASURED, Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock
-from ldlm_monitor.model.view import CurveView, Statistics
+from ldlm_monitor.model.view import CurveView, GpuView, Statistics
 from ldlm_monitor.run.curve import RunCurve, is_charted
 from ldlm_monitor.run.quantity import (
     NonfiniteCounts,

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.analysis.bench_record import BenchRecord, BenchSeries
-from ldlm_monitor.analysis.column import Column
-from ldlm_monitor.analysis.readings import STEPS, Readings, RunReadings
+from ldlm_monitor.analysis.readings import STEPS, Column, Readings, RunReadings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.playback.content import launch_facts

@@ -29,7 +29,7 @@ from ldlm_monitor.tui.bars import (
     player_line,
 )
 from ldlm_monitor.tui.detail_page import DetailPage
-from ldlm_monitor.tui.digest import Absence
+from ldlm_monitor.tui.dialogs import Absence, Help
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, is_utf8, safe
 from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
 from ldlm_monitor.tui.host_page import HostPage
@@ -37,7 +37,6 @@ from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.overview import OverviewPage
 from ldlm_monitor.tui.page_context import HeldBack, OpenLog, OpenRun, PageContext, SelectRun
-from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.triage import triaged

@@ -1,11 +1,12 @@
-"""What runs along the horizontal axis of a chart: steps, time or tokens."""
+"""What a chart shows: a quantity, in the order of its keys, over steps, time or tokens."""
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.text.format import duration, si_number
 
@@ -60,3 +61,23 @@ def _tokens(times: Sequence[float], sums: Sequence[float], at: float) -> float:
         return sums[index]
     share = (at - times[index]) / (times[index + 1] - times[index])
     return sums[index] + (sums[index + 1] - sums[index]) * share
+
+
+_FIRST = (
+    *("loss", "grad_norm", "learning_rate"),
+    *RATES,
+    *("step_seconds", "memory_allocated_bytes"),
+)
+
+
+def is_loss(quantity: str) -> bool:
+    """Whether the quantity is the loss or a component of it."""
+    return quantity == "loss" or (quantity.startswith("loss_") and quantity != "loss_scale")
+
+
+def metrics(known: Iterable[str]) -> list[str]:
+    """The usual quantities first, the others by name; of the loss only the total."""
+    found = (name for name in known if not is_loss(name) or name == "loss")
+    return sorted(
+        found, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
+    )

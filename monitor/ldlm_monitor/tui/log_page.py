@@ -10,6 +10,7 @@ from textual.containers import Vertical
 
 from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
 from ldlm_monitor.model.records import Position
+from ldlm_monitor.tui.dialogs import TextPrompt
 from ldlm_monitor.tui.draw import Line, StyledSpan, safe, wrap
 from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_rows import (
@@ -24,7 +25,6 @@ from ldlm_monitor.tui.log_rows import (
     next_match,
 )
 from ldlm_monitor.tui.page_context import PageContext
-from ldlm_monitor.tui.prompt import TextPrompt
 from ldlm_monitor.tui.timeline import event_severities, neighbour
 from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 

@@ -12,12 +12,10 @@ from textual.binding import BindingType
 
 from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.text.format import local_time, number
-from ldlm_monitor.tui.axis import ALONG, Along, along_axis, label_along
-from ldlm_monitor.tui.chart import AXIS, Chart, Viewport, draw_chart, nearest
-from ldlm_monitor.tui.chart_marks import marks_of, placed
+from ldlm_monitor.tui.axis import ALONG, Along, along_axis, is_loss, label_along, metrics
+from ldlm_monitor.tui.chart import AXIS, Chart, Viewport, draw_chart, marks_of, nearest, placed
 from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.keys import Key, keys
-from ldlm_monitor.tui.metrics import is_loss, metrics
 from ldlm_monitor.tui.page_context import Curves, OpenLog, PageContext
 from ldlm_monitor.tui.triage import middle_cut
 from ldlm_monitor.tui.widgets import Painted, in_thread

@@ -10,10 +10,10 @@ from textual.containers import Horizontal, Vertical
 
 from ldlm_monitor.model.view import InputView, RunView, Snapshot
 from ldlm_monitor.text.format import counted
+from ldlm_monitor.tui.dialogs import TextPrompt
 from ldlm_monitor.tui.draw import HEALTH_STYLE, STATE_STYLE, Glyphs, Line, StyledSpan, safe
 from ldlm_monitor.tui.keys import Key, keys
 from ldlm_monitor.tui.page_context import Curves, OpenRun, PageContext, SelectRun
-from ldlm_monitor.tui.prompt import TextPrompt
 from ldlm_monitor.tui.run_card import RunCard
 from ldlm_monitor.tui.run_columns import SPARK, Layout, RunRow
 from ldlm_monitor.tui.triage import SORTABLE, arranged, shared_prefix

@@ -7,11 +7,10 @@ from ldlm_monitor.model.queries import LogLine, LogQuery
 from ldlm_monitor.model.view import RunView
 from ldlm_monitor.text.format import number
 from ldlm_monitor.tui import ranks
-from ldlm_monitor.tui.chart import Chart, draw_chart
-from ldlm_monitor.tui.chart_marks import marks_of
+from ldlm_monitor.tui.chart import Chart, draw_chart, marks_of
 from ldlm_monitor.tui.draw import CURVES, HEALTH_STYLE, Line, StyledSpan, labelled, safe, wrap
 from ldlm_monitor.tui.page_context import Curves, PageContext, current, speed, whole_duration
-from ldlm_monitor.tui.why import why
+from ldlm_monitor.tui.triage import why
 from ldlm_monitor.tui.widgets import Painted, in_thread
 
 _LINES = 12  # of the log's end. A choice: a traceback's last frames; more displace the chart

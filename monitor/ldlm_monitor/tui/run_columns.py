@@ -25,8 +25,7 @@ from ldlm_monitor.tui.page_context import (
     speed,
     whole_duration,
 )
-from ldlm_monitor.tui.triage import middle_cut, since
-from ldlm_monitor.tui.why import why
+from ldlm_monitor.tui.triage import middle_cut, since, why
 
 SPARK = 16  # values, a cell each. A choice: fewer hide the shape of a loss, more displace columns
 _LEAST_NAME, _MOST_NAME = 10, 32  # cells. A choice: fewer make names alike, more displace reasons

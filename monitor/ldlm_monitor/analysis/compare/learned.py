@@ -10,7 +10,6 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.intervals import (
     LEAST_VALUES,
     Difference,
@@ -19,6 +18,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_pairs,
     unknown,
 )
+from ldlm_monitor.analysis.readings import Column
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.incident_view import View
 from ldlm_monitor.text.format import duration

@@ -8,10 +8,9 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ldlm_monitor.analysis.bench_record import read_record
-from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.intervals import LEAST_VALUES
 from ldlm_monitor.analysis.compare.verdict import SPEED_BY
-from ldlm_monitor.analysis.readings import Readings, RunReadings
+from ldlm_monitor.analysis.readings import Column, Readings, RunReadings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.parse import Parser
