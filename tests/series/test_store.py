@@ -51,8 +51,8 @@ def test_a_series_that_is_missing_from_a_scrape_has_ended_and_may_return() -> No
     store.append([[]], 10)
     (series,) = store.select(LOSS, 0, 10)
     assert (list(series.times), series.ended) == ([5], 10)
-    assert list(store.latest(LOSS, -math.inf, 10)) == []
-    assert [(t, v) for _, t, v in store.latest(LOSS, -math.inf, 9)] == [(5, 1.0)]
+    assert list(store.reader(LOSS).latest(-math.inf, 10)) == []
+    assert [(t, v) for _, t, v in store.reader(LOSS).latest(-math.inf, 9)] == [(5, 1.0)]
     store.append([[loss(3.0)]], 20)
     assert samples(store, 0, 20) == [(5, 1.0), (20, 3.0)]
 
@@ -141,7 +141,7 @@ def test_the_latest_sample_is_the_last_that_a_selector_would_find(
         for series in store.select(LOSS, 0, until)
         if series.times[-1] > until - lookback and store_holds(scrapes, until)
     ]
-    assert [(t, v) for _, t, v in store.latest(LOSS, until - lookback, until)] == expected
+    assert [(t, v) for _, t, v in store.reader(LOSS).latest(until - lookback, until)] == expected
 
 
 def store_holds(scrapes: list[float | None], until: float) -> bool:
@@ -156,7 +156,7 @@ def test_a_group_that_is_the_same_object_goes_on_and_one_that_is_missing_has_end
     group = [loss(1.0, "a")]
     store.append([group, [loss(2.0, "b")]], 5)
     store.append([group], 10)
-    alive = [dict(labels)["run"] for labels, _, _ in store.latest(LOSS, 0, 10)]
+    alive = [dict(labels)["run"] for labels, _, _ in store.reader(LOSS).latest(0, 10)]
     assert alive == ["a"]
     store.append([], 15)
     store.append([group], 20)

@@ -153,13 +153,11 @@ class RowList(ScrollView, LineWidget, can_focus=True):
         self,
         row: Callable[[int, int], Line],
         *,
-        count: int = 0,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
         self._row = row
-        self.count = count
-        self.cursor = 0
+        self.count = self.cursor = 0
 
     def show(self, count: int, *, shifted: int = 0) -> None:
         """Show `count` rows; `shifted` of them are new and above the rows shown before."""
