@@ -28,7 +28,7 @@ ${RELEASE_TESTS:-sh tests/run.sh}
 .venv/bin/python -m hatchling build --target sdist --directory dist
 mkdir "$work/sdist"
 tar -xf "dist/ldlm_monitor-$version.tar.gz" -C "$work/sdist" --strip-components 1
-# The wheel is made of the sdist, so that whoever builds from that gets the same.
+# The wheel is made of the sdist, so that one who builds from that gets the same.
 (cd "$work/sdist" && "$OLDPWD/.venv/bin/python" -m hatchling build --target wheel --directory "$OLDPWD/dist")
 wheel="dist/ldlm_monitor-$version-py3-none-any.whl"
 python3 -m venv "$work/venv"

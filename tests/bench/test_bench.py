@@ -189,14 +189,14 @@ def test_numbers_that_it_writes_into_a_file_are_read_and_old_ones_are_not(
 
 
 def test_records_are_listed_and_compared_by_name(ask: Ask, folder: Path) -> None:
-    (folder / "told.py").write_text(
+    (folder / "timed.py").write_text(
         "import json, sys\n"
         "for n in range(60):\n"
         "    print(json.dumps({'step': n, 'loss': 2.5, 'step_time_ms': float(sys.argv[1])}))\n",
         encoding="utf-8",
     )
     for name, milliseconds in (("slow", "20"), ("quick", "10")):
-        ask("bench", "--name", name, "--", PYTHON, "told.py", milliseconds)
+        ask("bench", "--name", name, "--", PYTHON, "timed.py", milliseconds)
     listed = ask("bench", "--list").out.splitlines()
     assert [line.split()[0] for line in listed] == ["slow", "quick"]
     found = json.loads(ask("compare", "slow", "quick", "--json").out)

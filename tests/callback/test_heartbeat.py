@@ -1,4 +1,4 @@
-"""The page that tells where a rank stands, whatever became of its process."""
+"""The page that says where a rank stands, whatever became of its process."""
 
 import os
 

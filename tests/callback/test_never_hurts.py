@@ -106,7 +106,7 @@ def test_a_disk_that_became_read_only_costs_rows_and_not_the_training(train, sma
 
 
 def test_a_disk_that_never_answers_holds_up_neither_steps_nor_the_end_for_long(train) -> None:
-    """A FIFO without reader blocks whoever opens it."""
+    """A FIFO without reader blocks all who open it."""
     training = train(
         """
         os.makedirs(sys.argv[1])

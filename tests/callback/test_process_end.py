@@ -117,7 +117,7 @@ time.sleep(600)
 def test_a_report_looks_whether_the_process_of_a_run_is_gone(
     train, kept, lives, limit, state
 ) -> None:
-    """A killed process leaves no word; pid and host tell, of its heartbeat or of its rows.
+    """A killed process leaves no word; pid and host show it, of its heartbeat or of its rows.
 
     Only state and age are those of now: nothing rings by a clock that the log does not have.
     """
@@ -128,7 +128,7 @@ def test_a_report_looks_whether_the_process_of_a_run_is_gone(
         training.end()
     if kept != "heartbeat":
         (training.out / "heartbeat_rank0").unlink()
-        limit = limit if lives else 0.001  # rows do not tell containers apart: only in silence
+        limit = limit if lives else 0.001  # rows do not distinguish containers: only in silence
     files, limits = [str(training.out / "health_rank0.jsonl")], {"running": limit}
     replay = Replay(Settings(files=files, stall={"limit_seconds": limits}), looks=True)
     fired = {each.alert for each in replay.transitions() if each.state == "firing"}

@@ -1,4 +1,4 @@
-"""What a training loop tells, and what the monitor reads of it."""
+"""What a training loop logs, and what the monitor reads of it."""
 
 import json
 import math

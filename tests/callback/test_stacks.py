@@ -1,4 +1,4 @@
-"""A rank that hangs shows its stacks to whoever may signal it."""
+"""A rank that hangs shows its stacks to all who may signal it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What the documents tell people to type can be typed."""
+"""What the documents ask people to type can be typed."""
 
 import html
 import re
@@ -57,7 +57,7 @@ def test_the_format_file_of_contributing_works(ask: Ask, folder: Path) -> None:
 
 @pytest.mark.live
 def test_the_picture_of_the_readme_is_what_is_printed() -> None:
-    """If not, `python docs/images/make.py` makes it again. Only the last lines, which tell of the
+    """If not, `python docs/images/make.py` makes it again. Only the last lines, which are about the
     monitor's own work, may differ."""
     drawn = [html.unescape(line) for line in TEXT.findall((IMAGES / "once.svg").read_text("utf-8"))]
     printed = runpy.run_path(str(IMAGES / "make.py"))["report"]().splitlines()

@@ -97,7 +97,7 @@ def valid(answer: Any) -> Any:
 
 
 def test_the_json_is_what_its_schema_says(ask: Ask, folder: Path) -> None:
-    """Of runs that tell much, little, and nothing in common."""
+    """Of runs that report much, little, and nothing in common."""
     write_run(folder / "base.jsonl", memory=40, seed=1)
     write_run(folder / "tuned.jsonl", step=0.1, memory=30, seed=2)
     write_run(folder / "short.jsonl", steps=3, timed=False)
@@ -318,7 +318,7 @@ def test_a_pace_that_never_settles_is_said_so(ask: Ask, folder: Path) -> None:
 
 
 def test_a_run_has_the_same_colour_in_every_drawing(ask: Ask, folder: Path) -> None:
-    """Also where another run tells nothing: only the last tells of memory."""
+    """Also where another run has nothing: only the last has memory."""
     for run, memory in (("base", {}), ("tuned", {"memory": 10})):
         write_run(folder / f"{run}.jsonl", **memory)
     ask("base.jsonl", "tuned.jsonl", "--plot", "a.svg")

@@ -123,7 +123,7 @@ def test_steps_that_begin_anew_with_each_epoch_are_counted_on() -> None:
 
 
 def test_numbers_without_any_step_are_numbered() -> None:
-    """Keras tells a line an epoch, and no step in it."""
+    """Keras writes a line an epoch, and no step in it."""
     lines = [
         "Epoch 1/3",
         "10/10 - 1s - loss: 0.9000 - val_loss: 0.8000 - 1s/epoch - 18ms/step",

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.shared
 LOGS = json.loads((CORPUS / "public/index.json").read_text()) if CORPUS.is_dir() else []
 
 OF_NUMBERS = {"nan", "loss_spike", "slow"}
-"""Truth that only values tell, and no event."""
+"""Truth that only values show, and no event."""
 INTENDED = {"job_time_limit", "job_cancelled"}
-"""Ended from outside: by the taxonomy a warning, the run's state tells the rest."""
+"""Ended from outside: by the taxonomy a warning, the run's state says the rest."""
 SERIOUS = ("error", "critical")
 
 

@@ -116,7 +116,7 @@ def test_a_reason_not_to_run_is_of_a_command(begin: str) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the pages speak of: logs, a training, a launch, rules and labels."""
+    """A folder with what the pages mention: logs, a training, a launch, rules and labels."""
     for name in ("examples", "rules"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("train_logs", "tutorial"):

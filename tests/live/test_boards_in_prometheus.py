@@ -183,7 +183,7 @@ def test_every_panel_annotation_and_variable_finds_its_data(prometheus: Promethe
     found = prometheus.get("query", query=what_failed)["result"]
     once = {"run": "crashed", "rank": "1", "kind": "python_exception", "severity": "error"}
     assert [each["value"][1] for each in found if each["metric"] == once] == ["1"], found
-    # Two monitors tell of the same run, as those of two nodes do: it is one.
+    # Two monitors report the same run, as those of two nodes do: it is one.
     # The other one ended, which takes its ten seconds of silence to be sure.
     going = dict(queries())["ldlm-fleet: Runs that go on A"]
     while (count := prometheus.get("query", query=going)["result"][0]["value"][1]) != "1":

@@ -1,6 +1,6 @@
 """A real file system whose server stops answering: the other files go on, its own join later.
 
-The server is a process of this test that speaks FUSE; SIGSTOP is its death.
+The server is a process of this test that answers FUSE's requests; SIGSTOP is its death.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A training that prints its secrets: the real daemon tells of it, and of none of them."""
+"""A training that prints its secrets: the real daemon reports it, and none of them."""
 
 import json
 import subprocess

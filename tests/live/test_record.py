@@ -1,4 +1,4 @@
-"""A recording of a real daemon, killed in the middle, tells what the daemon told."""
+"""A recording of a real daemon, killed in the middle, shows what the daemon showed."""
 
 import signal
 from collections.abc import Callable

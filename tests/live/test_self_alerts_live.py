@@ -1,4 +1,4 @@
-"""A real daemon in trouble: somebody hears of it within minutes."""
+"""A real daemon in trouble: somebody gets a message within minutes."""
 
 import os
 import queue
@@ -25,7 +25,7 @@ def until(slack, word: str) -> str:
         try:
             message = slack.messages.get(timeout=max(deadline - time.monotonic(), 0.0))
         except queue.Empty:
-            raise AssertionError(f"{word} was never told") from None
+            raise AssertionError(f"{word} was never sent") from None
         if word in message:
             return message
 

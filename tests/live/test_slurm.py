@@ -2,7 +2,7 @@
 
 The nodes are two slurmd of Debian's packages slurmctld, slurmd, slurm-client and munge, with a
 configuration and keys of their own. What stands for the training writes numbered losses until it
-is told that it is enough.
+learns that it is enough.
 """
 
 import json
@@ -191,7 +191,7 @@ class Slurm:
             return ""
 
     def watched(self, job: str) -> None:
-        """Returns once both nodes' monitors tell of their own logs, and of the NaN in one."""
+        """Returns once both nodes' monitors report on their own logs, and of the NaN in one."""
         nan = f'ldlm_alerts{{alertname="NonFiniteLoss",alertstate="firing",run="job-{job}"'
         until(lambda: nan in self.metrics("node1"), self.said)
         until(lambda: f'ldlm_train_step{{run="job-{job}"' in self.metrics("node0"), self.said)

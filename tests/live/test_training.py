@@ -131,7 +131,7 @@ def watch(start, tmp_path: Path) -> Callable[..., "Watcher"]:
 
 
 class Watcher:
-    """What the daemon tells."""
+    """What the daemon reports."""
 
     def __init__(self, daemon) -> None:
         self.daemon = daemon
@@ -177,7 +177,7 @@ def of_rank(line: str, rank: int) -> bool:
 
 
 needs_callback = pytest.mark.skipif(
-    not HAS_CALLBACK, reason="only the callback's files tell what each rank does"
+    not HAS_CALLBACK, reason="only the callback's files say what each rank does"
 )
 
 

@@ -64,7 +64,7 @@ IN_CONTEXT = {
     "azure": ("AccountKey={}==", _drawn(86, _ALNUM + "+/")),
     "gcp service account": ('{{"private_key": "{}\\n"}}', _GCP),
 }
-"""What only its surroundings tell to be a secret: a line, and what stands in it."""
+"""What only its surroundings show to be a secret: a line, and what stands in it."""
 
 KEY_FILES = {"rsa": _RSA, "openssh": _OPENSSH}
 """Private keys over several lines."""
@@ -80,7 +80,7 @@ NEEDLES = [
     *_GCP.split("\\n")[1:-1],
     *(line for lines in KEY_FILES.values() for line in lines[1:-1]),
 ]
-"""What must not be found anywhere: the part of each that tells."""
+"""What must not be found anywhere: the part of each that gives it away."""
 
 
 def found_in(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Companions are found as they come, and as the log comes to tell whose they are."""
+"""Companions are found as they come, and as the log comes to show whose they are."""
 
 import os
 from pathlib import Path
@@ -96,7 +96,7 @@ def joined_late(folder: Path, monitor: Monitor) -> list[Path]:
 def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives_it(
     two_nodes: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Alerts, silences and messages know it by that: another name would tell them twice."""
+    """Alerts, silences and messages know it by that: another name would send them twice."""
     caplog.set_level("INFO")
     monitor = Monitor()
     joining = joined_late(two_nodes, monitor)

@@ -426,7 +426,7 @@ def test_cutting_the_same_bytes_differently_changes_nothing(cuts: list[int], ear
 
 @st.composite
 def timed_rows(draw: st.DrawFn) -> list[dict[str, float]]:
-    """Stretches of a training that tells its times, with pauses, resumes and NaN among them."""
+    """Stretches of a training that logs its times, with pauses, resumes and NaN among them."""
     rows: list[dict[str, float]] = []
     when, step = START, 0
     for _ in range(draw(st.integers(1, 5))):

@@ -55,7 +55,7 @@ CRASH_SECONDS = 15
 IN_DOUBT_SECONDS = 20.0
 """So long before and after an alert changes, what came unseen may mean the other state."""
 ROOMS = ("pump.py", "dispatcher.py", "state_store.py", "read_log.py", "outbox.py")
-"""Where a kill amid a turn may fall: wherever something is read, kept or told."""
+"""Where a kill within a turn may fall: wherever something is read, kept or sent."""
 
 
 class Killed(BaseException):
@@ -234,7 +234,7 @@ class Night(RuleBasedStateMachine):
 
     @rule(losses=st.lists(st.sampled_from(LOSSES), min_size=1, max_size=3), half=st.booleans())
     def log_rows(self, losses: list[str], half: bool) -> None:
-        if self.pump is None:  # rows that nobody saw come in the order of the times they tell
+        if self.pump is None:  # rows that nobody saw come in the order of the times they have
             self.finish_halves_of(self.lives[self.rows][:-1], self.rows)
         self.pause_unseen()
         text = ""

@@ -362,7 +362,7 @@ def beat(step: int, second: float, phase: bytes = b"train") -> written.Beat:
     return written.Beat(step=step, time=at, phase_since=at, phase=phase, status=b"running")
 
 
-def heard(monitor: Monitor, host: Asked, seconds: Sequence[float]) -> list[list[Heartbeat]]:
+def reported_by(monitor: Monitor, host: Asked, seconds: Sequence[float]) -> list[list[Heartbeat]]:
     """What each turn hands over; the host has answered what it was asked before the next."""
     answered = threading.Event()
     probing = Probing(host, answered.set)
@@ -394,7 +394,7 @@ def test_heartbeats_beside_rows_tell_where_each_rank_is_and_which_are_read_is_sa
     first, second = page(tmp_path, 0), page(tmp_path, 1)
     first.beat(beat(40, 40))
     second.beat(beat(39, 39.5, b"eval"))
-    reported = heard(monitor, Asked(), [41, 42, 43])
+    reported = reported_by(monitor, Asked(), [41, 42, 43])
     assert sorted((each.rank, each.step, each.phase) for each in reported[-1] + reported[-2]) == [
         (0, 40, "train"),
         (1, 39, "eval"),
@@ -410,14 +410,14 @@ def test_a_heartbeat_that_stands_still_is_not_told_again(tmp_path: Path) -> None
     monitor = rows_of_rank_0(tmp_path)
     writer = page(tmp_path, 0)
     writer.beat(beat(40, 40))
-    reported = heard(monitor, Asked(), [41, 42, 52, 53, 63, 64])
+    reported = reported_by(monitor, Asked(), [41, 42, 52, 53, 63, 64])
     assert sum(map(len, reported)) == 1
 
 
 def test_a_heartbeat_that_an_earlier_launch_left_is_not_believed(tmp_path: Path) -> None:
     monitor = rows_of_rank_0(tmp_path)
     page(tmp_path, 3).beat(beat(9000, -500))
-    assert heard(monitor, Asked(), [41, 42, 43]) == [[], [], []]
+    assert reported_by(monitor, Asked(), [41, 42, 43]) == [[], [], []]
 
 
 def test_of_runs_that_were_given_up_long_ago_some_are_looked_at_now_and_then() -> None:

@@ -1,8 +1,8 @@
-"""A replay of finished logs tells what following them live told, where the logs tell the times.
+"""A replay of finished logs reports what following them live did, where the logs have times.
 
 The logs are drawn: runs that train, evaluate, stall, meet NaN, crash. Live is the real pump on
 real files, which grow at the drawn times, cut anywhere; only the time is an argument. The
-replay then reads the same files. Where nothing but order and whole seconds is told, the
+replay then reads the same files. Where nothing but order and whole seconds is known, the
 docstrings say how much of it can be promised.
 """
 
@@ -39,24 +39,24 @@ class Write(NamedTuple):
 
 
 class Listening(Dispatcher):
-    """Also keeps every transition that it was told."""
+    """Also keeps every transition that it was given."""
 
-    heard: list[Transition]
+    reported: list[Transition]
 
     def dispatch(self, transitions, now, *, notify=True) -> None:
-        self.heard += [each for each in transitions if not each.is_heartbeat]
+        self.reported += [each for each in transitions if not each.is_heartbeat]
         super().dispatch(transitions, now, notify=notify)
 
 
 def live(folder: Path, writes: list[Write]) -> list[Transition]:
-    """What the pump tells that looks whenever something was written; all files are there before."""
+    """What a pump that looks after each write reports; all files are there before."""
     outbox = Outbox(folder / "outbox.sqlite")
     ledger = StateStore(folder / "ledger.sqlite")
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
     for path in {write.path for write in writes}:
         (folder / "logs" / path).touch()
     listening = Listening(outbox, [])
-    listening.heard = []
+    listening.reported = []
     pump = Pump(wanted, outbox, ledger, listening, PollingWaker())
     pump.turn(None, writes[0].at - 1.0)
     for write in writes:
@@ -69,11 +69,11 @@ def live(folder: Path, writes: list[Write]) -> list[Transition]:
     pump.follower.close()
     outbox.close()
     ledger.close()
-    return listening.heard
+    return listening.reported
 
 
 def replayed(folder: Path) -> list[Transition]:
-    """What the replay tells."""
+    """What the replay reports."""
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
     return [each for each in Replay(wanted).transitions() if not each.is_heartbeat]
 
@@ -89,7 +89,7 @@ PAUSE = st.sampled_from([0.0, 0.01, 0.13, 0.5, 1.0, 1.0, 1.0, 2.75, 7.0, 33.3, 1
 
 @dataclass
 class Rows:
-    """A file of rows that tell their times, as it is written."""
+    """A file of rows that have their times, as it is written."""
 
     path: str
     step: int = 0
@@ -171,14 +171,14 @@ def test_rows_that_tell_their_times_are_replayed_as_they_came_at_length(
 
 REMARKS = st.sampled_from(["", "", "", "", NAN, OOM, NCCL])
 LATE_SECONDS = 20.0
-"""A bar tells whole seconds, one that is not ended is read two seconds later, the grid of
+"""A bar has whole seconds, one that is not ended is read two seconds later, the grid of
 evaluations is five seconds wide; and a crash is believed after ten seconds of silence, which
 at the end of a finished log are not waited for."""
 TIMED = ("Throughput", "TrainingStalled")
 
 
 def clock(seconds: float) -> str:
-    """As tqdm tells elapsed time."""
+    """As tqdm writes elapsed time."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute:02d}:{second:02d}"
@@ -245,7 +245,7 @@ def compare_bars(writes: list[Write]) -> None:
 def test_bars_are_replayed_as_they_came_but_for_some_seconds(writes: list[Write]) -> None:
     """Each alert goes through the same states within twenty seconds.
 
-    Bars tell whole seconds of elapsed time, the file when it was last written, and a line
+    Bars have whole seconds of elapsed time, the file when it was last written, and a line
     without a time came when the bar before it did: that is all a replay knows. So nothing is
     promised of a line that came long after its bar, nor of how fast the steps were, nor of
     stalls, whose limit the steps teach.

@@ -34,7 +34,7 @@ def bars(first: int, last: int) -> str:
 
 
 class Watched:
-    """A pump on one log, and what it told; a bar's step is its second."""
+    """A pump on one log, and what it reported; a bar's step is its second."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -330,7 +330,7 @@ def test_a_record_that_was_shown_unfinished_is_not_shown_again_after_a_restart(
         file.write(later[70:])
     os.utime(renamed, (NOW + 14, NOW + 14))
     watched.look(14)
-    # To whoever saw both files all the time this is a smaller step after a greater: a resume.
+    # To one who saw both files all the time this is a smaller step after a greater: a resume.
     assert watched.exported("ldlm_train_last_progress_timestamp_seconds") == NOW + 14
 
 

@@ -41,7 +41,7 @@ class Watched:
             PollingWaker(),
             folder=self.folder,
         )
-        self.heard: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
         self.turn(0)
 
     def turn(self, seconds: float) -> None:
@@ -49,13 +49,13 @@ class Watched:
         self.now += seconds
         self.pump.turn(None, self.now)
         while (pending := self.outbox.due("pager", self.now)) is not None:
-            self.heard.append((pending.message.lead.alert, pending.message.lead.state))
+            self.notified.append((pending.message.lead.alert, pending.message.lead.state))
             self.outbox.accepted(pending, self.now, Receipt())
 
-    def until(self, heard: tuple[str, str], within: float, step: float = 5.0) -> None:
+    def until(self, pair: tuple[str, str], within: float, step: float = 5.0) -> None:
         end = self.now + within
-        while heard not in self.heard:
-            assert self.now < end, self.heard
+        while pair not in self.notified:
+            assert self.now < end, self.notified
             self.turn(step)
 
     def slack_is_down(self) -> None:
@@ -96,7 +96,7 @@ def test_a_receiver_that_is_down_for_an_hour_is_told_to_the_other_one_once_and_i
     while watched.now < NOW + 3600:
         watched.turn(5)
         watched.slack_is_down()
-    about = [heard for heard in watched.heard if heard[0] == "MonitorCannotDeliver"]
+    about = [pair for pair in watched.notified if pair[0] == "MonitorCannotDeliver"]
     assert about == [("MonitorCannotDeliver", "firing")]
     told_at = next(
         alert.fired_at
@@ -123,7 +123,7 @@ def test_a_receiver_that_hiccups_is_no_alert(watch: Callable[..., Watched]) -> N
     while watched.now < NOW + 1800:
         watched.turn(10)
         watched.slack_takes_all()
-    assert "MonitorCannotDeliver" not in {alert for alert, _ in watched.heard}
+    assert "MonitorCannotDeliver" not in {alert for alert, _ in watched.notified}
 
 
 def test_a_log_that_cannot_be_read_is_told(watch: Callable[..., Watched]) -> None:
@@ -141,9 +141,9 @@ def test_logs_that_grow_faster_than_they_are_read_are_told(watch: Callable[..., 
         log.truncate(200 * MIB)
     watched.turn(1)
     watched.turn(121)
-    assert ("MonitorBehind", "firing") not in watched.heard, "not before two minutes have passed"
+    assert ("MonitorBehind", "firing") not in watched.notified, "not before two minutes have passed"
     watched.turn(10)
-    assert ("MonitorBehind", "firing") in watched.heard
+    assert ("MonitorBehind", "firing") in watched.notified
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_disk_with_room_is_no_alert(watch: Callable[..., Watched], tmp_path: P
     watched = watch()
     for _ in range(60):
         watched.turn(10)
-    assert not {alert for alert, _ in watched.heard if alert.startswith("Monitor")}
+    assert not {alert for alert, _ in watched.notified if alert.startswith("Monitor")}
 
 
 def test_records_that_are_cut_are_counted_as_dropped(watch: Callable[..., Watched]) -> None:

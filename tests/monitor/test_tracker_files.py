@@ -1,4 +1,4 @@
-"""Runs that only a tracker's files tell of: TensorBoard's, MLflow's and W&B's, live and at once."""
+"""Runs that only a tracker's files show: TensorBoard's, MLflow's and W&B's, live and at once."""
 
 import os
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def steps(first: int, last: int) -> bytes:
 
 
 class Watched:
-    """A pump on a folder, and what it told; a step's number is its second."""
+    """A pump on a folder, and what it reported; a step's number is its second."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -183,7 +183,7 @@ TRANSACTIONS = "wandb/run-20261121_211546-a1/run-a1.wandb"
 
 
 def rows(first: int, last: int) -> list[bytes]:
-    """One step a second, as wandb's history tells them."""
+    """One step a second, as wandb's history has them."""
     return [
         row(_step=step, _timestamp=NOW + step, loss=2.5 + step % 7 / 8, lr=0.001)
         for step in range(first, last)

@@ -7,7 +7,7 @@
  *     stuck                        no call returns
  *
  * The UUID of a GPU is "GPU-" and its number. All of them do the same: 87 % busy, 71 degrees,
- * 1980 and 2619 MHz, slowed down as too hot; GPU N has 3 + N errors of its memory; how much power they draw is not told.
+ * 1980 and 2619 MHz, slowed down as too hot; GPU N has 3 + N errors of its memory; how much power they draw is not given.
  *
  * Signatures, structures and error codes are those of NVIDIA's NVML API reference (nvml.h 12).
  */

@@ -1,4 +1,4 @@
-"""What is played back is what a replay tells, at any speed, and nothing before its time."""
+"""What is played back is what a replay reports, at any speed, and nothing before its time."""
 
 from importlib.resources import files
 from itertools import pairwise

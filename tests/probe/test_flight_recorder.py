@@ -1,7 +1,7 @@
 """What the flight recorders of several ranks say of who holds up a collective.
 
 The dumps under `data` were written by torch 2.13 over gloo (`recorded_job.py`); NCCL's have
-the same form and tell the members of a group besides.
+the same form and name the members of a group besides.
 """
 
 import importlib.util

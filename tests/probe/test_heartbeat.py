@@ -1,4 +1,4 @@
-"""The monitor reads what the callback's heartbeat tells, and nothing that was torn."""
+"""The monitor reads what the callback's heartbeat says, and nothing that was torn."""
 
 import os
 import socket

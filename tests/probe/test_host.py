@@ -272,7 +272,7 @@ def test_a_counter_of_version_2_that_rose_while_the_run_stood_is_told_once(
     host = probe(proc=proc, mount=mount)
     host.watch([case()])
     tree(mount, kills=4)
-    host.watch([case()])  # the run went on: whoever was killed, it was survived
+    host.watch([case()])  # the run went on: no matter who was killed, it was survived
     assert [each.kind for each in looked(host, case())] == ["log_silence"]
     tree(mount, kills=6)
     killed, _ = looked(host, case())

@@ -1,4 +1,4 @@
-"""Asking NCCL's RAS. No NCCL was at hand: a real TCP server speaks as the user guide documents.
+"""Asking NCCL's RAS. No NCCL was at hand: a real TCP server answers as the user guide documents.
 
 The texts and the JSON are of the guide's own examples (troubleshooting/ras).
 """

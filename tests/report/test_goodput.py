@@ -247,7 +247,7 @@ def test_a_log_of_whole_seconds_says_what_it_cannot_see(
 
 
 def test_a_rank_that_was_stopped_for_90_seconds_cost_so_much(tmp_path: Path) -> None:
-    """MM-LDLM's own trainer, whose bars tell whole seconds."""
+    """MM-LDLM's own trainer, whose bars have whole seconds."""
     main(["report", "-o", str(tmp_path / "r.json"), str(HANG / "train_logs")])
     (run,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["runs"]
     (pause,) = run["goodput"]["losses"]

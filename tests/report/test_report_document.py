@@ -146,7 +146,7 @@ def test_a_run_of_one_step_has_no_chart(write: Write, tmp_path: Path) -> None:
 
 
 def test_what_begins_and_ends_a_run_frames_its_timeline(write: Write) -> None:
-    """Lines that tell of it have no time of their own there."""
+    """Lines that report it have no time of their own there."""
     (run,) = json.loads(write("r.json", BAD_LATENTS))["runs"]
     texts = [entry["text"].partition(":")[0] for entry in run["timeline"]]
     assert (texts[0], texts[-1]) == ("run started", "run finished")

@@ -508,7 +508,7 @@ def gone(alive: int = 0, **found: Any) -> Event:
 
 
 class TestEndsThatNoLineReports:
-    """The counters tell that the run took all its steps, or the host that its writers are gone."""
+    """The counters show that the run took all its steps, or the host that its writers are gone."""
 
     def test_silence_after_the_last_step_is_an_end_and_no_stall(self) -> None:
         life = counting(100, 100)

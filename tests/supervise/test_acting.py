@@ -87,11 +87,11 @@ def test_a_hang_is_killed_and_trains_on_in_another_attempt(folder: Path, slack: 
     kept = folder / "state/ldlm-monitor/runs" / record.name
     assert (kept / "evidence_1.json").exists()
     until((kept / "report.txt").exists, seconds=90)
-    told = sent(slack)
-    assert "ldlm-monitor run acts on a failure" in told
-    assert "TrainingStalled, --on hang=kill,stacks: SIGTERM" in told
-    assert "ldlm-monitor run starts it again" in told
-    assert "restart 1 of 5 in 1d: TrainingStalled at step 25, after 1 s" in told
+    posted = sent(slack)
+    assert "ldlm-monitor run acts on a failure" in posted
+    assert "TrainingStalled, --on hang=kill,stacks: SIGTERM" in posted
+    assert "ldlm-monitor run starts it again" in posted
+    assert "restart 1 of 5 in 1d: TrainingStalled at step 25, after 1 s" in posted
 
 
 def test_a_nan_is_followed_by_a_start_before_it(folder: Path, slack: Slack) -> None:
@@ -110,9 +110,9 @@ def test_a_crash_without_a_reaction_is_only_watched(folder: Path, slack: Slack) 
     report = folder / "state/ldlm-monitor/runs" / record.name / "report.txt"
     until(lambda: report.exists() and bool(report.read_text()), seconds=90)
     assert "TrainingCrashed" in report.read_text()
-    told = sent(slack)
-    assert "TrainingCrashed" in told
-    assert "RunActed" not in told
+    posted = sent(slack)
+    assert "TrainingCrashed" in posted
+    assert "RunActed" not in posted
 
 
 def test_an_error_in_the_code_is_not_restarted(folder: Path, slack: Slack) -> None:
@@ -122,10 +122,10 @@ def test_an_error_in_the_code_is_not_restarted(folder: Path, slack: Slack) -> No
     assert "attempt 2 starts" not in log
     assert "restart 1 of" not in log, "nobody may be notified of a restart that is not made"
     until((folder / "state/ldlm-monitor/runs" / record.name / "report.txt").exists, seconds=90)
-    told = sent(slack)
-    assert "ldlm-monitor run does not start it again" in told
-    assert "no restart: STOP" in told
-    assert "ldlm-monitor run starts it again" not in told
+    posted = sent(slack)
+    assert "ldlm-monitor run does not start it again" in posted
+    assert "no restart: STOP" in posted
+    assert "ldlm-monitor run starts it again" not in posted
 
 
 def test_what_was_done_arrives_although_the_run_ends_long_before_news_are_due(
@@ -136,9 +136,9 @@ def test_what_was_done_arrives_although_the_run_ends_long_before_news_are_due(
     slack.answer_seconds = 1.5
     _, record, _ = ended(started(folder, "--on", "hang=kill", "--on", "crash=restart:1", "hang"))
     until((folder / "state/ldlm-monitor/runs" / record.name / "report.txt").exists, seconds=90)
-    told = sent(slack)
-    assert "ldlm-monitor run acts on a failure" in told
-    assert "ldlm-monitor run starts it again" in told
+    posted = sent(slack)
+    assert "ldlm-monitor run acts on a failure" in posted
+    assert "ldlm-monitor run starts it again" in posted
 
 
 def test_a_run_in_the_background_is_stopped_by_name(folder: Path) -> None:

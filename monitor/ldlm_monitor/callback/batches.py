@@ -10,7 +10,7 @@ _FURTHER = 2.0
 """How much further above the median than any before: as the alert LossSpike (rules/default.yml)."""
 _RISE = 0.2  # of the median, at least: where losses are nearly constant, any is the highest
 _KEPT = 64  # names in an event. A choice: rows of larger batches are counted, not named
-_NAME = 64  # characters of a name: untrusted text, of any length
+_NAME = 64  # characters of a name: text of any length. A choice: digests of SHA-256 stay whole
 _SHOWN = 200  # characters of names in a message. A choice: more fill screens
 
 
@@ -24,7 +24,7 @@ class Spikes:
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
     def observe(self, loss: Any) -> bool:
-        """Whether the loss is one; others than finite numbers are none."""
+        """Whether the loss is a spike; one that is no finite number is not."""
         if not isinstance(loss, float) or loss - loss != 0.0:
             return False
         recent, stands_out = self._recent, False

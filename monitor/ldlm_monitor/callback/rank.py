@@ -131,7 +131,7 @@ class Identity(NamedTuple):
 class Cells:
     """`BEAT` in a buffer. `whole` and `real`: its cells of 8 bytes, as integers and as floats.
 
-    A step stores two of them (`STEP`, `TIME`) and nothing else, which are one store each.
+    A step stores `STEP` and `TIME` alone, each in one store: a reader never sees half of one.
     """
 
     def __init__(self, buffer: bytearray | memoryview) -> None:

@@ -195,9 +195,8 @@ class Incident:
     def reason(self, run: RunFacts, at: float) -> ReasonView:
         """The incident as a reason of its run's health."""
         view = self.view(run, at)
-        since = view.root.at if view.root.at is not None else self.opened
         text = view.title + ("" if view.confidence == "none" else f" ({view.confidence})")
-        return ReasonView(kind="incident", severity=self.severity, text=text, since=since)
+        return ReasonView(kind="incident", severity=self.severity, text=text, since=view.began_at)
 
     def view(self, run: RunFacts, at: float) -> IncidentView:
         """The incident for people and programs, built again only if something in it changed."""

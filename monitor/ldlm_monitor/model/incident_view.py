@@ -166,6 +166,11 @@ class IncidentView(View):
     )
 
     @property
+    def began_at(self) -> float:
+        """When the first cause was, otherwise when the incident opened."""
+        return self.root.at if self.root.at is not None else self.opened_at
+
+    @property
     def advice(self) -> str:
         """The decision, and what to try."""
         decided = f"Decision: {self.decision.phrase}." if self.decision is not None else ""

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from ldlm_monitor.model.alert import MAX_NAME, LabelMatcher, Value, alert_key
+from ldlm_monitor.model.alert import MAX_NAME, LabelMatcher, Value
 from ldlm_monitor.model.errors import UsageError, first_problem
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
@@ -179,7 +179,7 @@ class Silences:
             # The API shows labels without their secrets.
             shown = {redact(name): redact(value) for name, value in alert.labels.items()}
             if alert.name == ack.alert and ack.labels in (alert.labels, shown):
-                key = fit(alert_key(alert.name, alert.labels))
+                key = fit(alert.key)
                 return self._keep(key, ack.model_copy(update={"labels": shown}), now)
         raise LookupError("no alert of this name with exactly these labels is active")
 

@@ -20,7 +20,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.courier import AGAIN_SECONDS, Sender
@@ -133,7 +132,7 @@ class SentAlerts:
     def update(self, alerts: Iterable[AlertView], now: float) -> None:
         """Take over those of `alerts` that fire at `now` (Unix seconds); the rest has ended."""
         active = (alert for alert in alerts if alert.state == "firing")
-        firing = {alert_key(alert.name, alert.labels): alert for alert in active}
+        firing = {alert.key: alert for alert in active}
         for key, sent in self._known.items():
             if key not in firing and sent.resolved_at is None:
                 sent.resolved_at = now

@@ -185,7 +185,7 @@ def _incident(incident: IncidentView, spent: Goodput | None) -> Item:
 
 
 def _story(incident: IncidentView) -> Iterator[str]:
-    began = incident.root.at if incident.root.at is not None else incident.opened_at
+    began = incident.began_at
     end: str = incident.state
     if incident.ended_at is not None:
         end = f"{incident.ended_reason} after {duration(max(incident.ended_at - began, 0.0))}"

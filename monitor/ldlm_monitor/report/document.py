@@ -230,8 +230,8 @@ def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView
 
 def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> Iterator[Entry]:
     for incident in incidents:
-        at = incident.root.at if incident.root.at is not None else incident.opened_at
-        yield Entry(time=at, kind="incident", severity="critical", text=incident.title)
+        at, text = incident.began_at, incident.title
+        yield Entry(time=at, kind="incident", severity="critical", text=text)
     for transition in snapshot.transitions:
         if transition.labels.get("run") != run.name or transition.state == "pending":
             continue

@@ -47,7 +47,7 @@ class Attempts:
 
     def is_relaunched_by(self, record: Record) -> bool:
         """Whether a record is of a later launch in the same log: a program's start, or an epoch
-        that falls back by a whole one. A resume within an epoch may be of one that was hung.
+        that falls back by a whole one. Less may be a resume after a hang, whose silence counts.
         """
         if isinstance(record, Event):
             return record.kind == "run_started" and record.position.path in self._lived

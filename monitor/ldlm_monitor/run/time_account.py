@@ -26,7 +26,7 @@ then its steps look like pauses; fewer let a row of evaluations become usual."""
 LEARNED: Final = 20
 """Durations before which no gap is judged for good: a choice; the first steps compile, load, warm
 up. `PENDING` gaps end the wait where a log has no such durations."""
-PENDING: Final = 1000
+PENDING: Final = 1000  # a choice: all are kept until then, and judged at once
 MARKS: Final = 2048
 """Steps at which the account is kept, to go back to one where training does. A choice: in longer
 runs steps that are taken again are known to a 1024th of the run; more cost 100 bytes each."""

@@ -213,8 +213,8 @@ class Supervisor:
     ) -> Iterator[AlertView]:
         """The critical alerts of this attempt that show the failure.
 
-        An alert of the attempt before goes on; it counts again when this one has waited as long as
-        a pause may last, or has logged a loss that is no number, too.
+        One that has fired since an earlier attempt counts once this attempt has stood still for
+        longer than the run's stall limit, or has logged a non-finite loss of its own.
         """
         limit = run.stall_limit_seconds
         since = max(self._started_at, run.last_progress_at or 0.0)

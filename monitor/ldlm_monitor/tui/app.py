@@ -31,7 +31,7 @@ from ldlm_monitor.tui.bars import (
 from ldlm_monitor.tui.detail_page import DetailPage
 from ldlm_monitor.tui.dialogs import Absence, Help
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, is_utf8, safe
-from ldlm_monitor.tui.hold_back import acknowledge_run, mute_run
+from ldlm_monitor.tui.hold_back import acknowledge_run, silence
 from ldlm_monitor.tui.host_page import HostPage
 from ldlm_monitor.tui.keys import keys
 from ldlm_monitor.tui.log_page import LogPage
@@ -181,9 +181,9 @@ class MonitorApp(App[int]):
         self._focus()
 
     def action_mute(self) -> None:
-        """Ask for how long, then silence all alerts of the selected run."""
+        """Ask for how long, then silence all alerts of the selected run, as for a maintenance."""
         if run := self.context.chosen():
-            mute_run(self._page(), self.context, run)
+            silence(self._page(), self.context, {"run": run.name}, run.name, "Mute")
 
     def action_acknowledge_run(self) -> None:
         """Acknowledge all that fires of the selected run."""

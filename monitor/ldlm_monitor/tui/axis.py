@@ -10,6 +10,9 @@ from ldlm_monitor.model.names import RATES
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.text.format import duration, si_number
 
+COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
+"""Of a `CurveView`: what has a value for each bucket."""
+
 Along: TypeAlias = Literal["step", "time", "tokens"]
 """What runs along the horizontal axis: steps, seconds since the run's first, tokens since then."""
 ALONG: tuple[Along, ...] = ("step", "time", "tokens")
@@ -33,12 +36,9 @@ def along_axis(curve: CurveView, along: Along, rate: CurveView | None) -> CurveV
     if along == "time":
         return replace(curve, steps=[round(at - curve.times[0]) for at in curve.times])
     if rate is None or not rate.times:
-        return replace(curve, **dict.fromkeys(_COLUMNS, ()))
+        return replace(curve, **dict.fromkeys(COLUMNS, ()))
     summed = _integral(rate)
     return replace(curve, steps=[round(_tokens(rate.times, summed, at)) for at in curve.times])
-
-
-_COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
 
 
 def _integral(rate: CurveView) -> list[float]:

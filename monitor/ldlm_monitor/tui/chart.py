@@ -17,7 +17,7 @@ from itertools import pairwise
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import CurveView, RunView, Snapshot
 from ldlm_monitor.text.ticks import LABEL_CELLS, log_ticks, tick_labels, ticks, time_ticks
-from ldlm_monitor.tui.axis import Along, label_along
+from ldlm_monitor.tui.axis import COLUMNS, Along, label_along
 from ldlm_monitor.tui.canvas import Canvas
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, safe
 
@@ -161,8 +161,7 @@ def _part(curve: CurveView, start: float, end: float) -> CurveView:
         return curve
     low = max(bisect_left(steps, start) - 1, 0)
     high = bisect_right(steps, end) + 1
-    names = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
-    return replace(curve, **{name: getattr(curve, name)[low:high] for name in names})
+    return replace(curve, **{name: getattr(curve, name)[low:high] for name in COLUMNS})
 
 
 def _range(

@@ -67,11 +67,6 @@ def acknowledge_run(widget: Widget, context: PageContext, run: RunView) -> None:
     send(widget, context, "acks", documents, f"{run.name} is acknowledged")
 
 
-def mute_run(widget: Widget, context: PageContext, run: RunView) -> None:
-    """Ask for how long, then silence all alerts of a run, as for a planned maintenance."""
-    silence(widget, context, {"run": run.name}, run.name, "Mute")
-
-
 def silence(
     widget: Widget, context: PageContext, labels: dict[str, str], name: str, verb: str = "Silence"
 ) -> None:

@@ -1,4 +1,4 @@
-"""What the design notes propose for MM-LDLM, as they have it: what is wrong with it is told."""
+"""What the design notes propose for MM-LDLM, as they have it: what is wrong with it is found."""
 
 import re
 from pathlib import Path

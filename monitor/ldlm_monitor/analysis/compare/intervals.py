@@ -91,7 +91,7 @@ class Memory:
 
     @property
     def whole(self) -> float:
-        """The factor by which memory increases the variance of a mean."""
+        """The factor by which these correlations increase the variance of a mean."""
         return 1 + 2 * self.near / (1 - self.decay)
 
 
