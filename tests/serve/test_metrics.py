@@ -13,8 +13,9 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from ldlm_monitor import __version__
+from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import METRICS
-from ldlm_monitor.model.points import Histogram, Labels, Point, make_labels
+from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.view import MonitorView, Snapshot
 from ldlm_monitor.serve.metrics import exposition, families
 

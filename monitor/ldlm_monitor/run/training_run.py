@@ -6,15 +6,9 @@ from typing import Any
 
 from ldlm_monitor.config import Stall
 from ldlm_monitor.model.goodput import Goodput
+from ldlm_monitor.model.histogram import Histogram
 from ldlm_monitor.model.names import RESTARTS, RUN_STATES, STEP_DURATION
-from ldlm_monitor.model.points import (
-    DERIVED_STEP_SECONDS,
-    Histogram,
-    Labels,
-    Measured,
-    Point,
-    make_labels,
-)
+from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.accounted_steps import AccountedSteps, goodput_points

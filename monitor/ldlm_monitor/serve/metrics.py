@@ -18,7 +18,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from ldlm_monitor.core.self_metrics import core_points, edge_points
 from ldlm_monitor.model import names
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.points import Histogram, Point
+from ldlm_monitor.model.histogram import Histogram
+from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.serve.protobuf_format import ProtobufBody
 from ldlm_monitor.serve.text_formats import Body

@@ -9,8 +9,9 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
+from ldlm_monitor.model.histogram import SCHEMA, ZERO_THRESHOLD, CountPoint
 from ldlm_monitor.model.names import Metric
-from ldlm_monitor.model.points import NATIVE_SCHEMA, ZERO_THRESHOLD, CountPoint, Labels, Point
+from ldlm_monitor.model.points import Labels, Point
 from ldlm_monitor.text.sanitize import encodable
 
 _TYPES = {"counter": 0, "gauge": 1, "histogram": 4}  # MetricType
@@ -77,7 +78,7 @@ class ProtobufBody:
 def _native(zeros: int, counts: Mapping[int, int]) -> bytes:
     """Schema, zero bucket, and the filled buckets: spans of neighbours, and each count as its
     difference to the one before."""
-    parts = [_number(5, _zigzag(NATIVE_SCHEMA)), _double(6, ZERO_THRESHOLD), _number(7, zeros)]
+    parts = [_number(5, _zigzag(SCHEMA)), _double(6, ZERO_THRESHOLD), _number(7, zeros)]
     spans: list[list[int]] = []  # offset from the end of the span before, and length
     end = before = 0
     for index in sorted(counts):
