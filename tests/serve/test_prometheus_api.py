@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import pytest
 from served import Running
 
+from ldlm_monitor.alerts import load_rules
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Matcher, Point, make_labels
@@ -226,6 +227,18 @@ def test_rules_and_alerts_are_those_that_are_evaluated(api: Api) -> None:
         "groups"
     ]
     assert quiet["rules"][0]["alerts"] == []
+
+
+def test_groups_have_the_interval_at_which_their_rules_are_evaluated(
+    serve: Callable[..., Api], tmp_path: Path
+) -> None:
+    groups = "groups: [{name: own, interval: 1m, rules: [%s]}, {name: shared, rules: [%s]}]"
+    rule = "{alert: Seen, expr: ldlm_train_step > 0}"
+    (tmp_path / "rules.yml").write_text(groups % (rule, rule.replace("Seen", "Also")))
+    monitor = Monitor(rules=load_rules([tmp_path / "rules.yml"], parse))
+    monitor.tick(END)
+    found = serve(lambda question: question(monitor)).data("rules")["groups"]
+    assert {each["name"]: each["interval"] for each in found} == {"own": 60, "shared": 5}
 
 
 def test_metrics_are_described_and_clients_see_which_prometheus_this_is(api: Api) -> None:

@@ -198,14 +198,9 @@ class PrometheusApi:
             given.refuse("type", f"not supported value {kind!r}")
         wanted = {"name": given.all("rule_name[]"), "group": given.all("rule_group[]")}
         found = groups(
-            rules, kinds[kind], wanted | {"file": given.all("file[]")},
+            rules, kinds[kind], wanted | {"file": given.all("file[]")}, at, interval,
             with_alerts=given.text("exclude_alerts", "") not in ("1", "true"),
         )  # fmt: skip
-        evaluated = {"interval": interval, "evaluationTime": 0.0, "lastEvaluation": iso(at)}
-        found = [
-            group | evaluated | {"rules": [rule | evaluated for rule in group["rules"]]}
-            for group in found
-        ]
         return self._shown({"groups": found}), []
 
     def _alerts(self, given: Parameters) -> Answer:
