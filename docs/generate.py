@@ -93,7 +93,8 @@ ADVICE = (  # what Prometheus' pages on names and instrumentation advise, and wh
         "also where nobody knows the labels before",
         (
             "no: `ldlm_events_total` begins with the first event of a kind, severity and rank, as "
-            "57 kinds at 0 would more than double a scrape; with `_created` in OpenMetrics, from "
+            "some sixty kinds at 0 would more than double a scrape; with `_created` in "
+            "OpenMetrics, from "
             "which Prometheus 3 makes the 0 (`created-timestamp-zero-ingestion`). So do NaN of a "
             "rank or of another quantity. Boards add what began within the time that they show"
         ),
