@@ -81,9 +81,10 @@ class PrometheusApi:
 
     def routes(self) -> list[Route]:
         """A route for each path; those with long parameters may be posted as a form."""
-        posted = {
+        posted: dict[str, Handler] = {
             "query": self._query, "query_range": self._query_range,
             "series": self._series, "labels": self._label_names,
+            "query_exemplars": lambda _: ([], []),  # none are stored; Grafana asks for them
         }  # fmt: skip
         only_read: dict[str, Handler] = {
             "label/{name:path}/values": self._label_values,
@@ -91,7 +92,6 @@ class PrometheusApi:
             "rules": self._rules,
             "alerts": self._alerts,
             "status/buildinfo": _build_info,
-            "query_exemplars": lambda _: ([], []),  # none are stored; Grafana asks for them
         }
         return [
             Route(f"{PREFIX}/api/v1/{path}", self._endpoint(handler), methods=methods)

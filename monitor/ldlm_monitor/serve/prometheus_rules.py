@@ -25,7 +25,8 @@ def active_alerts(judged: JudgedRule) -> list[dict[str, Any]]:
 
 
 def _alert(alert: ActiveAlert[Expression]) -> dict[str, Any]:
-    return {
+    since = alert.absent_since
+    return ({} if since is None else {"keepFiringSince": iso(since)}) | {
         "labels": {"alertname": alert.rule.name, **alert.labels},
         "annotations": alert.annotations,
         "state": alert.state,
