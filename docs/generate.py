@@ -93,8 +93,10 @@ ADVICE = (  # what Prometheus' pages on names and instrumentation advise, and wh
         "also where nobody knows the labels before",
         (
             "no: `ldlm_events_total` begins with the first event of a kind, severity and rank, as "
-            "57 kinds at 0 would more than double a scrape; with `_created` in OpenMetrics, from "
-            "which Prometheus 3 makes the 0 (`created-timestamp-zero-ingestion`)"
+            "some sixty kinds at 0 would more than double a scrape; with `_created` in "
+            "OpenMetrics, from "
+            "which Prometheus 3 makes the 0 (`created-timestamp-zero-ingestion`). So do NaN of a "
+            "rank or of another quantity. Boards add what began within the time that they show"
         ),
     ),
     (
@@ -114,6 +116,18 @@ ADVICE = (  # what Prometheus' pages on names and instrumentation advise, and wh
             "`--enable-feature=native-histograms`, or in 3 `scrape_native_histograms: true`)"
         ),
     ),
+    (
+        "the sum or the average of a metric means something",
+        (
+            "but of `ldlm_train_metric`, whose `name` is any key of a log: names of metrics "
+            "would be made of log text"
+        ),
+    ),
+    (
+        "attempts and failures as two metrics",
+        "no: `ldlm_monitor_notifications_total` has them by `outcome`",
+    ),
+    ("joules rather than watts", "no: logs and drivers give watts"),
     ("`_info` series, `build_info`", "`ldlm_run_info`, `ldlm_build_info`"),
     ("the process itself", "`process_*` on Linux, in scrapes alone: rules here do not see them"),
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import SCRAPED, Column, board, graph, listing, query, risen
+from .parts import SCRAPED, Column, board, graph, listing, query
 
 
 def monitor() -> models.Dashboard:
@@ -72,8 +72,8 @@ def monitor() -> models.Dashboard:
                     "By receiver and outcome.",
                     "short",
                     query(
-                        "sum by (receiver, outcome) "
-                        + risen(f"ldlm_monitor_notifications_total{{{SCRAPED}}}"),
+                        "sum by (receiver, outcome) (increase("
+                        f"ldlm_monitor_notifications_total{{{SCRAPED}}}[$__rate_interval]))",
                         "{{receiver}} {{outcome}}",
                     ),
                 ),

@@ -117,9 +117,10 @@ def _rise(chosen: str, kinds: str) -> str:
 
 
 def risen(counter: str, span: str = "$__rate_interval") -> str:
-    """By how much a counter rose, also one that began with its first event within the time.
+    """By how much a counter of `ldlm_events_total` or NaN rose, with its first event.
 
-    `increase` alone never sees that one, which is the only one of most failures.
+    `increase` alone never sees that one, which is the only one of most failures: which kinds and
+    ranks a run will have, nobody knows before, so these do not begin at 0 as other counters do.
     """
     return f"(({counter} unless {counter} offset {span}) or increase({counter}[{span}]))"
 

@@ -144,6 +144,12 @@ def test_what_a_log_says_is_marked_harmless_to_show_and_bounded(tools: Tools) ->
     assert events[-1]["left_out"] > 0
 
 
+def test_what_changed_has_the_events_of_a_log_without_times(tools: Tools) -> None:
+    events = json.loads(tools.changes(1_769_681_700.0))["events"]
+    assert events[0] == json.loads(tools.events())["events"][0]
+    assert events[0]["time"] is None
+
+
 def test_no_secret_can_be_guessed_by_searches(tools: Tools) -> None:
     (path,) = json.loads(tools.runs())["runs"][0]["files"]
     with pytest.raises(InputError, match="not in this log"):

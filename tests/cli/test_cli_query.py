@@ -63,6 +63,8 @@ def test_a_range_may_begin_at_the_epoch(log: Path, capsys: pytest.CaptureFixture
         (["--step", "never"], "--step"),
         (["--start", "2026-01-29"], "zone"),
         (["--step", "1ms", "--start", "0"], "11,000"),
+        (["--plot", "loss.png"], "charts are SVG"),
+        (["--plot", "loss.html"], "charts are SVG"),
     ],
 )
 def test_a_range_that_cannot_be_asked_for_is_refused(

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import pytest
 from served import Running
 
+from ldlm_monitor.alerts import load_rules
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Matcher, Point, make_labels
@@ -228,12 +229,45 @@ def test_rules_and_alerts_are_those_that_are_evaluated(api: Api) -> None:
     assert quiet["rules"][0]["alerts"] == []
 
 
+def test_groups_have_the_interval_at_which_their_rules_are_evaluated(
+    serve: Callable[..., Api], tmp_path: Path
+) -> None:
+    groups = "groups: [{name: own, interval: 1m, rules: [%s]}, {name: shared, rules: [%s]}]"
+    rule = "{alert: Seen, expr: ldlm_train_step > 0}"
+    (tmp_path / "rules.yml").write_text(groups % (rule, rule.replace("Seen", "Also")))
+    monitor = Monitor(rules=load_rules([tmp_path / "rules.yml"], parse))
+    monitor.tick(END)
+    found = serve(lambda question: question(monitor)).data("rules")["groups"]
+    assert {each["name"]: each["interval"] for each in found} == {"own": 60, "shared": 5}
+
+
+def test_an_alert_that_is_kept_firing_says_since_when(
+    serve: Callable[..., Api], tmp_path: Path
+) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(
+        f"groups: [{{name: g, rules: [{{alert: Early, expr: vector(time()) < {START + 10}, "
+        "keep_firing_for: 1h}]}]"
+    )
+    monitor = Monitor(rules=load_rules([path], parse))
+    line = Chunk("a.log", (1, 1, 0), 0, 1, b"step 1/1000 loss 3.0 lr 0.001\n")
+    monitor.feed(line, START)
+    monitor.tick(START + 5)
+    api = serve(lambda question: question(monitor))
+    assert "keepFiringSince" not in api.data("alerts")["alerts"][0]
+    monitor.tick(START + 30)
+    (kept,) = api.data("alerts")["alerts"]
+    assert datetime.fromisoformat(kept["keepFiringSince"]).timestamp() == START + 10
+    assert kept["state"] == "firing"
+
+
 def test_metrics_are_described_and_clients_see_which_prometheus_this_is(api: Api) -> None:
     loss = api.data("metadata", metric="ldlm_train_loss")["ldlm_train_loss"]
     assert loss[0]["type"] == "gauge"
     assert len(api.data("metadata", limit=3)) == 3
     assert api.data("status/buildinfo")["version"].startswith("3.")
-    assert api.data("query_exemplars", query="up") == []
+    for method in ("GET", "POST"):  # Grafana posts what it asks
+        assert api.ask("query_exemplars", method, query="up")[1]["data"] == []
     assert api.client.ask("/prometheus/-/healthy").status == 200
     assert api.client.ask("/prometheus/-/ready").status == 200
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ldlm_monitor.cli.flags import Companions, InputFlags, settings, write_file
+from ldlm_monitor.cli.flags import Companions, InputFlags, check_chart, settings, write_file
 from ldlm_monitor.model.errors import UsageError
 
 
@@ -50,12 +50,7 @@ def compare(
             where="compare",
             remedy="name the baseline and what to compare with it",
         )
-    if plot is not None and plot.suffix.lower() != ".svg":
-        raise UsageError(
-            f'cannot draw as "{plot.suffix}": charts are SVG',
-            where=f"--plot {plot}",
-            remedy="end the name in .svg",
-        )
+    check_chart(plot)
     targets, points = targets_of(target), [point_of(text) for text in at]
     sides = sides_of(
         [settings(flags, [_measured(run)], companions=companions) for run in runs],

@@ -185,6 +185,16 @@ def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     return UNHEALTHY if worst > _FAIL_ON.index(fail_on) else 0
 
 
+def check_chart(plot: Path | None) -> None:
+    """Raise `UsageError` if `--plot` names what is no SVG."""
+    if plot is not None and plot.suffix.lower() != ".svg":
+        raise UsageError(
+            f'cannot draw as "{plot.suffix}": charts are SVG',
+            where=f"--plot {plot}",
+            remedy="end the name in .svg",
+        )
+
+
 def write_file(path: Path, text: str, flag: str, *, parents: bool = False) -> None:
     """Write the file that `flag` names; with `parents` make its folders.
 

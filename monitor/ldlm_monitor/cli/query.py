@@ -14,6 +14,7 @@ from cyclopts import Parameter, Token
 from ldlm_monitor.cli.flags import (
     InputFlags,
     JudgeFlags,
+    check_chart,
     replay_of,
     settings_for_inputs,
     write_file,
@@ -64,7 +65,7 @@ def query(
         end: Last time of a range query (default: of the logs).
         step: Seconds between two values of a range query, or a duration such as 1m (default: 250
             values).
-        plot: Draw a range query's values to this file (.svg, .html).
+        plot: Draw a range query's values to this file: .svg.
     """
     from ldlm_monitor.core.answers import instant, over
     from ldlm_monitor.promql import parse
@@ -73,6 +74,7 @@ def query(
 
     found = settings_for_inputs(flags, files, once=True)
     # A mistake is said before the logs are read.
+    check_chart(plot)
     asked = parse(expression, any_type=True, experimental=found.promql_experimental)
     played = replay_of(found)
     engine = played.monitor.engine

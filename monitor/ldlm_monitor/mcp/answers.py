@@ -137,10 +137,13 @@ class Tools:
         return facts.text(lines=lines)
 
     def changes(self, since: float) -> str:
-        """What changed since a time (Unix seconds): alerts, events, incidents. `at` is now."""
+        """What changed since a time (Unix seconds): alerts, events, incidents. `at` is now.
+
+        Events whose log has no times are always among them.
+        """
         snapshot = self._source.snapshot()
-        events = [each for each in snapshot.events if (each.time or 0.0) > since]
-        alerts = [each for each in snapshot.transitions if (each.time or 0.0) > since]
+        events = [each for each in snapshot.events if each.time is None or each.time > since]
+        alerts = [each for each in snapshot.transitions if each.time is None or each.time > since]
         incidents = [each for each in snapshot.incidents if each.updated_at > since]
         return facts.text(
             at=snapshot.at,

@@ -8,12 +8,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
-import re2
-
-from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Column, Labels
 from ldlm_monitor.promql.columns import present
 from ldlm_monitor.promql.floats import INF, NAN, clamped, divide, logarithm, nan_last, total, whole
@@ -26,7 +23,7 @@ from ldlm_monitor.promql.nodes import (
     with_label,
     without_name,
 )
-from ldlm_monitor.text.golang import expanded
+from ldlm_monitor.text.golang import compile_pattern, expanded
 
 
 def _round(value: float, multiple: float) -> float:
@@ -134,17 +131,6 @@ def _label_join(vector: Vector, target: str, separator: str, *sources: str) -> V
         return separator.join(present.get(source, "") for source in sources)
 
     return [(with_label(each, target, joined(dict(each))), value) for each, value in vector]
-
-
-@lru_cache(maxsize=256)  # entries. A choice: memory, or compiling a pattern again
-def compile_pattern(pattern: str) -> Any:
-    """Compile a pattern for RE2; `.` matches line feeds, too. Raises RuleError if it is invalid."""
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(f"(?s:{pattern})", options)
-    except re2.error as problem:
-        raise RuleError(f"invalid regular expression {pattern!r} (RE2)") from problem
 
 
 OVER_VECTOR: dict[str, Callable[..., Vector]] = {  # of a vector, scalars and string literals

@@ -16,7 +16,7 @@ from ldlm_monitor.model.points import Matcher
 from ldlm_monitor.promql.analysis import Expression
 from ldlm_monitor.promql.annotations import APART, blanked
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
-from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern
+from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR
 from ldlm_monitor.promql.nodes import (
     NAME,
     Aggregation,
@@ -37,6 +37,7 @@ from ldlm_monitor.promql.nodes import (
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
 from ldlm_monitor.promql.special import SPECIAL
+from ldlm_monitor.text.golang import compile_pattern
 from ldlm_monitor.text.sanitize import shorten
 
 FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})  # all that are supported

@@ -1,12 +1,10 @@
 """Which series a selector selects."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar
-
-import re2
+from typing import Generic, Protocol, TypeVar
 
 from ldlm_monitor.model.points import Labels, Matcher
+from ldlm_monitor.text.golang import compile_pattern
 
 
 def is_matched(labels: Labels, matchers: Iterable[Matcher]) -> bool:
@@ -21,15 +19,8 @@ def satisfies(matcher: Matcher, labels: Labels) -> bool:
         return value == matcher.value
     if matcher.op == "!=":
         return value != matcher.value
-    found = _compiled(matcher.value).fullmatch(value) is not None
+    found = compile_pattern(matcher.value).fullmatch(value) is not None
     return found == (matcher.op == "=~")
-
-
-@lru_cache(maxsize=1024)
-# Patterns: far more than the packaged rules and boards have. More would cost memory, since queries
-# over HTTP may have ever new ones.
-def _compiled(pattern: str) -> Any:
-    return re2.compile(f"(?s:{pattern})")  # `.` matches a line feed, as in Prometheus 3
 
 
 class _Labelled(Protocol):

@@ -81,9 +81,10 @@ class PrometheusApi:
 
     def routes(self) -> list[Route]:
         """A route for each path; those with long parameters may be posted as a form."""
-        posted = {
+        posted: dict[str, Handler] = {
             "query": self._query, "query_range": self._query_range,
             "series": self._series, "labels": self._label_names,
+            "query_exemplars": lambda _: ([], []),  # none are stored; Grafana asks for them
         }  # fmt: skip
         only_read: dict[str, Handler] = {
             "label/{name:path}/values": self._label_values,
@@ -91,7 +92,6 @@ class PrometheusApi:
             "rules": self._rules,
             "alerts": self._alerts,
             "status/buildinfo": _build_info,
-            "query_exemplars": lambda _: ([], []),  # none are stored; Grafana asks for them
         }
         return [
             Route(f"{PREFIX}/api/v1/{path}", self._endpoint(handler), methods=methods)
@@ -198,14 +198,9 @@ class PrometheusApi:
             given.refuse("type", f"not supported value {kind!r}")
         wanted = {"name": given.all("rule_name[]"), "group": given.all("rule_group[]")}
         found = groups(
-            rules, kinds[kind], wanted | {"file": given.all("file[]")},
+            rules, kinds[kind], wanted | {"file": given.all("file[]")}, at, interval,
             with_alerts=given.text("exclude_alerts", "") not in ("1", "true"),
         )  # fmt: skip
-        evaluated = {"interval": interval, "evaluationTime": 0.0, "lastEvaluation": iso(at)}
-        found = [
-            group | evaluated | {"rules": [rule | evaluated for rule in group["rules"]]}
-            for group in found
-        ]
         return self._shown({"groups": found}), []
 
     def _alerts(self, given: Parameters) -> Answer:

@@ -25,7 +25,8 @@ def active_alerts(judged: JudgedRule) -> list[dict[str, Any]]:
 
 
 def _alert(alert: ActiveAlert[Expression]) -> dict[str, Any]:
-    return {
+    since = alert.absent_since
+    return ({} if since is None else {"keepFiringSince": iso(since)}) | {
         "labels": {"alertname": alert.rule.name, **alert.labels},
         "annotations": alert.annotations,
         "state": alert.state,
@@ -38,25 +39,30 @@ def groups(
     rules: Sequence[JudgedRule],
     kinds: Collection[str],
     wanted: Mapping[str, Collection[str]],
+    at: float,
+    interval: float,
     *,
     with_alerts: bool,
 ) -> list[dict[str, Any]]:
     """The groups with their rules of these `kinds`.
 
-    `wanted`: names of rules, groups and files; if there are any, the others are left out.
+    `wanted`: names of rules, groups and files; if there are any, the others are left out. `at`:
+    when all were evaluated, Unix seconds. `interval`: of groups without their own, in seconds.
     """
-    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    evaluated = {"evaluationTime": 0.0, "lastEvaluation": iso(at)}
+    found: dict[tuple[str, str, int, float], list[dict[str, Any]]] = {}
     for each in rules:
         rule = each.rule
-        shown = _rule(each, with_alerts=with_alerts)
+        shown = _rule(each, with_alerts=with_alerts) | evaluated
         named = {"name": shown["name"], "group": rule.group, "file": rule.file}
         if shown["type"] in kinds and all(
             not names or named[kind] in names for kind, names in wanted.items()
         ):
-            found.setdefault((rule.file, rule.group, rule.limit), []).append(shown)
+            place = (rule.file, rule.group, rule.limit, rule.interval or interval)
+            found.setdefault(place, []).append(shown)
     return [
-        {"name": group, "file": file, "rules": shown, "limit": limit}
-        for (file, group, limit), shown in found.items()
+        {"name": group, "file": file, "rules": shown, "limit": limit, "interval": each, **evaluated}
+        for (file, group, limit, each), shown in found.items()
     ]
 
 

@@ -3,7 +3,12 @@
 import math
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
+
+import re2
+
+from ldlm_monitor.model.errors import RuleError
 
 LITERAL = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 """A string literal of Go or PromQL, for `re` with DOTALL."""
@@ -56,6 +61,19 @@ def unquoted(literal: str) -> str:
     return b"".join([*parts, inner[position:].encode("utf-8", "replace")]).decode(
         "utf-8", "replace"
     )
+
+
+@lru_cache(maxsize=1024)
+# Patterns: far more than the packaged rules and boards have. More would cost memory, since queries
+# over HTTP may have ever new ones.
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern of PromQL; `.` matches line feeds, as in Prometheus 3. Raises RuleError."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(f"(?s:{pattern})", options)
+    except re2.error as problem:
+        raise RuleError(f"invalid regular expression {pattern!r} (RE2)") from problem
 
 
 def expanded(template: str, match: Any) -> str:
