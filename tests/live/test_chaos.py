@@ -253,9 +253,10 @@ class Chaos:
 
     def link(self) -> None:
         """A second name of the same file, and a symbolic link that gets another target."""
+        log = self.local()
+        self.write_rows(log, 1)  # as above: its file may be a new one
         self.settle()
         self.files += 1
-        log = self.local()
         second = log.path.with_name(f"hard{self.files}.log")
         os.link(log.path, second)
         target = Log(self.folder / "elsewhere" / f"target{self.files}.log", "lf")
