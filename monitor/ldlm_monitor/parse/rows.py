@@ -1,6 +1,5 @@
 """The reader of JSON-lines files: similar rows are read as columns, others one by one."""
 
-from dataclasses import replace
 from itertools import accumulate, count
 from operator import add
 from typing import Any
@@ -43,7 +42,7 @@ class RowReader(WholeFile):
             shape = self._shape
             alike = shape.decode(raws, at) if shape is not None else []
             stop = at + len(alike)
-            owner = origin if self._rank is None else replace(origin, rank=self._rank)
+            owner = origin if self._rank is None else Origin(origin.run, origin.node, self._rank)
             place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
             try:
                 blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
