@@ -22,13 +22,17 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.daemon.discovery import DOUBT_SECONDS
+
 pytestmark = pytest.mark.live
 
 BANNER = "#" * 1500
 """More than what a file is known by, and different for each file by its number."""
 COMMIT_SECONDS = 10.0
 PATIENCE = 120.0
-QUIET = 5  # equal counts in a row, half a second apart, after which nothing more is read again
+QUIET = 2 * int(DOUBT_SECONDS + 1)
+"""Equal counts in a row, half a second apart, after which nothing more is read again: a file that
+may be a copy of another one, still being written, waits for so long, and is no byte behind."""
 PEAK_MB = 400
 ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r", "utf-16": "\n", "bom": "\n"}
 STATE_BYTES = 16 * 2**20
@@ -249,9 +253,10 @@ class Chaos:
 
     def link(self) -> None:
         """A second name of the same file, and a symbolic link that gets another target."""
+        log = self.local()
+        self.write_rows(log, 1)  # as above: its file may be a new one
         self.settle()
         self.files += 1
-        log = self.local()
         second = log.path.with_name(f"hard{self.files}.log")
         os.link(log.path, second)
         target = Log(self.folder / "elsewhere" / f"target{self.files}.log", "lf")
@@ -376,6 +381,7 @@ def play(folder: Path, start: Callable[..., Any], mounts: set[str], seed: int, c
         *(chaos.append, chaos.append, chaos.new_file, chaos.rotate, chaos.copytruncate),
         *(chaos.truncate_and_regrow, chaos.delete_and_recreate, chaos.replace_by_a_copy),
         *(chaos.link, chaos.garbage, chaos.kill, chaos.pause, chaos.rotate_twice),
+        chaos.compress_at_once,
     ]
     if "state" in mounts:
         acts.append(chaos.fill_state_disk)

@@ -30,6 +30,7 @@ from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.named_files import LINGER_SECONDS
 from ldlm_monitor.source.open_files import RETIRED_FILES, RETIRED_SECONDS
 from ldlm_monitor.source.recalled import RECALL_SECONDS
 
@@ -343,10 +344,14 @@ class Writers(RuleBasedStateMachine):
     def set_the_clock(self, by: float) -> None:
         """Back only at a restart: before, the daemon goes on from its last time.
 
-        An hour forward is a long silence, as after a sleep of the machine.
+        An hour forward is a long silence, as after a sleep of the machine: a file without a
+        followed name is then given up at the next look, and its writer wakes too late.
         """
-        if by >= RETIRED_SECONDS:
+        if by >= LINGER_SECONDS:
             self.long_silence()
+            for life in [] if self.all_names and not self.linked else list(self.old):
+                life.writer.close()
+                self.old.remove(life)
         elif by < 0:
             self.commit()
             self.kill_and_restart()

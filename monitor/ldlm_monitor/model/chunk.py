@@ -239,6 +239,7 @@ class Chunk:
     chunk is fed with the time of its writing; if false, with a number that only orders chunks.
     `framed`: the form of binary frames in `data`, "" for lines; `line` then counts frames.
     `continues`: the path of the older file of a rotated log that these bytes follow on; else "".
+    `whole`: the chunk that this is a piece of, whose next piece follows; None if it is of none.
     """
 
     path: str
@@ -252,6 +253,7 @@ class Chunk:
     timed: bool = True
     framed: Form = ""
     continues: str = ""
+    whole: "Chunk | None" = field(default=None, repr=False, compare=False)
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property
