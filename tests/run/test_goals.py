@@ -310,3 +310,14 @@ def test_lines_that_count_epochs_are_believed_before_bars() -> None:
     goal = after((1, 1, 2), 2)
     goal.note(bar(2, 1.0, of=2))
     assert not goal.is_reached
+
+
+@pytest.mark.parametrize(("planned", "reached"), [(32.0, True), (40.0, False)])
+def test_steps_of_which_as_many_are_to_come_as_epochs_are_planned_are_these(
+    planned: float, reached: bool
+) -> None:
+    goal = StepGoal()
+    goal.expect({"epochs": planned})
+    for step in range(1, 33):
+        goal.observe(step, {"total_steps": 32.0}, 1)
+    assert goal.is_reached is reached

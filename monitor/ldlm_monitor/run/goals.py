@@ -269,4 +269,6 @@ class StepGoal:
         counted = 0 < total <= self._step + self._slack and not self._repeats
         drawn = self._drawn.is_reached and self._epochs.has_several is None
         by_epochs = self._epochs.is_reached or drawn
-        return bool(self._words) or by_epochs or (counted and self._epochs.is_last)
+        # Where as many steps are to come as epochs are planned, the steps are the epochs.
+        is_last = self._epochs.is_last or total == self._plan.epochs
+        return bool(self._words) or by_epochs or (counted and is_last)
