@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.bar_form import match_meter, split_meter
 from ldlm_monitor.parse.bars import BarReading, BarRecords, Bars
@@ -146,3 +147,21 @@ def test_genuine_logs_give_the_same_records_whole_and_line_by_line(corpus: Path)
             offset, line = offset + len(piece), line + piece.count(b"\n")
         pieces += parser.finish("t.log")
         assert list(map(repr, pieces)) == list(map(repr, whole))
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "Train Epoch: 4 [45/287 (15%)] Loss: 7.25: : 45it [00:10,  4.29it/s]",
+        "Train Epoch: 4 [45/287 (15%)] Loss: 7.25:  16%|#5   | 45/287 [00:10<00:50,  4.29it/s]",
+        "Epoch 4, loss: 7.25: 45it [00:10, 4.29it/s]",
+        "Epoch 4: 45it [00:10, 4.29it/s, loss=7.25]",
+    ],
+)
+def test_a_bar_with_a_loss_is_a_training_s_with_a_percentage_or_without_a_total(parse, bar) -> None:
+    (sample,) = [each for each in parse(f"{bar}\r{bar}\n") if isinstance(each, Sample)][-1:]
+    assert (sample.step, sample.epoch, sample.values["loss"]) == (45, 4, 7.25)
+
+
+def test_a_bar_without_total_and_loss_is_none(parse) -> None:
+    assert not parse("Generating train split: 45it [00:10, 4.29it/s]\n" * 3)

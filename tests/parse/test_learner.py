@@ -160,6 +160,42 @@ def test_what_stands_behind_a_counter_is_its_total(
 
 
 @pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("[3/9][5/90]\tLoss_D: 0.5\tLoss_G: 2.5\tD(x): 0.25", ("loss_d", "loss_g")),
+        ("Iter 5/90 | Loss_CE: 0.5 | Loss_ST: 2.5", ("loss_ce", "loss_st")),
+        ("Epoch 5, loss_cycle=0.5, loss_adv=2.5", ("loss_cycle", "loss_adv")),
+    ],
+)
+def test_the_losses_of_several_parts_are_read_without_a_loss_of_all(
+    parse: Parse, line: str, names: tuple[str, str]
+) -> None:
+    text = "".join(line.replace("5", str(at), 1) + "\n" for at in (5, 6, 7, 8))
+    values = inferred(parse, text)[-1].values
+    assert [values[name] for name in names] == [0.5, 2.5]
+    assert "loss" not in values
+
+
+@pytest.mark.parametrize(
+    ("form", "totals"),
+    [
+        ("[ {}/90 ][ 0:07:03 ][ loss: 2.5{} ]", {"total_steps": 90}),
+        ("{}/90 loss: 2.5{}", {"total_steps": 90}),
+        ("[3/9][{}/90] loss: 2.5{}", {"total_epochs": 9}),
+        ("Epoch 3 [{}/90] loss: 2.5{}", {}),
+        ("[ {}] loss: 2.5{}", {}),
+    ],
+)
+def test_a_counter_without_a_name_may_have_its_total(
+    parse: Parse, form: str, totals: dict[str, float]
+) -> None:
+    text = "".join(form.format(at, at) + "\n" for at in (5, 6, 7, 8))
+    sample = inferred(parse, text)[-1]
+    assert sample.step == 8
+    assert {name: each for name, each in sample.values.items() if "total" in name} == totals
+
+
+@pytest.mark.parametrize(
     "line",
     [
         *("Epoch 3/40", "Epoch: [3 | 40]", "--- EPOCH 3 of 40 ---", "\x1b[1mepoch 3/40\x1b[0m:"),

@@ -130,3 +130,21 @@ def test_lines_without_times_are_spread_up_to_the_launchers_report(tmp_path: Pat
     ]
     ((alert, when),) = found
     assert (alert, when) == ("TrainingCrashed", pytest.approx(WRITTEN, abs=5))
+
+
+@pytest.mark.parametrize(
+    ("first", "rings"),
+    [("args: Namespace(batch_size=4, epochs=100, seed=1)", False), ("reading more data", True)],
+)
+def test_a_silence_that_ends_with_the_settings_of_a_launch_is_no_stall(
+    tmp_path: Path, first: str, rings: bool
+) -> None:
+    """A program prints its settings as it starts: the one before is gone."""
+
+    def launch(hour: int, words: str) -> str:
+        steps = (line(f"{hour}:00:{at:02}", f"step {at} loss 2.{at} lr 3e-4") for at in range(9, 60))
+        return line(f"{hour}:00:01", words) + "".join(steps)
+
+    replay = played(tmp_path / "a.log", launch(17, first) + launch(20, first))
+    fired = {each.alert for each in replay.transitions() if each.state == "firing"}
+    assert ("TrainingStalled" in fired) is rings

@@ -14,7 +14,7 @@ from ldlm_monitor.parse.patterns import compile_pattern, number, texts
 ItemT = TypeVar("ItemT")
 
 _METER = compile_pattern(  # also without the bar (in a notebook), total, rate or remaining time
-    r"(?P<description>[^\r\n%]{0,160}?)(?P<colon>:?) *"
+    r"(?P<description>(?:[^\r\n%]|%\)){0,160}?)(?P<colon>:?) *"
     r"(?:\d{1,3}%(?:\|[^|\r\n]*\|)? *(?P<count>\d{1,18}/\d{1,18})|(?P<open>\d{1,18})it) "
     r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?) ?(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
 )

@@ -122,7 +122,7 @@ class Bars:
         if rule is not None and rule.names is not None:
             return _known(rule, meter, text)
         items, end = read_items(text, meter.end, read_item)
-        if meter.total is None or (not closed and b"]" not in text[end - 1 :]):
+        if not closed and b"]" not in text[end - 1 :]:
             return None
         numbers = Numbers()
         _add_items(items, numbers, meter.step)
@@ -131,10 +131,12 @@ class Bars:
         elif b"oss" in meter.description:
             _read_description(meter.description, numbers)
         has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
+        if meter.total is None and not has_loss:
+            return None  # of a download, or of what is counted
         phase: str = rule.spec.phase if rule is not None else ""
         if phase == "" and not meter.description and file.trained:
             phase = "unnamed"
-        if phase == "unnamed" and meter.counts_steps:
+        if phase == "unnamed" and meter.counts_steps and meter.total is not None:
             phase = file.unnamed_phase(meter.total)
         elif phase in ("", "unnamed"):
             phase = "epoch" if file.showed_loss(meter.description, now=has_loss) else ""

@@ -25,14 +25,14 @@ class Fields:
 
     `values`: the number by key and by whether a word before the key names an evaluation.
     `counts`: steps and epochs by name, `totals`: of how many, where the line says it. `bare`:
-    counters without a name. `evaluation`: a word names an evaluation. `others`: the number of
-    words beside the fields.
+    counters without a name, each with its total or 0. `evaluation`: a word names an evaluation.
+    `others`: the number of words beside the fields.
     """
 
     values: dict[tuple[str, bool], float] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
-    bare: list[int] = field(default_factory=list)
+    bare: list[tuple[int, float]] = field(default_factory=list)
     evaluation: bool = False
     others: int = 0
 
@@ -54,7 +54,8 @@ class Fields:
         named_epochs = [name for name in self.counts if name in EPOCH_KEYS]
         epochs = [self.counts[name] for name in named_epochs]
         if not steps and not epochs and len(bare) > 1:
-            epochs = [float(bare[0])]
+            epochs = [float(bare[0][0])]
+            _add_total(found, "total_epochs", *bare[0])
         if found.step is None and steps:
             named = min(steps, key=lambda name: (name in reset, _preference(name)))
             found.step = as_count(self.counts[named])
@@ -62,7 +63,9 @@ class Fields:
             if named in self.totals and (not named_epochs or "global" in named):
                 found.values["total_steps"] = self.totals[named]
         elif found.step is None and bare:
-            found.step = bare[-1]
+            found.step = bare[-1][0]
+            if not epochs:
+                _add_total(found, "total_steps", *bare[-1])
         if found.epoch is None and epochs:
             found.epoch = epochs[0]
             if named_epochs and named_epochs[0] in self.totals:
@@ -86,6 +89,11 @@ class Fields:
         if name == "loss" and part not in ("loss", "train") and ("loss", False) in self.values:
             return f"loss_{part}"
         return key
+
+
+def _add_total(found: Numbers, name: str, count: int, total: float) -> None:
+    if 0 < total >= count:
+        found.values[name] = total
 
 
 def _preference(name: str) -> int:

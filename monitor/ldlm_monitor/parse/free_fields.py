@@ -38,7 +38,7 @@ FIELD = compile_pattern(
     r"|batch|running|current|epoch)[ _-])*(?:loss|cost|acc|accuracy|lr|ppl)"
     r"|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?:[a-z][\w.]{0,20}\()?(?P<number>{{number}})"
     r"|\b(?:\d{1,18}-)?(?P<glued>\d{1,18})(?P<unit>epoch|batch|num_updates|iter|step)s?\b"
-    rf"|(?P<bare>\d{{1,18}})(?:{_OF}|\])"
+    rf"|(?P<bare>\d{{1,18}})(?:(?P<parts>{_OF})|\])"
     r"|\b(?P<column>[A-Za-z_][\w./@]*)[ \t]+(?P<cell>{{quantity}})"
 )
 EPOCH_TRIGGER = r"(?i)epochs?[ :#]{0,3}[\[(]? ?\d{1,9}(?: ?[/|] ?| of )\d"
@@ -131,7 +131,7 @@ class _Reader:
         while fields < _MAX_FIELDS and (match := FIELD.search(text, start)):
             begin, end = match.span()
             self._other(text[start:begin])
-            key, value, of, counted, at, total, metric, number, glued, unit, bare, column, cell = (
+            key, value, of, counted, at, total, metric, number, glued, unit, bare, parts, column, cell = (
                 texts(match)
             )
             fields += 1
@@ -150,7 +150,7 @@ class _Reader:
                 start = self._value(known_part(whole.decode())[0], number or b"", end)
             elif bare is not None:
                 if self._is_bare(begin, end):
-                    found.bare.append(int(bare))
+                    found.bare.append((int(bare), _total(parts)))
             else:
                 start = self._column(column or b"", cell or b"", begin, end)
         self._other(text[start:])
@@ -168,8 +168,7 @@ class _Reader:
         if is_count(counter) or (of and plain(counter).endswith("batch")):
             amount = quantity(value.decode("latin-1"))
             if amount is not None and not text.startswith(b" day", end):
-                total = quantity(of.decode("latin-1").lstrip(" \t/")) if of else None
-                self._count(counter, amount, total or 0.0)
+                self._count(counter, amount, _total(of))
             return end
         return self._value(name, value, end)
 
@@ -247,6 +246,10 @@ class _Reader:
         elif words & _TRAINING:
             self._evaluation = False
         self.found.others += len(words - _COMMON_WORDS)
+
+
+def _total(of: bytes | None) -> float:
+    return 0.0 if of is None else quantity(of.decode("latin-1").lstrip(" \t/")) or 0.0
 
 
 def read_fields(text: bytes, *, evaluation: bool = False) -> Fields:

@@ -48,7 +48,7 @@ MARKS = b"{%+*"
 """Bytes that few lines of a log, but many short triggers contain: each byte gets a database."""
 _USERS_FIRST = 1_000_000
 """Subtracted from the order of users' lines to try them first: more than there can be rules."""
-_LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
+_LOSS = r"[Ll][Oo][Ss][Ss](?:_\w{1,12})?['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
 """A loss and the beginning of its number, in any form; `T` is that of `tensor(`."""
 _CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
 """The hours and tens of minutes of a day, ` 00:0` to ` 23:5`."""

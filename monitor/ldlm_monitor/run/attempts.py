@@ -10,6 +10,8 @@ from ldlm_monitor.run.endings import VICTIM_SECONDS, is_fatal
 LEAST_FALL = 0.01
 """A step that falls by this share of the last one, and by more than 1, falls back. A choice: bars
 and lines of one file count from 1 and from 0, and ranks print at slightly different steps."""
+_FIRST_WORDS = frozenset({"run_started", "training_plan"})
+"""Kinds of what a program prints before it trains; settings alone begin no attempt."""
 _STARTS = frozenset({"run_started", "run_resumed"})  # kinds of a program's own first lines
 
 
@@ -46,11 +48,12 @@ class Attempts:
             self._lived.add(path)
 
     def is_relaunched_by(self, record: Record) -> bool:
-        """Whether a record is of a later launch in the same log: a program's start, or an epoch
-        that falls back by a whole one. Less may be a resume after a hang, whose silence counts.
+        """Whether a record is of a later launch in the same log: a program's start or settings, or
+        an epoch that falls back by a whole one. Less may be a resume after a hang, whose silence
+        counts.
         """
         if isinstance(record, Event):
-            return record.kind == "run_started" and record.position.path in self._lived
+            return record.kind in _FIRST_WORDS and record.position.path in self._lived
         epoch = record.epoch if isinstance(record, Sample) else None
         return epoch is not None and self._epoch is not None and self._epoch - epoch >= 1
 
