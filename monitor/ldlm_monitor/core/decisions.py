@@ -91,7 +91,7 @@ def of_run(
 def _lost(incident: IncidentView, run: TrainingRun, now: float) -> float | None:
     ended = run.life.ended_at if run.life.ended_at is not None else now
     began = incident.root.at if incident.root.at is not None else incident.opened_at
-    return run.steps.account.lost_since(min(began, incident.opened_at), ended)
+    return run.steps.lost_since(min(began, incident.opened_at), ended)
 
 
 def _of_incident(
