@@ -180,7 +180,7 @@ def test_a_training_whose_process_is_gone_has_ended(watched: Watched) -> None:
     watched.look(40 + LIMIT + 6)  # the next evaluation
     assert watched.summary("TrainingEnded").endswith(
         f"ended: stopped at step 40 of 9,500; pid {watched.training.pid} is gone, and no line says "
-        "why: a signal ended it, or it ended without a message"
+        "why: a signal, or an end without a message"
     )
     assert watched.summary() == ""
 
@@ -314,6 +314,20 @@ def test_a_process_that_was_stopped_and_goes_on_leaves_no_verdict(watched: Watch
     watched.write(bars(41, 60), 120)
     watched.look(120)
     assert watched.verdict() is None
+
+
+def test_a_stalled_run_whose_process_leaves_is_looked_at_at_once(watched: Watched) -> None:
+    watched.stall()
+    assert "sleeps" in watched.summary()
+    watched.look(40 + LIMIT + 20)
+    watched.look(40 + LIMIT + 21)
+    assert len(watched.host.looked) == 1
+    watched.training.kill()
+    watched.training.wait()
+    watched.look(40 + LIMIT + 22, answer=True)
+    watched.look(40 + LIMIT + 23)
+    (run,) = watched.pump.monitor.snapshot().runs
+    assert run.state == "ended"
 
 
 def test_a_crash_is_looked_at_too_for_the_dumps_that_it_left(watched: Watched) -> None:

@@ -391,11 +391,11 @@ def test_what_a_line_of_run_quotes_is_not_the_trainings(parse) -> None:
         parse(f"{text}\n")
         for text in (
             f'{ours}attempt 1 starts: ["bash", "-c", "{words}"]',
-            f"{ours}the command cannot be started: {words}",
+            f"{ours}the command ended with exit code 127: {words}",
             words,
         )
     )
     assert kinds(started) == ["run_started"]
     assert len(started) == 1
-    assert failed == []
+    assert kinds(failed) == ["elastic_worker_failed"]
     assert "cuda_oom" in kinds(alone)

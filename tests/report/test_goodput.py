@@ -95,12 +95,49 @@ def test_steps_that_a_restart_took_again_are_lost_work(tmp_path: Path) -> None:
     assert found["total"] == pytest.approx(238)
 
 
-def test_a_run_that_tells_no_times_has_no_account(tmp_path: Path) -> None:
+def test_a_run_ends_with_its_own_log_and_not_with_a_later_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, began in (("may", START), ("june", START + 30 * 86400)):
+        lines = (f"{utc_stamp(began + s)} step {s} loss {3 - s / 100}" for s in range(1, 60))
+        (tmp_path / f"{name}.log").write_text("\n".join(lines) + "\n")
+    assert main(["goodput", "--format", "json", *map(str, sorted(tmp_path.iterdir()))]) == 0
+    runs = {run["run"]: run for run in map(json.loads, capsys.readouterr().out.splitlines())}
+    totals = {name: run["goodput"]["total_seconds"] for name, run in runs.items()}
+    assert totals == {"may": 58.0, "june": 58.0}
+    assert not [each for each in runs["may"]["incidents"] if (each["lost_seconds"] or 0) > 60]
+
+
+def utc_stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_run_that_tells_no_times_has_no_account(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "training_log.jsonl"
     log.write_text("".join(f'{{"step": {n}, "loss": 2.0}}\n' for n in range(50)), "utf-8")
     main(["report", "-o", str(tmp_path / "r.json"), str(log)])
     (run,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["runs"]
     assert run["goodput"] is None
+    (tmp_path / "none.log").write_text("Loading the model\n", "utf-8")
+    capsys.readouterr()
+    main(["goodput", str(log), str(tmp_path / "none.log")])
+    shown = capsys.readouterr().out
+    assert "not known: fewer than three steps have times" in shown
+    assert "only while their log is followed" in shown
+
+
+def test_what_a_crash_cost_is_not_known_where_no_step_has_a_time(tmp_path: Path) -> None:
+    """As in a log of `ldlm-monitor run`, where only the start and the end have one."""
+    steps = "".join(f"step {step} loss {3 - step / 200}\n" for step in range(1, 200))
+    began, ended = (f"2026-01-29T10:1{minute}:00.000Z ldlm-monitor run: " for minute in (0, 9))
+    log = tmp_path / "train.log"
+    log.write_text(
+        f'{began}attempt 1 starts: ["python"]\n{steps}{ended}the command ended with exit code 1\n'
+    )
+    (run,) = report(read(settings_for_inputs(None, (str(log),), once=True))).runs
+    assert [each.lost_seconds for each in run.incidents] == [None]
 
 
 def test_an_evaluation_counts_by_the_times_of_its_own_lines(tmp_path: Path) -> None:

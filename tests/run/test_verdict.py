@@ -58,7 +58,10 @@ def test_alive_and_idle_stopped_or_waiting_for_a_disk_is_hung() -> None:
     for state in ({"state": "stopped"}, {"state": "disk sleep", "waits_in": "rpc_wait"}, IDLE):
         assert word(looks(BUSY, state)) == "hung"
     assert str(verdict([looks(IDLE)])) == (
-        "hung: rank 0 (pid 100) sleeps in futex_wait and uses no CPU time"
+        "hung: rank 0 (pid 100) sleeps in futex_wait without CPU time"
+    )
+    assert str(verdict([looks(IDLE, IDLE)])) == (
+        "hung: rank 0 (pid 100), rank 1 (pid 101) sleep in futex_wait without CPU time"
     )
 
 

@@ -63,7 +63,8 @@ def save(model: nn.Module, step: int) -> None:
     print(f"successfully saved checkpoint at iteration {step}", flush=True)
 
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=3 if FAULT == "timeout" else 1800))
+is_short = FAULT == "timeout" and ATTEMPT == 1  # a later one may start slowly
+dist.init_process_group("gloo", timeout=timedelta(seconds=3 if is_short else 1800))
 torch.manual_seed(RANK)
 torch.set_num_threads(1)
 model = DistributedDataParallel(nn.Linear(8, 4096 if FAULT == "disk" else 1))

@@ -71,24 +71,18 @@ def test_an_evaluation_that_the_log_announces_is_not_killed(every: int) -> None:
     assert killed - last <= 45
 
 
-@pytest.mark.parametrize("every", [50, 100])
-def test_an_evaluation_after_a_regular_number_of_steps_is_not_killed(every: int) -> None:
+@pytest.mark.parametrize("every", [37, 100])
+def test_an_evaluation_without_a_word_is_not_killed(every: int) -> None:
     killed, last = killed_at(training(every, until=every * 3 + 11, announced=False))
     assert last == every * 3 + 11 + 3 * EVALUATION
     assert killed is not None
     assert killed > last
 
 
-def test_a_hang_at_a_round_step_is_killed_after_five_minutes() -> None:
-    killed, last = killed_at(training(1000, until=100, announced=False))
-    assert killed is not None
-    assert killed - last == pytest.approx(300, abs=2)
-
-
-def test_a_hang_at_another_step_is_killed_at_the_limit_and_a_look() -> None:
+def test_a_hang_of_unseen_processes_is_killed_after_five_minutes() -> None:
     killed, last = killed_at(training(1000, until=111, announced=False))
     assert killed is not None
-    assert killed - last <= 45
+    assert killed - last == pytest.approx(300, abs=2)
 
 
 @pytest.mark.parametrize("every", [37, 391])

@@ -127,11 +127,11 @@ def test_a_hang_is_terminated_then_killed() -> None:
     assert not orders(acting, seen, START + 70)
 
 
-def killed_after(verdict: VerdictView | None, *, step: int = 37) -> float:
+def killed_after(verdict: VerdictView | None) -> float:
     """Seconds after the last step until a hang is killed that fires 30 s after it."""
     acting, alert = supervisor("hang=kill"), firing("TrainingStalled", START + 30)
     for second in range(30, 400):
-        seen = snapshot(alert, step=step, last_progress_at=START, verdict=verdict)
+        seen = snapshot(alert, last_progress_at=START, verdict=verdict)
         if orders(acting, seen, START + second):
             return second
     return math.inf
@@ -141,13 +141,12 @@ def test_a_pause_in_which_a_process_computes_may_be_an_evaluation_for_five_minut
     assert killed_after(BUSY) == 300
 
 
-def test_processes_that_sleep_are_a_hang_at_once_also_after_a_round_step() -> None:
-    assert killed_after(HUNG, step=37) == killed_after(HUNG, step=50) == 30
+def test_processes_that_sleep_are_a_hang_at_once() -> None:
+    assert killed_after(HUNG) == 30
 
 
-def test_where_no_process_is_seen_a_look_is_waited_for_and_round_steps_may_evaluate() -> None:
-    assert killed_after(None, step=37) == 40
-    assert killed_after(None, step=50) == 300
+def test_a_pause_in_which_no_process_is_seen_may_be_an_evaluation_for_five_minutes() -> None:
+    assert killed_after(None) == 300
 
 
 @pytest.mark.parametrize(

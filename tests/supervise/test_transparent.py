@@ -65,6 +65,17 @@ def test_ctrl_c_on_the_terminal_interrupts_the_command(folder: Path) -> None:
     assert on_terminal([*RUN, "--", *command], typed).seen == on_terminal(command, typed).seen
 
 
+def test_ctrl_c_interrupts_the_command_after_its_screen_was_closed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LDLM_EVALUATION_INTERVAL", "1")
+    typed = [(b"Overview", b"q"), (b"goes on", b"\x03")]
+    seen = on_terminal([*RUN, "--screen", "--", "sleep", "30"], typed)
+    assert seen.code == 130
+    assert "asked to end by SIGINT" in Path(next(all_runs()).log).read_text()
+
+
 @pytest.mark.parametrize("words", ["", " ".join(RUN) + " -- "], ids=["alone", "run"])
 def test_ctrl_z_gives_the_shell_its_terminal_until_fg(words: str, folder: Path) -> None:
     code = "import time; print('ready', flush=True); time.sleep(2); print('goes on'); exit(4)"
@@ -109,6 +120,10 @@ def test_a_command_that_does_not_exist_ends_as_in_a_shell(run: Callable[..., Ran
         ran.stderr
         == b"ldlm-monitor: no-such-command: cannot be started (No such file or directory)\n"
     )
+    assert ran.record is not None
+    report = ran.record.folder / "report.txt"
+    until(lambda: report.exists() and bool(report.read_text()))
+    assert "STOP (weak): the command could not be started" in report.read_text()
 
 
 def test_a_mistyped_flag_is_no_command(run: Callable[..., Ran]) -> None:

@@ -169,7 +169,8 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
     for run in runs:
         spent = run.goodput
         if spent is None:
-            rows.append((run.name, *"-------"))
+            steps = "fewer than three steps have times" if run.step else "no step was found"
+            rows.append((run.name, *"------", f"not known: {steps}"))
             continue
         for incident in run.incidents:
             seconds = incident.lost_seconds
@@ -191,6 +192,11 @@ def goodput(*files: str, form: Form = "table", flags: InputFlags | None = None) 
         )
     heads = ("run", "time", "goodput", "ETTR", "MTTF", "GPU hours", "cost", "lost to")
     _print_table(heads, rows)
+    if any(run.goodput is None and run.step for run in runs):
+        print(
+            "\nSteps without times are timed only while their log is followed;"
+            " `ldlm-monitor run` keeps that in its report.txt."
+        )
     if costs:
         print()
         _print_table(("run", "lost", "GPU hours", "cost", "incident"), costs)

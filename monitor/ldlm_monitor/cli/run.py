@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.config import Settings
     from ldlm_monitor.model.queries import Source
+    from ldlm_monitor.supervise.launch import Front
     from ldlm_monitor.supervise.run_folder import RunRecord
     from ldlm_monitor.supervise.session import RunSession
 
+MONITOR_LOG = "monitor.log"  # in the run's folder
 SETTLE_SECONDS = 60.0
 """Most seconds after the command's end until its monitor ends: twice what confirms a crash."""
 SEND_SECONDS = 30.0
@@ -58,12 +60,15 @@ def run(
         screen: Show the monitor's screen instead of the command's output.
         detach: Return at once; the run goes on in the background.
     """
+    from ldlm_monitor.cli.follow import require_terminal
     from ldlm_monitor.supervise import launch, run_folder
     from ldlm_monitor.supervise.reactions import Reactions, Supervisor
     from ldlm_monitor.supervise.session import RunSession
 
     words = shown_dash(command)
     reactions = Reactions.read(on, budget)
+    if screen:
+        require_terminal("--screen", "leave it out, and attach to the run from a terminal")
     settings(flags)  # a mistake in the settings ends this before the command starts
     chosen = (flags.run if flags else None) or run_folder.name_of(words)
     record, front, watching = launch.start(words, chosen, log_dir, echo=not (screen or detach))
@@ -79,7 +84,7 @@ def run(
         requeues=slurm == "requeue",
     )
     if screen:
-        return _on_screen(session, record, found)
+        return _on_screen(session, front, record, found)
     if os.fork() == 0:
         front.close()
         return _watch_apart(session, record, found)
@@ -87,26 +92,40 @@ def run(
     return front.wait(words[0])
 
 
-def _on_screen(session: RunSession, record: RunRecord, found: Settings) -> int:
-    from ldlm_monitor.cli.follow import show_screen
-    from ldlm_monitor.cli.opening import Opening
+def _on_screen(session: RunSession, front: Front, record: RunRecord, found: Settings) -> int:
+    from logging import FileHandler
 
+    from ldlm_monitor.cli import logs
+    from ldlm_monitor.cli.opening import Opening
+    from ldlm_monitor.daemon.signals import leave_lost_terminal
+    from ldlm_monitor.tui.app import MonitorApp
+
+    logs.configure(found, FileHandler(record.folder / MONITOR_LOG))
     opening = Opening(found, lambda: found, has_screen=True, send_seconds=SEND_SECONDS)
-    opening.start()
     following = Thread(target=_follow, args=(session, opening, record, found), name="session")
+    app = MonitorApp(
+        cast("Source", opening),
+        ascii_only=True if found.ascii else None,
+        ended=lambda: not following.is_alive(),
+        look=found.screen,
+    )
+    front.take_signals(leave_lost_terminal)  # the command's, not the screen's or the daemon's
+    opening.start()
     following.start()
-    show_screen(cast("Source", opening), found, ended=lambda: not following.is_alive())
+    app.run()
+    front.take_signals()  # job control, which the screen had
     if session.exit_code is None:  # a closed screen does not end the command
         said = f"{record.name} goes on; Ctrl-C ends it, ldlm-monitor attach {record.name} shows it"
         print(said, file=sys.stderr)
+    code = front.wait(record.command[0])
     following.join()
     _finish(opening, record)
-    return session.exit_code or 0
+    return code
 
 
 def _watch_apart(session: RunSession, record: RunRecord, found: Settings) -> int:
     """Watch the run in this process, which nobody waits for; its own exit code."""
-    _leave_terminal(record.folder / "monitor.log")
+    _leave_terminal(record.folder / MONITOR_LOG)
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
 
@@ -129,6 +148,7 @@ def _follow(session: RunSession, opening: Opening, record: RunRecord, found: Set
     asking.start()
     while session.exit_code is None and not opening.ended():
         session.turn(lambda: opening.snapshot() if opening.reading() is None else None)
+    session.close()
     asking.join()
     if session.exit_code is not None:
         run_folder.keep(record, exit_code=session.exit_code, ended_at=time.time())

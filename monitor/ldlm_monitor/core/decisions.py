@@ -90,7 +90,7 @@ def of_run(
 
 def _lost(incident: IncidentView, run: TrainingRun, now: float) -> float | None:
     ended = run.life.ended_at if run.life.ended_at is not None else now
-    return run.steps.account.lost_since(min(incident.began_at, incident.opened_at), ended)
+    return run.steps.lost_since(min(incident.began_at, incident.opened_at), ended)
 
 
 def _of_incident(

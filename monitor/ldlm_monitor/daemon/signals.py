@@ -60,20 +60,23 @@ class Signals:
             outcome.put(problem)
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP and not self._terminal_is_gone():
+        if number == signal.SIGHUP and not (self.has_screen and leave_lost_terminal()):
             self.reload = True
             self.wake()
         else:
             self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
             self.end()
 
-    def _terminal_is_gone(self) -> bool:
-        """Whether a screen's terminal was closed; its SIGHUP then means the end."""
-        if not self.has_screen or os.isatty(2):
-            return False
-        # Writes of the screen to the closed terminal would fail and delay the end.
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
-        os.close(nowhere)
-        return True
+
+def leave_lost_terminal() -> bool:
+    """Whether a screen's terminal was closed; then the screen goes on without one.
+
+    Its writes to the closed terminal would fail, and its end wait for them.
+    """
+    if os.isatty(2):
+        return False
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return True

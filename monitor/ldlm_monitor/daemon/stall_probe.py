@@ -14,11 +14,13 @@ from typing import TypeVar
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.records import Heartbeat, Record
+from ldlm_monitor.model.records import Event, Heartbeat, Record
 from ldlm_monitor.model.view import HostView
 from ldlm_monitor.playback.recording import Recorder
-from ldlm_monitor.probe.host import HostProbe
+from ldlm_monitor.probe import process
+from ldlm_monitor.probe.host import ENDED, HostProbe
 from ldlm_monitor.probe.host_events import folders
+from ldlm_monitor.run.endings import processes_of
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.state.read_log import ReadLog
@@ -63,9 +65,13 @@ class ProbeRecords:
 
 @dataclass(slots=True)
 class _StallStanding:
-    """The looks at a run since its last step, which came at `since` (Unix seconds)."""
+    """The looks at a run since its last step, which came at `since` (Unix seconds).
+
+    `pids`: the processes that lived at the last one.
+    """
 
     since: float
+    pids: tuple[int, ...] = ()
     looks: int = 0
     looked_at: float = -math.inf
     ended_at: float | None = None
@@ -156,6 +162,9 @@ class Probing:
 
     def _hand_over(self, run: str, standing: _StallStanding, at: float) -> ProbeRecords:
         found, standing.found = standing.found or [], None
+        seen = [look for each in found if isinstance(each, Event) for look in processes_of(each)]
+        alive = [look["pid"] for look in seen if look["state"] not in ENDED]
+        standing.pids = tuple(pid for pid in alive if isinstance(pid, int))
         standing.looks = max(standing.looks, 1)
         return ProbeRecords(run, at, found)
 
@@ -263,8 +272,9 @@ class Probing:
         if suspect.state == "stalled":
             # 2**6: the longest pause is about five hours, a few looks a night.
             pause = AGAIN_SECONDS * 2 ** min(standing.looks - 1, 6) if standing.looks else 0.0
-            pause = max(pause, FRESH_SECONDS)
-            return now - standing.looked_at >= pause
+            if any(map(_has_left, standing.pids)):  # it may have ended
+                pause = 0.0
+            return now - standing.looked_at >= max(pause, FRESH_SECONDS)
         if suspect.stalls_at is None:
             return False
         lead = min(LEAD_SECONDS, (suspect.stalls_at - suspect.last_progress_at) / 2)
@@ -275,3 +285,8 @@ class Probing:
         answer = self._worker.submit(work)
         answer.add_done_callback(lambda _: self._ring())
         return answer
+
+
+def _has_left(pid: int) -> bool:
+    found = process.look(pid)
+    return found is None or found.status is not None

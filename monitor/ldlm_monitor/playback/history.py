@@ -68,6 +68,12 @@ class History:
         return max((file.timeline.end for file in self.all), default=0.0)
 
     @property
+    def run_ends(self) -> dict[str, float]:
+        """By run, when the last byte of its files arrived (Unix seconds)."""
+        ordered = sorted(self.all, key=lambda file: file.timeline.end)
+        return {file.run: file.timeline.end for file in ordered}
+
+    @property
     def untimed_runs(self) -> frozenset[str]:
         """Runs whose records have an order but no times."""
         timed = {file.run for file in self.all if file.timeline.timed}

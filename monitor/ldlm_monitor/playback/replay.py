@@ -66,6 +66,9 @@ class Replay:
             transitions = self._dated(self.monitor.feed(chunk, when))
             yield when if file.timeline.timed else None, chunk, transitions
         refuse_unreadable(history)
+        for name, end in history.run_ends.items():
+            if (run := self.monitor.runs.get(name)) is not None:
+                run.steps.ends_at = end
         ended = self.monitor.finish(history.end, [file.path for file in history.all])
         if self._looks:
             ended += self._look_at_host(history.end)

@@ -46,7 +46,7 @@ _STATES = {
     **dict.fromkeys("ZX", "zombie"),
 }
 """The kernel's letters (proc(5), /proc/PID/stat) to the words in an event."""
-_ENDED = ("gone", "zombie")  # "gone": no process of this pid and start time
+ENDED = ("gone", "zombie")  # "gone": no process of this pid and start time
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class HostProbe:
         for case in cases:
             found = events[case.run]
             looks = self._second(case, seen, apart)
-            died = [rank for rank, look in looks.items() if look["state"] in _ENDED]
+            died = [rank for rank, look in looks.items() if look["state"] in ENDED]
             # What the kernel killed comes before the processes that are gone of it.
             dead = _of_processes(case, looks.values()) if looks else departed(case)
             is_over = case.ended_at is not None  # as its log says
@@ -252,8 +252,8 @@ def _logged_and_gone(case: ProbeCandidate) -> dict[int | None, int]:
 
 
 def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:
-    ordered = sorted(looks, key=lambda look: look["state"] not in _ENDED)
-    gone = sum(look["state"] in _ENDED for look in looks)
+    ordered = sorted(looks, key=lambda look: look["state"] not in ENDED)
+    gone = sum(look["state"] in ENDED for look in looks)
     counts: dict[Scalar, list[dict[str, Scalar]]] = {}
     for look in looks:
         counts.setdefault(look["state"], []).append(look)

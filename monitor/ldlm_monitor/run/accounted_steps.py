@@ -1,5 +1,6 @@
 """Which steps of a run its account of time counts: those of one source, over all its attempts."""
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -19,11 +20,13 @@ class AccountedSteps:
     """Feeds the steps of a run's best source and first rank to `account`.
 
     A log without steps has its losses counted. Steps that begin again with each epoch are counted
-    on. A step that falls is a resume if it falls in its own file, or in one that is new.
+    on. A step that falls is a resume if it falls in its own file, or in one that is new. `ends_at`:
+    when a finished log ends (Unix seconds); what came after is not known.
     """
 
     def __init__(self) -> None:
         self.account = TimeAccount()
+        self.ends_at = math.inf
         self._key: tuple[ValueSource, int | None] | None = None
         self._step = -1
         self._is_counted = False
@@ -96,10 +99,16 @@ class AccountedSteps:
         `ranks`: of the run, None if unknown.
         """
         # Bytes of which only the order is known came before: when the run began is not known.
-        found = self.account.read(float("inf") if self._untimed else began, ended, state, skipped)
+        began = math.inf if self._untimed else began
+        ended = None if ended is None else min(ended, self.ends_at)
+        found = self.account.read(began, ended, state, skipped)
         if found is None or not ranks:
             return found
         return found.model_copy(update={"gpu_hours": found.total_seconds * ranks / 3600})
+
+    def lost_since(self, began: float, ended: float) -> float | None:
+        """See `TimeAccount.lost_since`."""
+        return self.account.lost_since(began, min(ended, self.ends_at))
 
     def _is_of_leader(self, source: ValueSource, rank: int | None, *, counted: bool) -> bool:
         better = self._key is None or source < self._key[0]

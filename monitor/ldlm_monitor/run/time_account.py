@@ -194,7 +194,7 @@ class TimeAccount:
         self._now, self._cause = (step, at), ""
         self._meter.pause()
 
-    def lost_since(self, began: float, ended: float | None) -> float | None:
+    def lost_since(self, began: float, ended: float) -> float | None:
         """Seconds lost in the newest stall or restart that contains Unix time `began`.
 
         If there is none and no step came since, those from the last step to `ended`; None if steps
@@ -203,7 +203,7 @@ class TimeAccount:
         for episode in reversed(self._episodes):
             if episode.since <= began <= episode.until:
                 return episode.lost
-        if self._last is None or began < self._now[1] or ended is None:
+        if self._last is None or not self._paces or began < self._now[1]:
             return None
         return max(ended - self._now[1], 0.0)
 
@@ -225,7 +225,7 @@ class TimeAccount:
         ahead = min(usual * self._distance, start)  # the steps up to the first logged one
         longer = self._first_took - usual if self._first_took > PAUSE * usual else 0.0
         compiled = min(longer * self._distance, start - ahead)
-        tail = 0.0 if ended is None else ended - last.at
+        tail = 0.0 if ended is None else max(ended - last.at, 0.0)
         spent = math.fsum(seconds for seconds, _ in last.lost.values())
         productive = max(last.at - self._first.at - spent, 0.0)  # a rounded sum may pass the time
         wasted = min(usual * skipped, productive)

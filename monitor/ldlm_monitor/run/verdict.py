@@ -86,23 +86,22 @@ def _of_the_gone(
 
 
 def _why_gone(gone: Sequence[ProcessLook], killed: Event | None, word: str) -> tuple[str, ...]:
-    who = _who(gone)
+    are_gone = _who(gone, "is gone", "are gone")
     if killed is not None:
-        return f"{who} is gone", f"out of memory: {killed.message}"
+        return are_gone, f"out of memory: {killed.message}"
     signals, codes = ([look for look in gone if read(look)] for read in (_signal, _code))
     if word == "finished":
-        return (f"{who} ended without an error",)
+        return (f"{_who(gone)} ended without an error",)
     if word == "killed" and signals:
         number = _signal(signals[0])
-        whose = _who([look for look in signals if _signal(look) == number])
-        return (f"{whose} was ended by {signal_name(number) or f'signal {number}'}",)
+        ended = [look for look in signals if _signal(look) == number]
+        by = signal_name(number) or f"signal {number}"
+        return (f"{_who(ended, 'was ended', 'were ended')} by {by}",)
     if word == "crashed" and codes:
         code = _code(codes[0])
         whose = _who([look for look in codes if _code(look) == code])
         return (f"{whose} ended with exit code {code}",)
-    return (
-        f"{who} is gone, and no line says why: a signal ended it, or it ended without a message",
-    )
+    return (f"{are_gone}, and no line says why: a signal, or an end without a message",)
 
 
 def _signal(look: ProcessLook) -> int:
@@ -136,18 +135,17 @@ def _of_stacks(dumps: Mapping[int | None, Event]) -> Iterator[str]:
 
 
 def _of_states(looks: Sequence[ProcessLook]) -> Iterator[str]:
-    for state, words in (
-        ("stopped", "is stopped; SIGCONT continues it"),
-        ("disk sleep", "waits for a disk, a file server or a driver"),
-    ):
-        if found := [look for look in looks if look["state"] == state]:
-            yield f"{_who(found)} {words}{_place(found) if state == 'disk sleep' else ''}"
+    if found := [look for look in looks if look["state"] == "stopped"]:
+        yield _who(found, "is stopped; SIGCONT continues it", "are stopped; SIGCONT continues them")
+    if found := [look for look in looks if look["state"] == "disk sleep"]:
+        waiting = _who(found, "waits", "wait")
+        yield f"{waiting} for a disk, a file server or a driver{_place(found)}"
     alive = [each for each in looks if each["state"] in ("running", "sleeping") and _trains(each)]
     idle = [look for look in alive if _cores(look) < IDLE_CORES]
     if idle and len(idle) < len(alive):
-        yield f"{_who(idle)} is idle while the others compute{_place(idle)}"
+        yield f"{_who(idle, 'is idle', 'are idle')} while the others compute{_place(idle)}"
     elif idle:
-        yield f"{_who(idle)} sleeps{_place(idle)} and uses no CPU time"
+        yield f"{_who(idle, 'sleeps', 'sleep')}{_place(idle)} without CPU time"
 
 
 def _place(looks: Sequence[ProcessLook]) -> str:
@@ -155,11 +153,13 @@ def _place(looks: Sequence[ProcessLook]) -> str:
     return f" in {min(places)}" if len(places) == 1 else ""
 
 
-def _who(looks: Sequence[ProcessLook]) -> str:
+def _who(looks: Sequence[ProcessLook], does: str = "", do: str = "") -> str:
+    """The processes, and what one `does` or several `do`."""
     named = [(look.get("rank"), f"pid {look['pid']}") for look in looks[:_SHOWN_PROCESSES]]
     shown = [pid if rank is None else f"rank {rank} ({pid})" for rank, pid in named]
     more = len(looks) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    names = ", ".join(shown) + (f" and {more} more" if more else "")
+    return f"{names} {does if len(looks) == 1 else do}".rstrip()
 
 
 def _trains(look: ProcessLook) -> bool:

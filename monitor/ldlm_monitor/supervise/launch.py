@@ -35,11 +35,25 @@ class Front:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self.take_signals()
+
+    def take_signals(self, hung_up: Callable[[], object] = lambda: None) -> None:
+        """Handle this process's signals, those too that others have taken since.
+
+        `hung_up` is called at a SIGHUP.
+        """
+        send = self._link.send
+
+        def pass_on(number: int, _: FrameType | None) -> None:
+            if number == signal.SIGHUP:
+                hung_up()
+            send({"signal": number})
+
         for name in _PASSED_ON:
-            _take(getattr(signal, name), lambda number, _: link.send({"signal": number}))
-        _take(signal.SIGWINCH, lambda *_: link.send({"resize": True}))
+            _take(getattr(signal, name), pass_on)
+        _take(signal.SIGWINCH, lambda *_: send({"resize": True}))
         # The command has a session of its own, where SIGTSTP has no effect.
-        _take(signal.SIGTSTP, lambda *_: link.send({"signal": signal.SIGSTOP}))
+        _take(signal.SIGTSTP, lambda *_: send({"signal": signal.SIGSTOP}))
         _take(signal.SIGCONT, self._go_on)
 
     def close(self) -> None:

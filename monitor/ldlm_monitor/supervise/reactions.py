@@ -31,14 +31,9 @@ BACKOFF_SECONDS = 1.0
 """Seconds before the first restart, doubled for each further one in a row of failures. A choice:
 ports and GPU memory of the old processes are free by then."""
 LONGEST_BACKOFF_SECONDS = 300.0  # a choice: a node's reboot takes some minutes
-KILL_ROUND = 50
-"""Where no process is seen, an evaluation that no line announces is expected after a multiple of so
-many steps. A choice: fewer leave more hangs running, more kill first evaluations."""
 FIRST_PAUSE = 300.0
 """Seconds before which a run is not killed that may evaluate: as `run/pace.py` allows for a first
 pause. Once a pause has ended by itself, the learned limit allows for the next."""
-LOOK_SECONDS = 10.0
-"""Seconds after an alert until its host's verdict is given up: twice what a look takes."""
 MAX_EXCLUDED: Final = 4
 """Most nodes that one run leaves out. A choice: a fifth broken node is rarely the node's fault, and
 each one left out is missing to other jobs."""
@@ -239,14 +234,9 @@ def _nonfinite(run: RunView) -> int:
 def _may_evaluate(alert: AlertView, run: RunView, now: float) -> bool:
     """Whether this may be a first evaluation, in a run whose log announces none.
 
-    Where its processes are seen, one of them computes in it. Elsewhere it mostly comes after a
-    round step.
+    Where its processes are seen, one of them computes in it.
     """
     if alert.name != "TrainingStalled" or run.step is None or run.event_counts.get("eval_started"):
         return False
-    is_early = now - (run.last_progress_at or now) < FIRST_PAUSE
-    if run.verdict is not None:
-        return run.verdict.computes and is_early
-    if now - (alert.fired_at or now) < LOOK_SECONDS:
-        return True
-    return is_early and any(step and step % KILL_ROUND == 0 for step in (run.step, run.step + 1))
+    may_compute = run.verdict is None or run.verdict.computes
+    return may_compute and now - (run.last_progress_at or now) < FIRST_PAUSE

@@ -106,7 +106,7 @@ class Relay:
             )
         except OSError as problem:
             code = 126 if isinstance(problem, PermissionError) else 127  # as shells exit
-            self._log.note(f"the command cannot be started: {problem.strerror}")
+            self._log.note(f"the command ended with exit code {code}: {problem.strerror}")
             self._send({"failed": problem.strerror or str(problem)})
             self._end(code)
             return

@@ -99,6 +99,10 @@ class RunSession:
         start = {"command": command, "environment": dict(order.environment)}
         self._link.send({"start": start})
 
+    def close(self) -> None:
+        """Order nothing more: the command's next end is the last."""
+        self._link.close()
+
     def _by_slurm(self, order: Order) -> tuple[str, ...] | None:
         """The command of a restart, after Slurm's part; None where Slurm starts it."""
         command, nodes = (
