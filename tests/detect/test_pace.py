@@ -1,10 +1,13 @@
 """Throughput, step time, ranks, memory, precision and checkpoints against their own past."""
 
+import json
 import random
 from array import array
+from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.config import Settings
 from ldlm_monitor.detect.detectors import Detector, Detectors, MemoryDetector, checkpoint_age
 from ldlm_monitor.detect.gradient import (
     GradientDetector,
@@ -14,6 +17,7 @@ from ldlm_monitor.detect.gradient import (
 )
 from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
 from ldlm_monitor.model.points import Measured
+from ldlm_monitor.playback.replay import Replay
 
 GIB = 2.0**30
 
@@ -69,6 +73,35 @@ def test_throughput_is_compared_with_the_runs_own() -> None:
 
 def test_an_evaluation_between_steps_does_not_lower_throughput() -> None:
     assert gauges(ThroughputDetector(), [*steps(500), 120.0])["throughput_ratio"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("pace", "slower", "alerts"),
+    [
+        ("step_seconds", 2.0, {"ThroughputDrop"}),
+        ("tokens_per_second", 2.0, {"ThroughputDrop"}),
+        ("derived", 2.0, {"ThroughputDrop"}),
+        ("derived", 1.1, set()),
+    ],
+)
+def test_steps_of_a_twentieth_of_a_second_that_slow_down_are_alerted(
+    tmp_path: Path, pace: str, slower: float, alerts: set[str]
+) -> None:
+    """The rule waits two minutes: 1,000 such steps are over before, and all of the new pace."""
+    at, rows = 1_780_000_000.0, []
+    for step, seconds in enumerate([*steps(4000, 0.05), *steps(1800, 0.05 * slower, seed=2)]):
+        at += seconds
+        values = {"step_seconds": seconds, "tokens_per_second": 1e5 / seconds}
+        row = {"step": step, "time": at, "loss": 2.0 + step % 7}
+        rows.append(json.dumps(row | {name: values[name] for name in values if name == pace}))
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("\n".join(rows) + "\n")
+    fired = [
+        each
+        for each in Replay(Settings(files=(str(log),), companions=False)).transitions()
+        if each.state == "firing" and each.alert.startswith("Throughput")
+    ]
+    assert {each.alert for each in fired} == alerts
 
 
 def test_variation_is_deviation_over_mean() -> None:

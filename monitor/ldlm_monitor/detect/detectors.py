@@ -129,7 +129,7 @@ class Detectors:
         if measured.resumed:
             self._throughput = ThroughputDetector()
         for (quantity, rank), values in measured.values.items():
-            self._update_pace(quantity, rank, values)
+            self._update_pace(quantity, rank, values, measured.at)
             if quantity in ("step_seconds", BUSY_SECONDS) and rank is not None:
                 self._ranks.update_seconds(rank, values, busy=quantity == BUSY_SECONDS)
             for detector in self._detectors(quantity, rank):
@@ -149,7 +149,9 @@ class Detectors:
             self._by_quantity[quantity, rank] = found
         return found
 
-    def _update_pace(self, quantity: str, rank: int | None, values: Values) -> None:
+    def _update_pace(
+        self, quantity: str, rank: int | None, values: Values, at: float | None
+    ) -> None:
         """Update the pace, which is of the first rank with the most preferred quantity so far."""
         if quantity not in _PACES:
             return
@@ -159,7 +161,8 @@ class Detectors:
             self._throughput = ThroughputDetector()
         if known == (quantity, rank):
             is_rate = quantity.endswith("_per_second")
-            self._throughput.update([1 / rate for rate in positive(values)] if is_rate else values)
+            seconds = [1 / rate for rate in positive(values)] if is_rate else values
+            self._throughput.update(seconds, at)
 
     def _measure(self) -> Iterator[Point]:
         for (_, rank), detectors in self._by_quantity.items():

@@ -136,7 +136,8 @@ class Measured:
     order, with NaN and infinities. `step`: the run's last step. `rank_steps`: each rank's last
     logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
     checkpoints were saved, rising. `resumed`: the run went back to an earlier step. `begins_anew`:
-    all values are of another training than those before.
+    all values are of another training than those before. `at`: Unix seconds of the last step, None
+    where only the order of steps is known.
     """
 
     values: Mapping[tuple[str, int | None], array[float]]
@@ -146,3 +147,4 @@ class Measured:
     checkpoints: Sequence[int]
     resumed: bool
     begins_anew: bool = False
+    at: float | None = None

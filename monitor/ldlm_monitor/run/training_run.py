@@ -150,6 +150,7 @@ class TrainingRun:
             checkpoints=list(self.progress.checkpoints),
             resumed=resumed,
             begins_anew=begins_anew,
+            at=self.life.last_progress_at if self.life.timed else None,
         )
 
     @property
