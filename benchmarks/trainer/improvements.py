@@ -75,7 +75,7 @@ class Profile:
     repeats: int
     deadline: float
     by_cpu: bool = False
-    """Speed is told by CPU time, which other work on the machine disturbs less."""
+    """Speed is judged by CPU time, which other work on the machine disturbs less."""
 
 
 ONE = (

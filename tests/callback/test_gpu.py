@@ -48,9 +48,7 @@ callback = HealthCallback(out=sys.argv[1])
 
 
 @with_driver
-def test_what_the_driver_says_is_told_in_base_units_and_what_it_does_not_is_left_out(
-    train, driver
-) -> None:
+def test_what_the_driver_says_is_sampled_in_base_units_and_the_rest_left_out(train, driver) -> None:
     training = train(
         f"""{BEGIN}
 while not callback._session._rows.extra:

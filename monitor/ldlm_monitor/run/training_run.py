@@ -270,8 +270,7 @@ class TrainingRun:
         elif event.kind == "checkpoint_saved":
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
-        broken = event.kind == "nonfinite_metric"
-        counted = broken and self.values.observe_nonfinite(event, judged)
+        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event, judged)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
             self.replicas = Replicas()
