@@ -75,33 +75,23 @@ def test_an_evaluation_between_steps_does_not_lower_throughput() -> None:
     assert gauges(ThroughputDetector(), [*steps(500), 120.0])["throughput_ratio"] > 0.9
 
 
-@pytest.mark.parametrize(
-    ("pace", "slower", "alerts"),
-    [
-        ("step_seconds", 2.0, {"ThroughputDrop"}),
-        ("tokens_per_second", 2.0, {"ThroughputDrop"}),
-        ("derived", 2.0, {"ThroughputDrop"}),
-        ("derived", 1.1, set()),
-    ],
-)
+@pytest.mark.parametrize(("slower", "alerts"), [(2.0, {"ThroughputDrop"}), (1.1, set())])
 def test_steps_of_a_twentieth_of_a_second_that_slow_down_are_alerted(
-    tmp_path: Path, pace: str, slower: float, alerts: set[str]
+    tmp_path: Path, slower: float, alerts: set[str]
 ) -> None:
     """The rule waits two minutes: 1,000 such steps are over before, and all of the new pace."""
     at, rows = 1_780_000_000.0, []
     for step, seconds in enumerate([*steps(4000, 0.05), *steps(1800, 0.05 * slower, seed=2)]):
         at += seconds
-        values = {"step_seconds": seconds, "tokens_per_second": 1e5 / seconds}
-        row = {"step": step, "time": at, "loss": 2.0 + step % 7}
-        rows.append(json.dumps(row | {name: values[name] for name in values if name == pace}))
+        rows.append(json.dumps({"step": step, "time": at, "loss": 2.0 + step % 7}))
     log = tmp_path / "metrics.jsonl"
     log.write_text("\n".join(rows) + "\n")
-    fired = [
-        each
+    fired = {
+        each.alert
         for each in Replay(Settings(files=(str(log),), companions=False)).transitions()
         if each.state == "firing" and each.alert.startswith("Throughput")
-    ]
-    assert {each.alert for each in fired} == alerts
+    }
+    assert fired == alerts
 
 
 def test_variation_is_deviation_over_mean() -> None:
