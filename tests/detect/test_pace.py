@@ -75,20 +75,33 @@ def test_an_evaluation_between_steps_does_not_lower_throughput() -> None:
     assert gauges(ThroughputDetector(), [*steps(500), 120.0])["throughput_ratio"] > 0.9
 
 
-@pytest.mark.parametrize(("slower", "alerts"), [(2.0, {"ThroughputDrop"}), (1.1, set())])
+@pytest.mark.parametrize(
+    ("by_ranks", "slower", "alerts"),
+    [(False, 2.0, {"ThroughputDrop"}), (True, 2.0, {"ThroughputDrop"}), (False, 1.1, set())],
+    ids=["rows", "rows, then those of ranks", "hardly slower"],
+)
 def test_steps_of_a_twentieth_of_a_second_that_slow_down_are_alerted(
-    tmp_path: Path, slower: float, alerts: set[str]
+    tmp_path: Path, by_ranks: bool, slower: float, alerts: set[str]
 ) -> None:
-    """The rule waits two minutes: 1,000 such steps are over before, and all of the new pace."""
-    at, rows = 1_780_000_000.0, []
+    """The rule waits two minutes: 1,000 such steps are over before, and all of the new pace.
+
+    Rows of ranks, which are better, take the place of those that came before.
+    """
+    at, rows, own = 1_780_000_000.0, [], []
     for step, seconds in enumerate([*steps(4000, 0.05), *steps(1800, 0.05 * slower, seed=2)]):
         at += seconds
-        rows.append(json.dumps({"step": step, "time": at, "loss": 2.0 + step % 7}))
-    log = tmp_path / "metrics.jsonl"
-    log.write_text("\n".join(rows) + "\n")
+        row = {"step": step, "time": at, "loss": 2.0 + step % 7}
+        rows.append(row | ({"step_seconds": seconds} if by_ranks else {}))
+        own.append({"type": "step", **row, "time": at + 0.001, "step_seconds": seconds})
+    head = {"schema": "ldlm.health/1", "type": "run", "run": "a", "rank": 0, "world_size": 1}
+    written = {"training_log.jsonl": rows} | (
+        {"health_rank0.jsonl": [head | {"time": own[0]["time"]}, *own]} if by_ranks else {}
+    )
+    for name, lines in written.items():
+        (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
     fired = {
         each.alert
-        for each in Replay(Settings(files=(str(log),), companions=False)).transitions()
+        for each in Replay(Settings(files=(str(tmp_path),), run="a")).transitions()
         if each.state == "firing" and each.alert.startswith("Throughput")
     }
     assert fired == alerts

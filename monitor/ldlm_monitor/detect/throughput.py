@@ -135,7 +135,8 @@ class ThroughputDetector:
         if at is not None:
             if self._at is not None and at > self._at:
                 in_grain = round(GRAIN_SECONDS * len(seconds) / (at - self._at))
-                self._in_grain = min(max(in_grain, 1), MOST_IN_GRAIN)
+                # A companion that is found late brings what it has at once: then at most twice.
+                self._in_grain = min(max(in_grain, 1), 2 * self._in_grain, MOST_IN_GRAIN)
             self._at = at
         self._window.extend(self._grains(seconds))
         self._last.extend(seconds)
