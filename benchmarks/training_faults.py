@@ -108,6 +108,12 @@ _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
     ),
     ("ThroughputDrop", "steps take twice as long", _ROWS, _halve_throughput),
     (
+        "ThroughputDrop",
+        "steps take twice as long, 20 a second",
+        replace(_ROWS, step_seconds=0.05, eval_every=STEPS),
+        _halve_throughput,
+    ),
+    (
         "RankStraggling",
         "one rank of four takes 1.8 times as long",
         Training("fault", "ranks", STEPS, 7, ranks=4),

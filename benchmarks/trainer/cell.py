@@ -64,7 +64,7 @@ def _status(field: str) -> int:
 
 
 class TellsCpuTime:
-    """The callback of a training, which writes the processor time of each step, too."""
+    """The callback of a training, which gets the processor time of each step, too."""
 
     def __init__(self, health: Health) -> None:
         self._health = health

@@ -16,7 +16,7 @@ TOLD = ("loss", "step_seconds", "cpu_seconds")
 
 
 def steps_of(health: Path) -> list[dict[str, Any]]:
-    """The steps that a `health_rank*.jsonl` holds, with what is asked of them here."""
+    """The steps of a `health_rank*.jsonl`, with what is asked of them here."""
     rows = (json.loads(line) for line in health.read_text().splitlines())
     return [
         {name: row[name] for name in TOLD if name in row} for row in rows if row["type"] == "step"
@@ -55,7 +55,7 @@ def _side(
 
 
 def _column(values: Sequence[float]) -> Column:
-    """Values of the steps from 1 on; when they were logged is not asked."""
+    """Values of the steps from 1 on; when they were written is not asked."""
     column = Column()
     column.extend(range(1, len(values) + 1), [math.nan] * len(values), values)
     return column

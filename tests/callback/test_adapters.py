@@ -51,7 +51,7 @@ Trainer(
 
 
 @needs("torch", "transformers", "accelerate")
-def test_transformers_steps_evaluations_and_checkpoints_are_told(train) -> None:
+def test_transformers_steps_evaluations_and_checkpoints_are_reported(train) -> None:
     training = train(TRANSFORMERS.format(bad=-1, accumulate=1))
     output, errors = training.process.communicate(timeout=180)
     assert training.process.returncode == 0, errors
@@ -72,7 +72,7 @@ def test_transformers_steps_evaluations_and_checkpoints_are_told(train) -> None:
 
 @pytest.mark.long
 @needs("torch", "transformers", "accelerate")
-def test_a_nan_that_the_trainer_hides_is_told_and_accumulated_losses_are_means(train) -> None:
+def test_a_nan_that_the_trainer_hides_is_reported_and_accumulated_losses_are_means(train) -> None:
     training = train(TRANSFORMERS.format(bad=5, accumulate=2))
     output, errors = training.process.communicate(timeout=180)
     assert training.process.returncode == 0, errors
@@ -118,7 +118,7 @@ pl.Trainer(
 
 
 @needs("torch", "lightning")
-def test_lightning_tells_optimizer_steps_and_whole_losses(train) -> None:
+def test_lightning_reports_optimizer_steps_and_whole_losses(train) -> None:
     training = train(LIGHTNING.format(raises=-1))
     output, errors = training.process.communicate(timeout=180)
     assert training.process.returncode == 0, errors
@@ -136,7 +136,7 @@ def test_lightning_tells_optimizer_steps_and_whole_losses(train) -> None:
 
 @pytest.mark.long
 @needs("torch", "lightning")
-def test_an_exception_in_lightnings_fit_is_told(train) -> None:
+def test_an_exception_in_lightnings_fit_is_reported(train) -> None:
     training = train(LIGHTNING.format(raises=2))
     training.process.communicate(timeout=180)
     assert training.process.returncode == 1
@@ -145,7 +145,7 @@ def test_an_exception_in_lightnings_fit_is_told(train) -> None:
 
 
 @needs("torch", "accelerate")
-def test_what_accelerate_logs_is_told(train) -> None:
+def test_what_accelerate_logs_is_reported(train) -> None:
     training = train(
         """
         import torch

@@ -1,4 +1,4 @@
-"""The page that says where a rank stands, whatever became of its process."""
+"""The page with where a rank stands, whatever became of its process."""
 
 import os
 
@@ -37,7 +37,7 @@ def test_blocks_do_not_reach_into_each_other() -> None:
     assert BEAT_AT + BEAT.size <= 4096
 
 
-def test_the_page_tells_who_writes_and_where_it_stands(tmp_path) -> None:
+def test_the_page_has_who_writes_and_where_it_stands(tmp_path) -> None:
     path = tmp_path / "heartbeat_rank3"
     heartbeat = HeartbeatPage(path, identity())
     heartbeat.beat(Beat(step=41, time=1e9, phase=b"eval"))
@@ -86,7 +86,7 @@ def test_the_heartbeat_survives_kill_9_in_the_phase_where_it_came(train) -> None
     assert reported["status"].rstrip(b"\0") == b"running"
 
 
-def test_the_page_knows_how_it_ended(train) -> None:
+def test_the_page_has_how_it_ended(train) -> None:
     training = train(
         """
         callback = HealthCallback(out=sys.argv[1])

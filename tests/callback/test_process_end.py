@@ -31,7 +31,7 @@ def test_a_program_that_ends_has_finished_and_lost_no_row(train, ending) -> None
     assert [row["status"] for row in training.rows() if row["type"] == "end"] == ["finished"]
 
 
-def test_an_exception_is_told_and_shown_as_before(train) -> None:
+def test_an_exception_is_reported_and_shown_as_before(train) -> None:
     training = train(STEPS + "raise RuntimeError('CUDA error')\n")
     code, errors = training.end()
     assert code == 1
@@ -46,7 +46,7 @@ def test_an_exception_is_told_and_shown_as_before(train) -> None:
     ("statement", "status", "code"),
     [("pass", "finished", 0), ("sys.exit(0)", "finished", 0), ("sys.exit(3)", "failed", 3)],
 )
-def test_as_a_context_manager_it_knows_an_exit_code(train, statement, status, code) -> None:
+def test_as_a_context_manager_it_reports_an_exit_code(train, statement, status, code) -> None:
     training = train(
         f"""
         with HealthCallback(out=sys.argv[1]) as callback:
@@ -85,7 +85,7 @@ while True:
         ("pass", "finished"),
     ],
 )
-def test_the_monitor_knows_how_the_run_ended(train, ending, state) -> None:
+def test_the_monitor_shows_how_the_run_ended(train, ending, state) -> None:
     training = train(STEPS + ending)
     training.end()
     monitor = Monitor()

@@ -1,4 +1,4 @@
-"""What a training loop logs, and what the monitor reads of it."""
+"""What a training loop reports, and what the monitor reads of it."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def test_the_first_row_names_the_run_and_the_last_one_how_it_ended(
     assert (last["type"], last["status"], last["error"]) == ("end", "finished", None)
 
 
-def test_a_step_is_told_under_the_canonical_names(health, reported) -> None:
+def test_a_step_is_written_under_the_canonical_names(health, reported) -> None:
     callback = health()
     callback.on_step(1, loss=2.0, grad_norm=0.5, lr=1e-4, samples=8, tokens=64, loss_text=1.5)
     with callback.phase("data"):
@@ -71,7 +71,7 @@ def test_rows_are_written_for_steps_that_every_divides(health, reported) -> None
     assert [row["step"] for row in reported("step")] == [10, 20, 30]
 
 
-def test_a_nan_is_told_though_its_step_is_not_due(health, reported) -> None:
+def test_a_nan_is_written_though_its_step_is_not_due(health, reported) -> None:
     callback = health(every=10)
     for step in range(1, 8):
         callback.on_step(step, loss=math.nan if step == 7 else 1.0)
@@ -91,7 +91,7 @@ def test_the_first_loss_that_is_not_finite_is_written_at_once(
     assert [row["step"] for row in reported("step")] == [1, 2]
 
 
-def test_a_nonfinite_component_is_told_with_its_batch_once_until_it_is_finite(
+def test_a_nonfinite_component_is_reported_with_its_batch_once_until_it_is_finite(
     health, reported
 ) -> None:
     callback = health(rank=5)
@@ -187,7 +187,7 @@ def test_a_resumed_run_goes_on_in_the_same_file_after_a_torn_line(
     assert [json.loads(row)["type"] for row in (first, *rest)] == ["step", "run", "step", "end"]
 
 
-def test_events_of_the_users_own_are_told(health, reported) -> None:
+def test_events_of_the_users_own_are_written(health, reported) -> None:
     callback = health()
     callback.event("lr_restart", "cosine restart", cycle=2, path=object())
     callback.close()

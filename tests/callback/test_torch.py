@@ -83,11 +83,11 @@ def test_parameter_groups_are_measured_when_asked_and_after_a_nan(health, report
             parameter.grad = torch.ones_like(parameter)
         callback.on_step(step, loss=math.nan if step == 11 else 1.0)
     callback.close()
-    told_at = {row["step"]: row for row in reported("step") if "grad_norm_text" in row}
-    assert set(told_at) == {10, 12}
-    assert told_at[10]["grad_norm_text"] == pytest.approx(2 * math.sqrt(6))
-    assert told_at[12]["grad_norm_text"] == "NaN"
-    assert told_at[12]["grad_norm_latent"] == pytest.approx(math.sqrt(6))
+    measured_at = {row["step"]: row for row in reported("step") if "grad_norm_text" in row}
+    assert set(measured_at) == {10, 12}
+    assert measured_at[10]["grad_norm_text"] == pytest.approx(2 * math.sqrt(6))
+    assert measured_at[12]["grad_norm_text"] == "NaN"
+    assert measured_at[12]["grad_norm_latent"] == pytest.approx(math.sqrt(6))
     quantities = [event["fields"]["quantity"] for event in reported("event")]
     assert quantities == ["loss", "grad_norm_text"]
 
@@ -260,7 +260,7 @@ def test_of_steps_that_get_no_row_nothing_is_copied_from_a_device() -> None:
     assert len(queue.pending) == 2
 
 
-def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatch) -> None:
+def test_the_last_values_before_a_hang_are_passed_on_by_the_writers_thread(monkeypatch) -> None:
     entries: list = []
     hurried: list = []
     steps = Steps(

@@ -1,10 +1,13 @@
 """Throughput, step time, ranks, memory, precision and checkpoints against their own past."""
 
+import json
 import random
 from array import array
+from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.config import Settings
 from ldlm_monitor.detect.detectors import Detector, Detectors, MemoryDetector, checkpoint_age
 from ldlm_monitor.detect.gradient import (
     GradientDetector,
@@ -14,6 +17,7 @@ from ldlm_monitor.detect.gradient import (
 )
 from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
 from ldlm_monitor.model.points import Measured
+from ldlm_monitor.playback.replay import Replay
 
 GIB = 2.0**30
 
@@ -69,6 +73,38 @@ def test_throughput_is_compared_with_the_runs_own() -> None:
 
 def test_an_evaluation_between_steps_does_not_lower_throughput() -> None:
     assert gauges(ThroughputDetector(), [*steps(500), 120.0])["throughput_ratio"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("by_ranks", "slower", "alerts"),
+    [(False, 2.0, {"ThroughputDrop"}), (True, 2.0, {"ThroughputDrop"}), (False, 1.1, set())],
+    ids=["rows", "rows, then those of ranks", "hardly slower"],
+)
+def test_steps_of_a_twentieth_of_a_second_that_slow_down_are_alerted(
+    tmp_path: Path, by_ranks: bool, slower: float, alerts: set[str]
+) -> None:
+    """The rule waits two minutes: 1,000 such steps are over before, and all of the new pace.
+
+    Rows of ranks, which are better, take the place of those that came before.
+    """
+    at, rows, own = 1_780_000_000.0, [], []
+    for step, seconds in enumerate([*steps(4000, 0.05), *steps(1800, 0.05 * slower, seed=2)]):
+        at += seconds
+        row = {"step": step, "time": at, "loss": 2.0 + step % 7}
+        rows.append(row | ({"step_seconds": seconds} if by_ranks else {}))
+        own.append({"type": "step", **row, "time": at + 0.001, "step_seconds": seconds})
+    head = {"schema": "ldlm.health/1", "type": "run", "run": "a", "rank": 0, "world_size": 1}
+    written = {"training_log.jsonl": rows} | (
+        {"health_rank0.jsonl": [head | {"time": own[0]["time"]}, *own]} if by_ranks else {}
+    )
+    for name, lines in written.items():
+        (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
+    fired = {
+        each.alert
+        for each in Replay(Settings(files=(str(tmp_path),), run="a")).transitions()
+        if each.state == "firing" and each.alert.startswith("Throughput")
+    }
+    assert fired == alerts
 
 
 def test_variation_is_deviation_over_mean() -> None:

@@ -1,4 +1,4 @@
-"""Faults on purpose strike where they are told to, and nowhere else."""
+"""Faults on purpose strike where they are set, and nowhere else."""
 
 import math
 import os

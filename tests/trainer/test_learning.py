@@ -38,7 +38,7 @@ LEARNING = {"model__width": 64, "data__batch_size": 32, "schedule__warmup": 10,
 
 
 @pytest.mark.long  # as the next; every mode learns in each run
-def test_latents_tell_of_their_text(settings: Make) -> None:
+def test_latents_are_learned_from_their_text(settings: Make) -> None:
     """With the latent of another sentence the loss is higher by 0.1 nats a token and more."""
     trained = run(settings(objective__mode="l2t", schedule__steps=150, **LEARNING))
     own, other = (
@@ -50,7 +50,7 @@ def test_latents_tell_of_their_text(settings: Make) -> None:
 
 
 @pytest.mark.long
-def test_texts_tell_of_their_latent(settings: Make) -> None:
+def test_texts_are_learned_from_their_latent(settings: Make) -> None:
     """The velocity is missed by 0.7 times as much, at most, as with another's text."""
     # At a higher rate it depends on the order of additions whether it leaves the plateau.
     calm = {**LEARNING, "schedule__warmup": 30, "optim__lr": 2e-3}

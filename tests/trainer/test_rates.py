@@ -112,7 +112,7 @@ def test_without_a_fused_kernel_the_plain_one_is_taken_and_it_is_said() -> None:
     assert not optimizer.defaults["fused"]
 
 
-def test_a_fused_step_is_skipped_where_the_gradient_is_told_to_be_bad() -> None:
+def test_a_fused_step_is_skipped_where_the_gradient_is_marked_as_bad() -> None:
     """What a GPU does without waiting for the verdict: weights, moments and count stay."""
     net = model()
     optimizer, _ = optim.adamw(net, Optim())

@@ -1,4 +1,4 @@
-"""Data: what a step takes, what lies on disk, and that latents tell of their text."""
+"""Data: what a step takes, what lies on disk, and that latents follow from their text."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_no_document_is_in_both_splits() -> None:
 
 def test_the_same_text_gives_the_same_data(tmp_path: Path) -> None:
     text = tmp_path / "text"
-    text.write_text("".join(f"Line {i} speaks of {i * 7} things and more.\n" for i in range(300)))
+    text.write_text("".join(f"Line {i} is of {i * 7} things and more.\n" for i in range(300)))
     for folder in ("a", "b"):
         prepare(tmp_path / folder, text=text, length=16)
     first, second = ((tmp_path / folder / "index.json").read_text() for folder in ("a", "b"))
@@ -103,7 +103,7 @@ def test_the_same_text_gives_the_same_data(tmp_path: Path) -> None:
 
 def test_upstreams_files_hold_the_same_samples(tmp_path: Path, data: Path) -> None:
     text = tmp_path / "text"
-    text.write_text("".join(f"Line {i} speaks of {i * 7} things and more.\n" for i in range(60)))
+    text.write_text("".join(f"Line {i} is of {i * 7} things and more.\n" for i in range(60)))
     prepare(tmp_path / "packed", text=text, length=16)
     export(tmp_path / "packed", tmp_path / "files")
     packed, files = Shards(tmp_path / "packed", "train"), UpstreamFiles(tmp_path / "files", "train")

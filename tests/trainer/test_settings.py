@@ -19,7 +19,7 @@ from ldlm_trainer.preflight import check, uncommitted, warnings_of
 Make = Callable[..., Config]
 
 
-def test_a_setting_that_nobody_knows_is_refused() -> None:
+def test_a_setting_that_no_code_reads_is_refused() -> None:
     """Upstream's silence about unused keys hid that its accumulation never happened."""
     with pytest.raises(UsageError, match=r"schedule.gradient_accumulation_steps"):
         load(None, ["schedule.gradient_accumulation_steps=4"])

@@ -62,7 +62,7 @@ def row(result: Result, trainer: Trainer) -> Values:
 
 
 def health_values(result: Result, trainer: Trainer) -> Values:
-    """What this rank alone knows: its own losses, and how long it worked itself.
+    """What this rank alone has: its own losses, and how long it worked itself.
 
     `busy_seconds` is the time before it waits for other ranks. In a step that counts the
     waiting all ranks are as slow as the slowest, and it cannot be seen which that is. The

@@ -18,7 +18,6 @@ from ldlm_monitor.detect.window import RecentValues, Values, finite, median, pos
 from ldlm_monitor.model.names import DETECT_PREFIX
 from ldlm_monitor.model.points import (
     BUSY_SECONDS,
-    DERIVED_STEP_SECONDS,
     Labels,
     Measured,
     Point,
@@ -98,12 +97,6 @@ _OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {
     "memory_allocated_bytes": (MemoryDetector,),
     "loss_scale": (LossScaleDetector,),
 }
-_PACES = (
-    *("step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"),
-    DERIVED_STEP_SECONDS,
-)
-"""Quantities that give the pace, the preferred first: a duration that the trainer measured, rates
-(converted to seconds), and last the duration derived from the times of log lines."""
 
 
 class Detectors:
@@ -115,7 +108,7 @@ class Detectors:
     def __init__(self, run: str) -> None:
         self._run = run
         self._by_quantity: dict[tuple[str, int | None], tuple[Detector, ...]] = {}
-        self._pace: tuple[str, int | None] | None = None
+        self._pace: tuple[str, int | None] = ("", None)
         self._throughput = ThroughputDetector()
         self._ranks = RankDetector()
         self._of_steps: list[tuple[str, float]] = []
@@ -126,10 +119,14 @@ class Detectors:
         """Add what was measured since the last call; a resumed run's pace is learned anew."""
         if measured.begins_anew:
             self._by_quantity.clear()
-        if measured.resumed:
-            self._throughput = ThroughputDetector()
+        if measured.resumed or measured.pace != self._pace:
+            self._pace, self._throughput = measured.pace, ThroughputDetector()
+        quantity, _ = measured.pace
+        if paces := measured.values.get(measured.pace):
+            is_rate = quantity.endswith("_per_second")
+            seconds = [1 / rate for rate in positive(paces)] if is_rate else paces
+            self._throughput.update(seconds, measured.at)
         for (quantity, rank), values in measured.values.items():
-            self._update_pace(quantity, rank, values)
             if quantity in ("step_seconds", BUSY_SECONDS) and rank is not None:
                 self._ranks.update_seconds(rank, values, busy=quantity == BUSY_SECONDS)
             for detector in self._detectors(quantity, rank):
@@ -148,18 +145,6 @@ class Detectors:
             found = tuple(make() for make in _OF_QUANTITY.get(quantity, ()))
             self._by_quantity[quantity, rank] = found
         return found
-
-    def _update_pace(self, quantity: str, rank: int | None, values: Values) -> None:
-        """Update the pace, which is of the first rank with the most preferred quantity so far."""
-        if quantity not in _PACES:
-            return
-        known = self._pace
-        if known is None or _PACES.index(quantity) < _PACES.index(known[0]):
-            self._pace = known = (quantity, rank)
-            self._throughput = ThroughputDetector()
-        if known == (quantity, rank):
-            is_rate = quantity.endswith("_per_second")
-            self._throughput.update([1 / rate for rate in positive(values)] if is_rate else values)
 
     def _measure(self) -> Iterator[Point]:
         for (_, rank), detectors in self._by_quantity.items():

@@ -90,13 +90,17 @@ class _Excursion:
             self.values = array("d")
 
 
+GRAIN_SECONDS = 1.0
+"""Faster steps are compared by the mean of so many seconds. A choice: half of the window, 495 s,
+must outlast the two minutes that `ThroughputDrop` waits; more delay the gauge."""
+MOST_IN_GRAIN = 1000  # steps of one mean. A choice: clocks that hardly move must not collect all
 PACE_WINDOW = 1000
-"""Steps compared. A choice: half of them at a new pace make it usual, so more alert for longer."""
+"""Values compared. A choice: half of them at a new pace make it usual, so more alert for longer."""
 PACE_RECENT = 10
-"""Last logged steps. A choice: more react later; of fewer, the median would follow the up to four
+"""Last values. A choice: more react later; of fewer, the median would follow the up to four
 slow steps at an evaluation."""
 PACE_LEAST = 50
-"""Steps needed before the last 10. A choice: more delay the gauge, first steps compile kernels."""
+"""Values needed before the last 10. A choice: more delay the gauge, first steps compile kernels."""
 VARIATION = 50
 """Steps whose variation is computed. A choice: more react later, and that of 50 errs by 10 %."""
 
@@ -104,30 +108,56 @@ VARIATION = 50
 class ThroughputDetector:
     """The seconds of a step (or of a sample, a token) against their past, as these gauges.
 
-    - `throughput_ratio`: the usual seconds, the median of up to 990 logged steps before
-      the last 10, over the median of those 10. Below 1 the run is slower than it was. A
-      new pace becomes the usual one when it has held for half of the window.
+    - `throughput_ratio`: the usual seconds, the median of up to 990 values before the last 10,
+      over the median of those 10. A value is of a logged step, or the mean of the steps of
+      about a second. Below 1 the run is slower than it was. A new pace becomes the usual one
+      when it has held for half of the window.
     - `throughput_variation_ratio`: standard deviation over mean of the last 50 steps.
     - `step_time_change_ratio`: `ChangePoint.ratio` of the seconds, above 1 if slower.
     """
 
     def __init__(self) -> None:
         self._window = ComparedValues(PACE_WINDOW, PACE_RECENT)
+        self._last = RecentValues(VARIATION)
         self._change = ChangePoint()
+        self._at: float | None = None
+        self._in_grain = 1
+        self._rest = array("d")
 
-    def update(self, seconds: Values) -> None:
-        """Add the seconds of the next steps; those not finite or not above 0 are ignored."""
+    def update(self, seconds: Values, at: float | None = None) -> None:
+        """Add the seconds of the next steps; those not finite or not above 0 are ignored.
+
+        `at`: Unix seconds of the last of them; None if they have no times, or as before.
+        """
         seconds = positive(seconds)
-        self._window.extend(seconds)
+        if not seconds:
+            return
+        if at is not None:
+            if self._at is not None and at > self._at:
+                in_grain = round(GRAIN_SECONDS * len(seconds) / (at - self._at))
+                # A companion that is found late brings what it has at once: then at most twice.
+                self._in_grain = min(max(in_grain, 1), 2 * self._in_grain, MOST_IN_GRAIN)
+            self._at = at
+        self._window.extend(self._grains(seconds))
+        self._last.extend(seconds)
         self._change.update(seconds)
+
+    def _grains(self, seconds: Values) -> Values:
+        size, joined = self._in_grain, self._rest + array("d", seconds)
+        if size == 1:
+            self._rest = array("d")
+            return joined
+        starts = range(0, len(joined) - size + 1, size)
+        self._rest = joined[len(starts) * size :]
+        # Means can be beyond the largest float, or below the smallest.
+        return positive([sum(joined[start : start + size]) / size for start in starts])
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """The gauges with enough values: each name without `ldlm_detect_`, and its value."""
-        seconds, before = self._window.values, self._window.before
+        before, last = self._window.before, self._last.values
         if len(before) >= PACE_LEAST:
             yield "throughput_ratio", middle_of(before) / median(self._window.recent)
-        if len(seconds) >= VARIATION:
-            last = seconds[-VARIATION:]
+        if len(last) >= VARIATION:
             mean = sum(last) / VARIATION
             # A square can be beyond the largest float and raise, which `hypot` avoids.
             deviation = math.hypot(*(each - mean for each in last)) / math.sqrt(VARIATION)

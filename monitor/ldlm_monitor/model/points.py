@@ -118,12 +118,14 @@ def columns_of(
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"
 """Quantity: seconds per step computed from the steps' times, for runs that report no pace."""
+PACES = ("step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second")
+"""Logged quantities that give the pace, the preferred first: a duration that the trainer measured,
+and rates."""
 BUSY_SECONDS = "busy_seconds"
 """Quantity: seconds of a step that a rank worked before it waited for others; ranks report it."""
 MEASURED = frozenset(
     {
-        "loss", "grad_norm", "memory_allocated_bytes", "loss_scale", "step_seconds", BUSY_SECONDS,
-        "samples_per_second", "tokens_per_second", "steps_per_second",
+        "loss", "grad_norm", "memory_allocated_bytes", "loss_scale", BUSY_SECONDS, *PACES,
     }
 )  # fmt: skip
 """The logged quantities that detectors read; they read `DERIVED_STEP_SECONDS`, too."""
@@ -137,7 +139,9 @@ class Measured:
     order, with NaN and infinities. `step`: the run's last step. `rank_steps`: each rank's last
     logged step. `skipped`: the last skipped steps. `checkpoints`: the steps at which the last
     checkpoints were saved, rising. `resumed`: the run went back to an earlier step. `begins_anew`:
-    all values are of another training than those before.
+    all values are of another training than those before. `at`: Unix seconds of the last step, None
+    where only the order of steps is known. `pace`: quantity and rank whose values give the pace of
+    the run, which changes where a better source or quantity is found.
     """
 
     values: Mapping[tuple[str, int | None], array[float]]
@@ -147,3 +151,5 @@ class Measured:
     checkpoints: Sequence[int]
     resumed: bool
     begins_anew: bool = False
+    at: float | None = None
+    pace: tuple[str, int | None] = (DERIVED_STEP_SECONDS, None)

@@ -48,7 +48,6 @@ class TrainingRun:
         self._remark: Position | None = None
         self.ranks: set[int] = set()
         self._durations = Histogram(STEP_BUCKETS)
-        self._timed_by: tuple[str, int | None] | None = None
         self._begins_anew = False
 
     def observe(
@@ -137,9 +136,9 @@ class TrainingRun:
         begins_anew, self._begins_anew = self._begins_anew, False
         if durations:
             values[DERIVED_STEP_SECONDS, None] = durations
-        if self._timed_by is None:  # one rank's durations count: each rank takes all steps
-            self._timed_by = next((key for key in values if key[0] == "step_seconds"), None)
-        if counted := values.get(self._timed_by or (DERIVED_STEP_SECONDS, None)):
+        pace = self.values.pace()  # of one rank: each takes all steps
+        timed = pace if pace[0] == "step_seconds" else (DERIVED_STEP_SECONDS, None)
+        if counted := values.get(timed):
             self._durations.observe(filter(math.isfinite, counted))
             self._points = None
         return Measured(
@@ -150,6 +149,8 @@ class TrainingRun:
             checkpoints=list(self.progress.checkpoints),
             resumed=resumed,
             begins_anew=begins_anew,
+            at=self.life.last_progress_at if self.life.timed else None,
+            pace=pace,
         )
 
     @property
@@ -269,8 +270,7 @@ class TrainingRun:
         elif event.kind == "checkpoint_saved":
             self.progress.save_checkpoint(str(event.fields.get("path") or ""))
         self.findings.add(event)
-        broken = event.kind == "nonfinite_metric"
-        counted = broken and self.values.observe_nonfinite(event, judged)
+        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event, judged)
         if self.life.observe_event(event, at):
             self.progress.begin_attempt()
             self.replicas = Replicas()

@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.model.points import MEASURED, Labels, Point
+from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, MEASURED, PACES, Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, GpuView, Statistics
 from ldlm_monitor.run.curve import RunCurve, is_charted
@@ -129,6 +129,16 @@ class RunValues:
             if kept := quantities.get(quantity):
                 return kept.value
         return None
+
+    def pace(self) -> tuple[str, int | None]:
+        """The preferred quantity that gives the pace, and the first rank that reports it now."""
+        for quantity in PACES:
+            ranks = self._by_rank.items() if quantity in self._best else ()
+            for rank, quantities in ranks:
+                kept = quantities.get(quantity)
+                if kept is not None and kept.fresh is not None:
+                    return quantity, rank
+        return DERIVED_STEP_SECONDS, None
 
     def step_seconds(self, by_times: float | None) -> float | None:
         """Seconds per step: as logged, otherwise `by_times` of steps or by the logged rate."""
