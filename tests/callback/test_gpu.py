@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
 from ldlm_monitor.callback.device import GpuSampler
+from ldlm_monitor.model.names import METRICS
 from ldlm_monitor.parse.vocabulary import measure
 
 
@@ -153,3 +156,34 @@ def test_without_a_driver_the_sampler_ends_by_itself(monkeypatch) -> None:
     sampler = GpuSampler(0, took.append)
     sampler._thread.join(30)
     assert (sampler._thread.is_alive(), took) == (False, [])
+
+
+def test_metrics_are_served_over_http_if_asked_for(health) -> None:
+    callback = health(serve=0, rank=2)
+    callback.on_step(7, loss=float("nan"), lr=0.5, loss_text=1.25)
+    callback.on_step(8, loss=2.5, lr=0.5, loss_text=1.25)
+    deadline = time.monotonic() + 30
+    while callback._session._exporter is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    port = callback._session._exporter.port
+    lines: list[str] = []
+    while 'ldlm_train_loss{rank="2",run="run_a"} 2.5' not in lines:  # the writer makes the rows
+        assert time.monotonic() < deadline, lines
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert 'ldlm_train_step{rank="2",run="run_a"} 8.0' in lines
+    assert 'ldlm_train_metric{name="loss_text",rank="2",run="run_a"} 1.25' in lines
+    assert {line.split("{")[0] for line in lines} <= set(METRICS)
+
+
+def test_a_port_that_is_taken_costs_the_metrics_and_nothing_else(health, reported, capfd) -> None:
+    first = health(serve=0, rank=0)
+    deadline = time.monotonic() + 30
+    while first._session._exporter is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    second = health(serve=first._session._exporter.port, rank=1)
+    second.on_step(1, loss=1.0)
+    second.close()
+    assert [row["step"] for row in reported("step", rank=1)] == [1]
+    assert "no metrics on" in capfd.readouterr().err

@@ -236,7 +236,9 @@ def test_errors_of_its_own_are_said_once_and_after_ten_it_is_silent(train) -> No
     assert errors == "ldlm-monitor callback: RuntimeError: broken; training goes on\n"
 
 
-@pytest.mark.parametrize("arguments", ["out=3.5", "every=0", "every='x'", "rank='x'", "config=7"])
+@pytest.mark.parametrize(
+    "arguments", ["out=3.5", "every=0", "every='x'", "rank='x'", "config=7", "serve='nowhere:x'"]
+)
 def test_arguments_that_make_no_sense_raise_nothing(train, arguments) -> None:
     training = train(
         f"""

@@ -66,10 +66,11 @@ class HealthCallback:
     `run`: default to the name of `out`, or the launcher's job. `rank`, `world_size`: default to the
     process group's or the launcher's. `mesh`: a `DeviceMesh`, or this rank's coordinates by name
     (`{"dp": 0, "pp": 3}`), which the monitor shows with the rank. `config`: settings to show
-    with the run. `framework`: the name of the training loop. `sigterm`: finish the file when the
-    process is terminated. `stack_signal`: the signal upon which the process writes its stacks, None
-    for none. `flight_recorder`: open PyTorch's flight recorder to the monitor, on a Unix socket
-    that its owner alone can reach. `gpu`: sample the GPU's driver.
+    with the run. `framework`: the name of the training loop. `serve`: a port, or HOST:PORT, for
+    metrics over HTTP. `sigterm`: finish the file when the process is terminated. `stack_signal`:
+    the signal upon which the process writes its stacks, None for none. `flight_recorder`: open
+    PyTorch's flight recorder to the monitor, on a Unix socket that its owner alone can reach.
+    `gpu`: sample the GPU's driver.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class HealthCallback:
         mesh: Any = None,
         config: Mapping[str, Any] | None = None,
         framework: str | None = None,
+        serve: int | str | None = None,
         sigterm: bool = True,
         stack_signal: int | None = getattr(signal, "SIGUSR2", None),
         flight_recorder: bool = False,
@@ -92,7 +94,9 @@ class HealthCallback:
         self._steps: Steps | None = None
         self._errors = 0
         try:
-            options = Options(config or {}, framework, sigterm, stack_signal, flight_recorder, gpu)
+            options = Options(
+                config or {}, framework, serve, sigterm, stack_signal, flight_recorder, gpu
+            )
             leave_uncompiled(_hooks)
             launch = Launch.detect(run, out, rank, world_size, mesh)
             self._session = Session(launch, options, max(int(every), 1), _say)

@@ -38,10 +38,11 @@ class Rows:
     `every`: a step gets a row if its number is a multiple of this, or if a loss or gradient norm
     is not finite; `alarm` is called when one becomes so. Checksums become an event, and so do the
     names of the batch's rows at a step whose loss spikes or becomes non-finite. `extra` is added
-    to the next row only. `unread` counts dropped values.
+    to the next row only. `latest` is the last row. `unread` counts dropped values.
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
+        self.latest: Row = {}
         self.extra: dict[str, float] = {}
         self.unread = 0
         self._rank = rank
@@ -77,6 +78,7 @@ class Rows:
             row.update(extra)
         # A row without a value does not show that it is finite again.
         self._bad = {name for name in self._bad if name not in row}.union(bad)
+        self.latest = row
         if new:
             self._alarm()
         return [*events, row]

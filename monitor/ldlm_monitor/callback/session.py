@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from ldlm_monitor.callback.device import GpuSampler
 from ldlm_monitor.callback.rank import HeartbeatPage, Identity, Launch
 from ldlm_monitor.callback.rows import Row, Rows
+from ldlm_monitor.callback.servers import Exporter, FlightRecorder
 from ldlm_monitor.callback.signals import (
-    FlightRecorder,
     ProcessEnd,
     Termination,
     register_fork_hooks,
@@ -40,6 +40,7 @@ class Options:
 
     config: Mapping[str, Any]
     framework: str | None
+    serve: int | str | None
     sigterm: bool
     stack_signal: int | None
     flight_recorder: bool
@@ -63,6 +64,7 @@ class Session:
         self._stacks = launch.out / f"stack_rank{launch.rank}.txt"
         self._heartbeat: HeartbeatPage | None = None
         self._gpu: GpuSampler | None = None
+        self._exporter: Exporter | None = None
         self._recorder: FlightRecorder | None = None
         self._termination: Termination | None = None
         self._ended = False
@@ -122,7 +124,7 @@ class Session:
         if not self.steps.is_live:
             return
         self._process_end.forget()
-        for each in (self._termination, self._gpu, self._recorder):
+        for each in (self._termination, self._gpu, self._exporter, self._recorder):
             if each is not None:
                 each.close()
         self._writer.close(CLOSE_SECONDS)
@@ -164,6 +166,11 @@ class Session:
             self._heartbeat = self.steps.cells = page
         self._sync()
         self._ready.set()
+        if (address := options.serve) is not None:
+            self._exporter = self._optional(
+                f"no metrics on {address}",
+                lambda: Exporter(address, launch.run, launch.rank, lambda: self._rows.latest),
+            )
         if options.gpu:
             self._gpu = GpuSampler(launch.local_rank, partial(setattr, self._rows, "extra"))
 

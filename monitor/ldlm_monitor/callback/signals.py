@@ -1,17 +1,11 @@
-"""Hooks for how a process ends (exit, exception, SIGTERM) and for forks; what a hung one can show.
-
-That are its stacks, upon a signal, and PyTorch's flight recorder, on a socket.
-"""
+"""Hooks for how a process ends (exit, exception, SIGTERM), for forks, and for its stacks."""
 
 import atexit
 import ctypes
 import faulthandler
-import importlib
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -207,27 +201,6 @@ def register_stacks(path: Path, wanted: int) -> int:
     if before is not None:
         before.close()
     return number
-
-
-class FlightRecorder:
-    """PyTorch's flight recorder on a Unix socket, at `path`.
-
-    The recorder's server runs in C++ and answers while the GIL is held. It also serves a profiler,
-    so only its owner may enter the socket's folder. Raises `ImportError` or `AttributeError` where
-    PyTorch has no such server (the interface is private), `OSError` if no folder can be made.
-    """
-
-    def __init__(self) -> None:
-        server = importlib.import_module("torch._C._distributed_c10d")._WorkerServer
-        importlib.import_module("torch.distributed.debug._handlers")
-        self._folder = tempfile.mkdtemp(prefix="ldlm-")
-        self.path = os.path.join(self._folder, "recorder.sock")
-        self._server = server(self.path)
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def caught(pid: int | str = "self") -> int:
