@@ -13,7 +13,9 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 
 from ldlm_trainer.config import Config
+from ldlm_trainer.preflight import sends_bf16
 
+NEEDS_NCCL = pytest.mark.skipif(not sends_bf16(), reason="torch is built without CUDA and NCCL")
 pytestmark = [pytest.mark.trainer, pytest.mark.live]
 Make = Callable[..., Config]
 
@@ -85,7 +87,10 @@ def run(settings: Config, *words: str) -> None:
 
 # Two trainings of two ranks each.
 @pytest.mark.long
-@pytest.mark.parametrize("compression", ["powersgd", "fp16", "bf16"])
+@pytest.mark.parametrize(
+    "compression",
+    ["powersgd", "fp16", pytest.param("bf16", marks=NEEDS_NCCL)],
+)
 def test_compressed_gradients_train_as_well(
     settings: Make, tmp_path: Path, compression: str
 ) -> None:
@@ -96,6 +101,14 @@ def test_compressed_gradients_train_as_well(
     assert [row["grad_norm"] for row in smaller] != [row["grad_norm"] for row in plain]
     ends = [sum(row["loss"] for row in rows[-5:]) / 5 for rows in (plain, smaller)]
     assert ends[1] == pytest.approx(ends[0], rel=0.05)
+
+
+def test_gradients_that_powersgd_compresses_stay_finite_where_some_are_zero(
+    settings: Make,
+) -> None:
+    """A model begins with gates that are zero, and so are the gradients behind them."""
+    found = train_forked(settings(schedule__steps=13, ddp__compression="powersgd"))
+    assert [row["skipped"] for row in found] == [0] * 13
 
 
 def test_a_sharded_model_trains_as_a_replicated_one_and_resumes_to_the_last_bit(

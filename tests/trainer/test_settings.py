@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install '.[trai
 
 import ldlm_trainer
 from ldlm_trainer.config import Config, load
-from ldlm_trainer.preflight import check, uncommitted, warnings_of
+from ldlm_trainer.preflight import check, sends_bf16, uncommitted, warnings_of
 
 Make = Callable[..., Config]
 
@@ -129,6 +129,17 @@ def test_a_work_tree_that_is_not_committed_is_said(
     (tmp_path / "train.py").write_text("")
     (line,) = uncommitted()
     assert "1 file of this folder's git repository not committed" in line
+
+
+def test_gradients_in_bf16_are_refused_before_the_launch_where_torch_cannot_send_them(
+    settings: Make,
+) -> None:
+    if sends_bf16():
+        pytest.skip("this torch can")
+    asked = settings(ddp__compression="bf16")
+    with pytest.raises(UsageError, match="built without CUDA and NCCL"):
+        list(check(asked, nodes=1, processes=2))
+    assert list(check(asked, nodes=1, processes=1))
 
 
 def test_a_backend_whose_package_is_missing_is_refused_before_the_launch(settings: Make) -> None:

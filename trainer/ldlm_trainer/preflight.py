@@ -66,6 +66,11 @@ def uncommitted() -> Iterator[str]:
         )
 
 
+def sends_bf16() -> bool:
+    """Whether this torch lets gradients travel in bf16: its hook asks how torch was built."""
+    return bool(torch.version.cuda or torch.version.hip) and torch.distributed.is_nccl_available()
+
+
 def check(settings: Config, *, nodes: int, processes: int) -> Iterator[str]:
     """Lines to print; raises `UsageError` for what cannot work."""
     world = nodes * processes
@@ -86,6 +91,12 @@ def check(settings: Config, *, nodes: int, processes: int) -> Iterator[str]:
             f"{processes} processes for {gpus} GPUs",
             where="NPROC_PER_NODE",
             remedy=f"set it to {gpus}, or run.device=cpu",
+        )
+    if settings.ddp.compression == "bf16" and world > 1 and not sends_bf16():
+        raise UsageError(
+            "this torch is built without CUDA and NCCL, and sends no gradients in bf16",
+            where="ddp.compression",
+            remedy="take fp16 or powersgd",
         )
     yield f"torch {torch.__version__}, {gpus} GPUs"
     settings.run.save_dir.mkdir(parents=True, exist_ok=True)

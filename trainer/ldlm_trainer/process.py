@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _EXACT_STEPS = 10
 """Steps before PowerSGD begins: DDP orders its buckets anew in the first ones, and the hook needs
 the final order. torch's own default is 1,000, for long trainings."""
+_LEAST_NORM = 1e-8
+"""Added to norms that PowerSGD divides by, as torch advises: gradients of zero became NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ def _compress(model: DistributedDataParallel, settings: Ddp) -> None:
         case "powersgd":
             state = powerSGD_hook.PowerSGDState(
                 None, matrix_approximation_rank=settings.powersgd_rank,
-                start_powerSGD_iter=_EXACT_STEPS,
+                start_powerSGD_iter=_EXACT_STEPS, orthogonalization_epsilon=_LEAST_NORM,
             )  # fmt: skip
             model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
 
