@@ -27,7 +27,7 @@ from ldlm_monitor.source.open_files import (
     FollowedName,
 )
 from ldlm_monitor.source.recalled import Recalled
-from ldlm_monitor.source.rotations import files_since, is_copied_by, leave_rest
+from ldlm_monitor.source.rotations import files_since, is_copied_by, is_copy_of, leave_rest
 from ldlm_monitor.source.tail import Tail
 
 LINGER_SECONDS = 3600.0
@@ -171,11 +171,12 @@ class NamedFiles:
         Returns whether the last file was rotated, so that the next one continues it.
         """
         place = Path(os.path.realpath(entry.path))
-        found = None if entry.last is None else files_since(entry.last, place)
+        last = entry.last
+        found = None if last is None else files_since(last, place)
         for path in found or ():
             with contextlib.suppress(OSError):  # deleted by the rotation
                 descriptor, between = self.disk.open_regular(path)
-                if between == key or between in self.live:
+                if between == key or between in self.live or is_copy_of(last, descriptor):
                     self.disk.close(descriptor)
                     continue
                 tail, _ = self._begun(entry, None, descriptor, between)

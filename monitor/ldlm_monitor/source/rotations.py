@@ -52,11 +52,21 @@ def was_copied(tail: Tail) -> bool:
         with contextlib.suppress(OSError):  # deleted by the rotation
             descriptor, _ = tail.disk.open_regular(path)
             try:
-                if tail.same_content(descriptor):
+                if is_copy_of(tail, descriptor):
                     return True
             finally:
                 tail.disk.close(descriptor)
     return False
+
+
+def is_copy_of(tail: Tail | None, descriptor: int) -> bool:
+    """Whether the file behind `descriptor` begins with what was read of `tail`. Raises `OSError`.
+
+    copytruncate makes such a file beside a log, which may be renamed before it is looked at again.
+    """
+    if tail is None or tail.fingerprint.position < COPY_BYTES:
+        return False
+    return tail.same_content(descriptor)
 
 
 def is_copied_by(tail: Tail, descriptor: int) -> bool:
