@@ -108,6 +108,7 @@ class NamedFiles:
     def contents(self) -> list[Known]:
         """The contents that are read, and those of ended and of rewritten files."""
         before = [tail.before for _, tail in list(self.live.values()) if tail.before is not None]
+        before += self._recalled.gone
         return [
             *self._known(),
             *(Known(position, gone=True) for position in before),

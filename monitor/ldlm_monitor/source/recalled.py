@@ -16,11 +16,15 @@ folders, which is slow on a network file system; rarer searches delay the files.
 
 
 class Recalled:
-    """Finds the files of the `kept` positions of names. Times are in Unix seconds."""
+    """Finds the files of the `kept` positions of names. Times are in Unix seconds.
+
+    `gone`: positions whose file was not found; a compressed copy of it may be.
+    """
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal
         self._disk = disk
+        self.gone: list[FilePosition] = []
         self._sought: dict[FollowedName, tuple[float, float]] = {}  # when first, when last
 
     def add(self, entry: FollowedName) -> None:
@@ -68,7 +72,9 @@ class Recalled:
                 waiting.append(position)
                 entry.report(self._journal, error)
             else:
-                if tail is not None:
+                if tail is None:
+                    self.gone.append(position)
+                else:
                     yield tail
         entry.report_found(self._journal)
         entry.kept = waiting
