@@ -172,12 +172,11 @@ class NamedFiles:
         Returns whether the last file was rotated, so that the next one continues it.
         """
         place = Path(os.path.realpath(entry.path))
-        last = entry.last
-        found = None if last is None else files_since(last, place)
+        found = None if entry.last is None else files_since(entry.last, place)
         for path in found or ():
             with contextlib.suppress(OSError):  # deleted by the rotation
                 descriptor, between = self.disk.open_regular(path)
-                if between == key or between in self.live or is_copy_of(last, descriptor):
+                if between == key or between in self.live or is_copy_of(entry.last, descriptor):
                     self.disk.close(descriptor)
                     continue
                 tail, _ = self._begun(entry, None, descriptor, between)

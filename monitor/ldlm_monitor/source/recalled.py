@@ -16,15 +16,12 @@ folders, which is slow on a network file system; rarer searches delay the files.
 
 
 class Recalled:
-    """Finds the files of the `kept` positions of names. Times are in Unix seconds.
-
-    `gone`: positions whose file was not found; a compressed copy of it may be.
-    """
+    """Finds the files of the `kept` positions of names. Times are in Unix seconds."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal
         self._disk = disk
-        self.gone: list[FilePosition] = []
+        self.gone: list[FilePosition] = []  # their files were not found: copies may be
         self._sought: dict[FollowedName, tuple[float, float]] = {}  # when first, when last
 
     def add(self, entry: FollowedName) -> None:

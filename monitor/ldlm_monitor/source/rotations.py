@@ -60,13 +60,9 @@ def was_copied(tail: Tail) -> bool:
 
 
 def is_copy_of(tail: Tail | None, descriptor: int) -> bool:
-    """Whether the file behind `descriptor` begins with what was read of `tail`. Raises `OSError`.
-
-    copytruncate makes such a file beside a log, which may be renamed before it is looked at again.
-    """
-    if tail is None or tail.fingerprint.position < COPY_BYTES:
-        return False
-    return tail.same_content(descriptor)
+    """Whether a file begins with what was read of `tail`, as copies do. Raises `OSError`."""
+    enough = tail is not None and tail.fingerprint.position >= COPY_BYTES
+    return tail is not None and enough and tail.same_content(descriptor)
 
 
 def is_copied_by(tail: Tail, descriptor: int) -> bool:
