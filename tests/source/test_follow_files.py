@@ -1,5 +1,6 @@
 """What writers, rotation and people do to files, and that nothing is lost or doubled by it."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -50,6 +51,38 @@ def test_a_renamed_file_is_read_to_its_end_while_its_writer_keeps_it(reading, lo
         assert reader.look(after=1.2) == expected(30, 40)
     assert reader.notices() == ["replaced"]
     assert len({chunk.file for chunk in reader.chunks}) == 2
+
+
+@pytest.mark.parametrize("looks_between", [True, False])
+def test_a_copy_of_a_log_that_was_emptied_and_then_renamed_is_no_file_of_that_name(
+    reading, log, looks_between
+):
+    """Files that had the name for a while between two looks are read, too, and lie beside it."""
+    reader = reading(log)
+    append(log, lines(0, 500))
+    assert reader.look() == expected(0, 500)
+    log.with_suffix(".log.1").write_bytes(log.read_bytes())
+    os.truncate(log, 0)
+    append(log, lines(500, 510))
+    came = reader.look() if looks_between else []
+    log.rename(log.with_suffix(".log.2"))
+    append(log, lines(510, 520))
+    assert sorted(came + reader.look() + reader.look(after=1.2)) == expected(500, 520)
+
+
+def test_a_log_that_was_compressed_before_it_was_followed_on_is_known(reading, log):
+    """It was read as history, and lost its name before its position was taken up."""
+    first, later = reading(log), reading()
+    append(log, lines(0, 500))
+    first.look()
+    packed = log.with_suffix(".log.1.gz")
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    log.unlink()
+    append(log, lines(500, 510))
+    later.follower.add(log, resume=first.follower.positions())
+    for came in ([], expected(500, 510)):
+        assert KnownContents(later.follower.contents(), DIRECT).find(packed).name == str(log)
+        assert came or later.look() == expected(500, 510)
 
 
 def test_a_long_rest_of_a_renamed_file_comes_before_the_new_one(reading, log):

@@ -1,13 +1,11 @@
 """Active alerts: the instances of a rule, one for each series of its result."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule
 from ldlm_monitor.alerts.template_expansion import Context
-from ldlm_monitor.alerts.templates import Template
 from ldlm_monitor.model.alert import Transition, VectorSample
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
@@ -23,9 +21,7 @@ class ActiveAlert(Generic[E]):
 
     Unix seconds: `active_at`, when its condition began to hold; `fired_at`, when it began to fire
     (None: pending); `absent_since`, when its condition ceased to hold while `keep_firing_for`
-    keeps it firing (None otherwise). `value`, `annotations`: when the condition last held. `texts`:
-    the annotations, or what expands them where they are first read: of a thousand stalled runs,
-    whose values are renewed each minute, few texts are.
+    keeps it firing (None otherwise). `value`, `annotations`: when the condition last held.
     """
 
     rule: AlertRule[E]
@@ -33,16 +29,9 @@ class ActiveAlert(Generic[E]):
     state: Literal["pending", "firing"]
     active_at: float
     value: float
-    texts: dict[str, str] | Callable[[], dict[str, str]]
+    annotations: dict[str, str]
     fired_at: float | None = None
     absent_since: float | None = None
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """The texts by their names."""
-        if not isinstance(self.texts, dict):
-            self.texts = self.texts()
-        return self.texts
 
 
 def agreement(alert: ActiveAlert[E], rule: AlertRule[E]) -> int:
@@ -61,34 +50,22 @@ def instances(
 ) -> dict[Labels, ActiveAlert[E]]:
     """The alerts of a vector by their labels, each pending since `at` (Unix seconds)."""
     found: dict[Labels, ActiveAlert[E]] = {}
-    is_steady = rule.is_steady  # what a template asks by `query` is another thing later
     for sample in vector:
         given = dict(sample.labels)
         texts, annotations = (
-            partial(_expanded, part, given, sample.value, at, context)
+            {name: each.expand(given, sample.value, at, context) for name, each in part.items()}
             for part in (rule.labels, rule.annotations)
         )
         unset = {ALERT_NAME: "", "__name__": ""}
-        labels = {name: text for name, text in {**given, **texts(), **unset}.items() if text}
+        labels = {name: text for name, text in {**given, **texts, **unset}.items() if text}
         key = sorted_labels(labels)
         if key in found:
             raise RuleError(
                 "several alerts have the same labels",
                 remedy="select one metric, and set no label by which series differ",
             )
-        shown = annotations if is_steady else annotations()
-        found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, shown)
+        found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, annotations)
     return found
-
-
-def _expanded(
-    templates: Mapping[str, Template],
-    given: Mapping[str, str],
-    value: float,
-    at: float,
-    context: Context,
-) -> dict[str, str]:
-    return {name: each.expand(given, value, at, context) for name, each in templates.items()}
 
 
 def transition(

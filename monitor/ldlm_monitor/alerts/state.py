@@ -205,7 +205,7 @@ def _step(
     for key, alert in list(alerts.items()):
         now = fresh.get(key)
         if now is not None:
-            alert.value, alert.texts, alert.absent_since = now.value, now.texts, None
+            alert.value, alert.annotations, alert.absent_since = now.value, now.annotations, None
         elif _keeps_firing(alert, at):
             continue
         elif alert.state == "pending":

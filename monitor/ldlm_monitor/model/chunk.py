@@ -28,8 +28,7 @@ Form: TypeAlias = Literal["", "tfrecord", "wandb"]
 HEAD_BYTES = 12
 """Bytes of a TFRecord frame before its content (u64 and u32); enough to recognise both forms."""
 _FOOTER_BYTES = 4  # the checksum of the content (u32)
-_UPPER_LENGTH = b"\0\0\0\0"
-"""Upper half of a TFRecord length below 4 GiB. Text has no NUL bytes, so these show a frame."""
+_UPPER_LENGTH = b"\0\0\0\0"  # of a TFRecord below 4 GiB; as text has no NULs, they show a frame
 _LENGTH = struct.Struct("<QI")  # the length and its checksum (u64, u32)
 _CHECKSUM = struct.Struct("<I")  # of the content (u32), in both forms
 _MASK_DELTA = 0xA282EAD8  # kMaskDelta of tensorflow's core/lib/hash/crc32c.h
@@ -239,7 +238,6 @@ class Chunk:
     chunk is fed with the time of its writing; if false, with a number that only orders chunks.
     `framed`: the form of binary frames in `data`, "" for lines; `line` then counts frames.
     `continues`: the path of the older file of a rotated log that these bytes follow on; else "".
-    `whole`: the chunk that this is a piece of, whose next piece follows; None if it is of none.
     """
 
     path: str
@@ -253,7 +251,7 @@ class Chunk:
     timed: bool = True
     framed: Form = ""
     continues: str = ""
-    whole: "Chunk | None" = field(default=None, repr=False, compare=False)
+    whole: "Chunk | None" = field(default=None, repr=False, compare=False)  # it is a piece of this
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property

@@ -129,7 +129,10 @@ class MountReader:
 
     def contents(self) -> list[Known]:
         """The contents that are or were read; during a read, those from before the read."""
-        return self._named_files.contents() if self.idle else [*map(Known, self._positions)]
+        if not self.idle:
+            return [*map(Known, self._positions)]
+        self._apply()
+        return self._named_files.contents()
 
     def finish(self, patience: float) -> list[Chunk]:
         """The last chunk of every file; none if these do not come within `patience` seconds."""

@@ -27,7 +27,7 @@ from ldlm_monitor.source.open_files import (
     FollowedName,
 )
 from ldlm_monitor.source.recalled import Recalled
-from ldlm_monitor.source.rotations import files_since, is_copied_by, leave_rest
+from ldlm_monitor.source.rotations import files_since, is_copied_by, is_copy_of, leave_rest
 from ldlm_monitor.source.tail import Tail
 
 LINGER_SECONDS = 3600.0
@@ -108,6 +108,7 @@ class NamedFiles:
     def contents(self) -> list[Known]:
         """The contents that are read, and those of ended and of rewritten files."""
         before = [tail.before for _, tail in list(self.live.values()) if tail.before is not None]
+        before += self._recalled.gone
         return [
             *self._known(),
             *(Known(position, gone=True) for position in before),
@@ -175,7 +176,7 @@ class NamedFiles:
         for path in found or ():
             with contextlib.suppress(OSError):  # deleted by the rotation
                 descriptor, between = self.disk.open_regular(path)
-                if between == key or between in self.live:
+                if between == key or between in self.live or is_copy_of(entry.last, descriptor):
                     self.disk.close(descriptor)
                     continue
                 tail, _ = self._begun(entry, None, descriptor, between)

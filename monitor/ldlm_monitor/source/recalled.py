@@ -21,6 +21,7 @@ class Recalled:
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal
         self._disk = disk
+        self.gone: list[FilePosition] = []  # their files were not found: copies may be
         self._sought: dict[FollowedName, tuple[float, float]] = {}  # when first, when last
 
     def add(self, entry: FollowedName) -> None:
@@ -68,7 +69,9 @@ class Recalled:
                 waiting.append(position)
                 entry.report(self._journal, error)
             else:
-                if tail is not None:
+                if tail is None:
+                    self.gone.append(position)
+                else:
                     yield tail
         entry.report_found(self._journal)
         entry.kept = waiting

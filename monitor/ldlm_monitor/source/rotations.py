@@ -52,11 +52,17 @@ def was_copied(tail: Tail) -> bool:
         with contextlib.suppress(OSError):  # deleted by the rotation
             descriptor, _ = tail.disk.open_regular(path)
             try:
-                if tail.same_content(descriptor):
+                if is_copy_of(tail, descriptor):
                     return True
             finally:
                 tail.disk.close(descriptor)
     return False
+
+
+def is_copy_of(tail: Tail | None, descriptor: int) -> bool:
+    """Whether a file begins with what was read of `tail`, as copies do. Raises `OSError`."""
+    enough = tail is not None and tail.fingerprint.position >= COPY_BYTES
+    return tail is not None and enough and tail.same_content(descriptor)
 
 
 def is_copied_by(tail: Tail, descriptor: int) -> bool:
