@@ -36,7 +36,7 @@ _INSPECTIONS = (
     ends.inspect, evaluation.inspect, ddp.inspect, process_groups.inspect,
     process_groups.inspect_environment, collectives.inspect, leaving.inspect,
     updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
-    optimizers.inspect_schedules, models.inspect, checkpoints.inspect,
+    models.inspect, checkpoints.inspect,
     resuming.inspect, random_state.inspect, rotation.inspect,
 )  # fmt: skip
 

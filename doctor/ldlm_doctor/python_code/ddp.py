@@ -44,7 +44,11 @@ def _bypassed(module: Module, loop: TrainingLoop) -> Findings:
     called = {ast.dump(call.func) for call in calls}
     losses = {name for call in loop.backwards for name in names_in(receiver(call))}
     for call in calls:
-        func = module.bound(call.func) if isinstance(call.func, ast.Name) else call.func
+        func: ast.expr | None = call.func
+        if isinstance(func, ast.Name):
+            func = module.bound(func)
+        elif isinstance(func, ast.Attribute):
+            func = module.bound_attribute(func) or func
         match func:
             case ast.Attribute(value=wrapper, attr="module"):
                 pass

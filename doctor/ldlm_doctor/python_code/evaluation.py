@@ -12,7 +12,7 @@ from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, re
 from ldlm_doctor.python_code.facts import matching
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.origins import callers
+from ldlm_doctor.python_code.origins import assigned, callers
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import rank_branch
 from ldlm_doctor.python_code.sampling import SAMPLER
@@ -20,7 +20,7 @@ from ldlm_doctor.python_code.training import without_gradient
 from ldlm_doctor.python_code.tree import Function, body_of, inside
 from ldlm_doctor.python_code.values import arguments, constant
 
-_SUMMED = re.compile(r"loss|correct|(^|_)(acc|nll|ppl|score)", re.I)
+_SUMMED = re.compile(r"loss|correct|entropy|(^|_)(acc|nll|ppl|score)", re.I)
 _BATCHES = re.compile(r"load|dl$|data|batch", re.I)
 _RESULT = re.compile(r"val|test|loss|acc|metric|score", re.I)
 _LIGHTNING = {"lightning", "pytorch_lightning"}
@@ -39,7 +39,7 @@ def inspect(module: Module, program: Program) -> Findings:
         return
     sharing = [user for user in program.users(module) if _shares(user)]
     for loop in module.each(ast.For):
-        summed, function = _summed(loop), module.function(loop)
+        summed, function = _summed(module, loop), module.function(loop)
         name = function.name if function is not None else ""
         if not any(user is module or name in user.words for user in sharing):
             continue
@@ -64,24 +64,30 @@ def _shares(module: Module) -> bool:
     return False
 
 
-def _summed(loop: ast.For) -> set[str]:
-    """The names of what each batch adds to; they begin before the loop over the batches."""
+def _summed(module: Module, loop: ast.For) -> set[str]:
+    """The numbers and lists that each batch adds to; they begin before the loop over batches."""
     if not any(map(_BATCHES.search, names_in(loop.iter))):
         return set()
     found = set()
     for node in inside(loop.body):
         match node:
-            case ast.AugAssign(op=ast.Add(), target=ast.Name(id=name)):
-                found.add(name)
-            case ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id=name))):
-                found.add(name)
+            case ast.AugAssign(op=ast.Add(), target=ast.Name(id=name), value=value):
+                pass
+            case ast.Call(
+                func=ast.Attribute(attr="append", value=ast.Name(id=name) as held), args=[value]
+            ) if all(isinstance(each, ast.List) for each in assigned(module, held)):
+                pass
+            case _:
+                continue
+        if any(map(_SUMMED.search, (name, *words_in(value)))):
+            found.add(name)
     own = {
         last_name(target)
         for node in inside(loop.body)
         if isinstance(node, ast.Assign)
         for target in node.targets
     }
-    return {name for name in found - own if _SUMMED.search(name)}
+    return found - own
 
 
 def _is_alone(program: Program, module: Module, loop: ast.For, summed: set[str]) -> bool:

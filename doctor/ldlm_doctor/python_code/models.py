@@ -16,11 +16,8 @@ from ldlm_doctor.python_code.values import likely
 CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
 )
-_KEYWORD_ONLY = {
-    "mmdit.mmdit_generalized_pytorch.MMDiT": ("modality_tokens", "modality_masks", "time_cond"),
-    "mmdit.MMDiT": ("modality_tokens", "modality_masks", "time_cond"),
-}
-"""Modules of packages whose `forward` takes keywords only, with their names in order."""
+_KEYWORD_ONLY = frozenset({"mmdit.mmdit_generalized_pytorch.MMDiT", "mmdit.MMDiT"})
+"""Modules of packages whose `forward` takes keywords only."""
 _CHECKPOINTING = re.compile(
     r"gradient_checkpoint|grad_checkpoint|grad_ckpt|activation_checkpoint|checkpoint_wrapper"
     r"|act_ckpt|ckpt_wrapper|checkpoint_sequential|checkpoint_activations|recompute|^ac_config$",
@@ -134,8 +131,7 @@ def _checkpoints(module: Module, program: Program) -> Findings:
         made = _made(module, call.args[0], call)
         if made is None:
             continue
-        names = _keyword_only(module, program, made)
-        if names:
+        if _takes_keywords_only(module, program, made):
             yield module.finding("checkpoint-keyword-only-call", call)
         if _is_stack(module, program, made):
             yield module.finding("checkpoint-whole-backbone", call)
@@ -159,20 +155,17 @@ def _attributes(cls: ast.ClassDef) -> Iterator[tuple[ast.stmt, str, ast.Call]]:
                 yield node, name, call
 
 
-def _keyword_only(module: Module, program: Program, made: ast.Call) -> tuple[str, ...]:
-    """The names that a module's forward takes, where it takes nothing by position."""
-    known = _KEYWORD_ONLY.get(module.resolve(made.func))
-    if known:
-        return known
+def _takes_keywords_only(module: Module, program: Program, made: ast.Call) -> bool:
+    """A module's forward takes nothing by position."""
+    if module.resolve(made.func) in _KEYWORD_ONLY:
+        return True
     found = program.definition(module, made.func, ast.ClassDef)
     body = found[1].body if found is not None else []
     methods = [each for each in body if isinstance(each, ast.FunctionDef)]
-    forward = next((each for each in methods if each.name == "forward"), None)
-    if forward is None or len(forward.args.args) + len(forward.args.posonlyargs) != 1:
-        return ()
-    if forward.args.vararg is not None:
-        return ()
-    return tuple(argument.arg for argument in forward.args.kwonlyargs)
+    forward = next((each.args for each in methods if each.name == "forward"), None)
+    if forward is None or len(forward.args) + len(forward.posonlyargs) != 1:
+        return False
+    return bool(forward.kwonlyargs) and forward.vararg is None
 
 
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:

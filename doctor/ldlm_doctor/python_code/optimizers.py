@@ -1,4 +1,4 @@
-"""How optimizers are constructed, and schedules that each rank steps by its own loss."""
+"""Schedules that each rank steps by its own loss."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.collectives import decides_together
 from ldlm_doctor.python_code.expressions import last_name, names_in, passed
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.source_text import keyword_added
-from ldlm_doctor.python_code.values import arguments
 
-_FUSED = frozenset(
-    f"torch.optim.{where}{name}" for name in ("Adam", "AdamW") for where in ("", f"{name.lower()}.")
-)
-_INSTEAD = ("fused", "foreach", "capturable", "differentiable")
 _PLATEAUS = frozenset(
     {"torch.optim.lr_scheduler.ReduceLROnPlateau", "torch.optim.ReduceLROnPlateau"}
 )
@@ -26,32 +20,6 @@ _ANY_LOSS = re.compile(r"loss", re.I)
 
 
 def inspect(module: Module, program: Program) -> Findings:
-    """Each Adam and AdamW."""
-    if not (program.trains(module) and program.is_on_cuda(module)):
-        return
-    for call in module.calls_to(_FUSED):
-        given = arguments(module, call)
-        if all(given.lacks(name) for name in _INSTEAD) and not _is_fallback(module, call):
-            yield module.finding("optimizer-unfused", call, edits=_fused(module, call))
-
-
-def _fused(module: Module, call: ast.Call) -> Edits:
-    if module.imports.get("torch") != "torch":
-        return ()
-    return keyword_added(module, call, "fused=torch.cuda.is_available()")
-
-
-def _is_fallback(module: Module, call: ast.Call) -> bool:
-    """Another one beside it is fused: this is for where that does not work."""
-    return any(
-        other is not call
-        and module.function(other) is module.function(call)
-        and not arguments(module, other).lacks("fused")
-        for other in module.calls_to(_FUSED)
-    )
-
-
-def inspect_schedules(module: Module, program: Program) -> Findings:
     """Each step of a schedule that looks at a loss."""
     if not program.is_distributed(module) or program.framework_does_it(module):
         return

@@ -98,20 +98,15 @@ def callers(
     """The calls that surely are of a function: by import, or by a name that only it has."""
     own = module.class_of(function)
     name = own.name if own is not None and function.name == "__init__" else function.name
-    for other in program.modules:
-        for call in other.called(name):
-            if own is None:
-                found = program.definition(other, call.func, ast.FunctionDef)
-                if found is not None and found[1] is function:
-                    yield other, call
-            elif name == own.name:
-                made = program.definition(other, call.func, ast.ClassDef)
-                if made is not None and made[1] is own:
-                    yield other, call
-            elif program.definitions[name] == 1 or (
-                other is module and other.class_of(call) is own
-            ):
+    for other, call in program.calls.get(name, ()):
+        if own is None or name == own.name:
+            found = program.definition(
+                other, call.func, ast.FunctionDef if own is None else ast.ClassDef
+            )
+            if found is not None and found[1] is (own or function):
                 yield other, call
+        elif program.definitions[name] == 1 or (other is module and other.class_of(call) is own):
+            yield other, call
 
 
 def is_kin(one: ast.ClassDef, other: ast.ClassDef) -> bool:

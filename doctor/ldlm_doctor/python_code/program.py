@@ -183,6 +183,15 @@ class Program:
         return Counter(function.name for each in self.modules for function in each.functions)
 
     @cached_property
+    def calls(self) -> dict[str, list[tuple[Module, ast.Call]]]:
+        """All calls by the last part of what they call, each with its module."""
+        found: dict[str, list[tuple[Module, ast.Call]]] = {}
+        for module in self.modules:
+            for name, calls in module.methods_called.items():
+                found.setdefault(name, []).extend((module, call) for call in calls)
+        return found
+
+    @cached_property
     def settings(self) -> Settings:
         """What YAML files, argparse and classes with fields say."""
         return Settings(self.modules, self.files)
@@ -243,10 +252,6 @@ class Program:
         users = _reached([module], self._importers, _MOST_RELATIVES)
         parts = {part for user in users for part in self.imports_of(user)}
         return any(map(starts_ranks, parts)) or any(map(naming("prepare"), parts))
-
-    def is_on_cuda(self, module: Module) -> bool:
-        """The program uses GPUs where there are any."""
-        return self.any_relative(naming("cuda", "nccl"), module)
 
     def framework_does_it(self, module: Module) -> bool:
         """Lightning, Accelerate or the like set up ranks, samplers and precision."""

@@ -89,6 +89,8 @@ def chain(program: Program, module: Module, load: ast.Call) -> list[str]:
     """
     resumes = _resumes(program, module, load)
     found = [[*_without_value(each), *_other_keys(each)] for each in resumes]
+    if is_value(arguments(module, load)["weights_only"], True):
+        found = [[*links, *_refused(each)] for links, each in zip(found, resumes, strict=True)]
     if not found or not all(found):
         return []
     first = resumes[0]
@@ -97,7 +99,7 @@ def chain(program: Program, module: Module, load: ast.Call) -> list[str]:
 
 def dropped(program: Program, module: Module, load: ast.Call) -> Iterator[str]:
     """What a checkpoint holds of a training's progress, and no code takes out of it again."""
-    taken = {key for each in program.modules for key in _looked_up(each)}
+    taken = program.once(_taken)
     for resume in _resumes(program, module, load)[:1]:
         steps = [key for key in resume.written.entries if _PROGRESS.search(key)]
         lost = [key for key in resume.written.entries if _STATE.search(key) and key not in taken]
@@ -106,15 +108,17 @@ def dropped(program: Program, module: Module, load: ast.Call) -> Iterator[str]:
             yield from (f'nothing reads "{key}"' for key in lost)
 
 
-def _looked_up(module: Module) -> Iterator[str]:
-    for node in module.each(ast.Subscript, ast.Call):
+def _taken(program: Program) -> frozenset[str]:
+    """The keys that some code looks up."""
+    found: set[str] = set()
+    for node in (each for m in program.modules for each in m.each(ast.Subscript, ast.Call)):
         match node:
-            case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Load()):
-                yield str(key)
-            case ast.Call(
-                func=ast.Attribute(attr="get" | "pop"), args=[ast.Constant(value=key), *_]
+            case (
+                ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Load())
+                | ast.Call(func=ast.Attribute(attr="get" | "pop"), args=[ast.Constant(key), *_])
             ):
-                yield str(key)
+                found.add(str(key))
+    return frozenset(found)
 
 
 def _resumes(program: Program, module: Module, load: ast.Call) -> list[_Resume]:
@@ -133,13 +137,15 @@ def _written(program: Program, module: Module) -> Iterator[_Written]:
             given = arguments(where, call, ("obj", "f"))
             held = given["obj"]
             held = where.bound(held) if isinstance(held, ast.Name) else held
-            if isinstance(held, ast.Dict):
-                entries = {
-                    key.value: value
-                    for key, value in zip(held.keys, held.values, strict=True)
-                    if isinstance(key, ast.Constant) and isinstance(key.value, str)
-                }
-                yield _Written(where, entries, _files(where, given["f"]))
+            match held:
+                case ast.Dict():
+                    named = zip(held.keys, held.values, strict=True)
+                    entries = {str(k.value): v for k, v in named if isinstance(k, ast.Constant)}
+                case ast.Call(func=ast.Name(id="dict"), args=[]):
+                    entries = {each.arg: each.value for each in held.keywords if each.arg}
+                case _:
+                    continue
+            yield _Written(where, entries, _files(where, given["f"]))
 
 
 def _files(module: Module, path: ast.expr | None) -> frozenset[str]:
@@ -256,7 +262,8 @@ def _holds(program: Program, outer: Origin, inner: Origin) -> str:
 
 def _refused(resume: _Resume) -> Iterator[str]:
     """Objects of own classes, which torch loads only where it is asked to."""
-    if not arguments(resume.module, resume.load).lacks("weights_only"):
+    given = arguments(resume.module, resume.load)
+    if not (given.lacks("weights_only") or is_value(given["weights_only"], True)):
         return
     if any(map(naming("add_safe_globals", "safe_globals"), resume.program.modules)):
         return

@@ -36,11 +36,11 @@ def inspect(module: Module, program: Program) -> Findings:
     for call in module.calls_to(SAMPLER):
         names = ("dataset", "num_replicas", "rank", "shuffle", "seed")
         seed = arguments(module, call, names)["seed"]
-        if seed is not None and _has_rank(program, module, seed):
+        if seed is not None and _has_rank(program, module, module, seed):
             yield module.finding("sampler-seed-by-rank", seed)
     drawn = [call for call in module.calls_to(_SPLIT) if arguments(module, call).lacks("generator")]
     drawn += [call for call in module.calls_to(_SHUFFLES) if _is_for_subsets(module, call)]
-    if drawn and any(_has_rank(program, *each) for each in _seeded(program, module)):
+    if drawn and any(_has_rank(program, module, *each) for each in _seeded(program, module)):
         yield from (module.finding("split-differs-between-ranks", call) for call in drawn)
     for loop in () if program.framework_does_it(module) else program.loops(module):
         yield from _equal_noise(program, loop)
@@ -58,7 +58,7 @@ def _equal_noise(program: Program, loop: TrainingLoop) -> Findings:
     """Every seed that the program sets is the same on all ranks, and each step draws from it."""
     seeds = list(_seeded(program, loop.module))
     certain = [each for each in seeds if _is_certain(program, *each)]
-    if not certain or any(_has_rank(program, *each, unknown=True) for each in seeds):
+    if not certain or any(_has_rank(program, loop.module, *each, unknown=True) for each in seeds):
         return
     for where, call in _drawn(program, loop):
         at, seed = certain[0]
@@ -77,7 +77,10 @@ def _seeded(program: Program, module: Module) -> Iterator[tuple[Module, ast.expr
 
 
 def _is_certain(program: Program, module: Module, seed: ast.expr) -> bool:
-    """A number, or a setting that has one."""
+    """A number, or a setting that has one; `seed` gives it to another library than torch."""
+    call = module.parents[seed]
+    if isinstance(call, ast.Call) and last_name(call.func) == "seed":
+        return False
     values, function = [seed], module.function(seed)
     if isinstance(seed, ast.Name):
         values += assigned(module, seed)
@@ -89,8 +92,11 @@ def _is_certain(program: Program, module: Module, seed: ast.expr) -> bool:
     )
 
 
-def _has_rank(program: Program, module: Module, seed: ast.expr, *, unknown: bool = False) -> bool:
-    """A seed is another one on each rank, or where it comes from is `unknown`."""
+def _has_rank(
+    program: Program, home: Module, module: Module, seed: ast.expr, *, unknown: bool = False
+) -> bool:
+    """A seed differs between the ranks of `home`'s programs, or where it is from is `unknown`."""
+    ours = program.relatives(home)
     waiting, seen = [(module, seed, 0)], {id(seed)}
     for where, value, depth in waiting:
         if depth > _DEEPEST or len(seen) > _MOST_ORIGINS:
@@ -100,7 +106,11 @@ def _has_rank(program: Program, module: Module, seed: ast.expr, *, unknown: bool
                 return True
             if unknown and _VARIES.search(last_name(part)):
                 return True
-            fresh = [each for each in _given(program, where, part) if id(each[1]) not in seen]
+            fresh = [
+                each
+                for each in _given(program, where, part)
+                if each[0] in ours and id(each[1]) not in seen
+            ]
             seen.update(id(its) for _, its in fresh)
             waiting += [(*each, depth + 1) for each in fresh]
     return False

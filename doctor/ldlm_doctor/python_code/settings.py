@@ -188,7 +188,8 @@ def looked_up(module: Module, node: ast.expr) -> tuple[str, ...]:
         match node:
             case ast.Name() if keys and (bound := module.bound(node)) is not None:
                 if isinstance(bound, ast.Call) and last_name(bound.func) not in ("get", "getattr"):
-                    return _found(keys, node.id)
+                    parsed = last_name(bound.func) == "parse_args"
+                    return tuple(keys) if parsed else _found(keys, node.id)
                 node = bound
                 continue
             case ast.Name():

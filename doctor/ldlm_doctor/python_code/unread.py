@@ -30,6 +30,7 @@ def inspect(program: Program) -> Findings:
     """Each setting by which the programs that use its file should train."""
     files = {file.path: file for file in program.files}
     programs = list(_programs(program))
+    using: dict[str, list[list[Module]]] = {}
     constants = (each for module in program.modules for each in _constants(module))
     for each in chain(program.settings.declared, constants):
         name = each.keys[-1]
@@ -43,7 +44,9 @@ def inspect(program: Program) -> Findings:
         if any(name.encode() in file.content for file in program.unreadable):
             continue
         file = files[each.path]
-        used_by = _used_by(programs, file)
+        if each.path not in using:
+            using[each.path] = _used_by(programs, file)
+        used_by = using[each.path]
         if used_by and not any(_may_read(module, each) for part in used_by for module in part):
             line = file.content.splitlines()[each.line - 1].decode("utf-8", "replace")
             yield Finding(check, each.path, each.line, line.strip(), f"{name} is read nowhere")

@@ -82,10 +82,14 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
             between = [c for c in loop.backwards if _surely_before(module, c, zero)]
             # also in a loop within the turn, whose backward is not this loop's
             again = [c for c in loop.calls("backward") if zero.lineno < c.lineno < step.lineno]
-            earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
             # `optimizer.step(closure)` computes the gradients itself
             closure = bool(step.args) and _owner(step) == _stepped(step)
-            used = any(s.lineno < zero.lineno for s in earlier)
+            # another step, which this does not stand before, has them: they are dropped on purpose
+            used = any(
+                not (_surely_before(module, zero, s) or _apart(module, zero, s))
+                for s in steps
+                if _stepped(s) == _stepped(step)
+            )
             if between and not again and not used and not closure:
                 yield module.finding("zero-grad-before-step", zero)
 
@@ -96,7 +100,9 @@ def _unscaled_again(loop: TrainingLoop) -> Findings:
     for unscale in loop.calls("unscale_"):
         for update in loop.calls("update"):
             same = module.function(unscale) is module.function(update)
-            if not same or _owner(update) != _owner(unscale) or update.lineno < unscale.lineno:
+            after = any(_surely_before(module, call, unscale) for call in loop.backwards)
+            ahead = update.lineno < unscale.lineno if same else not after
+            if ahead or _owner(update) != _owner(unscale):
                 continue
             if _by_count(loop, update, unscale) and not _by_count(loop, unscale, update):
                 yield module.finding("unscale-every-micro-batch", unscale)

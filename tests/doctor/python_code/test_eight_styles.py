@@ -121,3 +121,53 @@ def test_gradients_that_are_unscaled_before_the_step() -> None:
         f"            scaler.unscale_(optimizer)\n            {CLIP}\n            {STEPPED}"
     )
     assert found("unscale-every-micro-batch", make=ADAMW, step=step) == 0
+
+
+TRAINER = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Trainer:
+    def __init__(self, model, accum):
+        dist.init_process_group("nccl")
+        self.model, self.accum = DDP(model), accum
+        self.inner = self.model.module
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.scaler = torch.amp.GradScaler()
+
+    def micro_batch(self, batch):
+        loss = {loss}
+        self.scaler.scale(loss).backward()
+        {behind}
+
+    def train(self, loader):
+        for number, batch in enumerate(loader, 1):
+            self.micro_batch(batch)
+            if number % self.accum:
+                continue
+            {ahead}
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
+"""
+UNSCALE = "self.scaler.unscale_(self.optimizer)"
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ({}, []),
+        ({"loss": "self.inner(batch)"}, ["ddp-bypassed"]),
+        ({"loss": "self.model(batch) + self.inner(batch)"}, []),
+        ({"behind": UNSCALE, "ahead": "pass"}, ["unscale-every-micro-batch"]),
+    ],
+    ids=["right", "the inner model", "both", "unscaled at once"],
+)
+def test_a_step_in_the_methods_of_a_trainer(places: dict[str, str], expected: list[str]) -> None:
+    right = {"loss": "self.model(batch)", "behind": "", "ahead": UNSCALE}
+    code = TRAINER.format_map(right | places)
+    found = [f.check_id for f in findings({"train.py": code})]
+    assert [check for check in found if check in ("ddp-bypassed", "unscale-every-micro-batch")] == (
+        expected
+    )

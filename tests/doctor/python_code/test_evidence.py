@@ -55,6 +55,41 @@ def test_gradients_are_computed_again_in_a_loop_within_the_turn() -> None:
     assert "zero-grad-before-step" not in found(turn)
 
 
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [("", True), ("\noptimizer.step()\noptimizer.zero_grad()", False)],
+    ids=["no other step", "a step of all other turns"],
+)
+def test_gradients_that_one_turn_drops_on_purpose(behind: str, expected: bool) -> None:
+    dropped = "if width > 9:\n    optimizer.zero_grad()\n    optimizer.step()\n    continue"
+    turn = f"model(batch).backward()\n{dropped}{behind}"
+    assert ("zero-grad-before-step" in found(turn)) is expected
+
+
+@pytest.mark.parametrize(("user", "expected"), [("own", True), ("other", False)])
+def test_what_another_program_passes_to_a_library_is_its_own(user: str, expected: bool) -> None:
+    library = "import torch\n\ndef fix_seed(seed):\n    torch.manual_seed(seed)\n"
+    start = """
+import torch
+import torch.distributed as dist
+from library import fix_seed
+from torch.utils.data import random_split
+
+def main(data, loader, model, optimizer):
+    dist.init_process_group("nccl")
+    fix_seed({seed})
+    {split}
+"""
+    split = "return random_split(data, [8, 2])"
+    by_rank = "7 + dist.get_rank()"
+    files = {
+        "library.py": library,
+        "own.py": start.format(seed=by_rank if user == "own" else "7", split=split),
+        "other.py": start.format(seed=by_rank, split="return data"),
+    }
+    assert ("split-differs-between-ranks" in ids(files)) is expected
+
+
 @pytest.mark.parametrize(("copied", "expected"), [("", True), ("shutil.copy('a.pt', old)", False)])
 def test_of_a_checkpoint_that_is_copied_at_once_one_is_whole(copied: str, expected: bool) -> None:
     saved = "torch.save({'optimizer': optimizer.state_dict()}, 'a.pt')"

@@ -161,10 +161,6 @@ DEFECTS = [
         "            with nullcontext():\n", "backward()",
     ),
     Planted(
-        "optimizer-unfused", "train.py",
-        ", fused=on_gpu", "", "AdamW", "fused=torch.cuda.is_available()",
-    ),
-    Planted(
         "model-no-activation-checkpointing", "model.py",
         "            if self.training and torch.is_grad_enabled():\n"
         "                hidden = checkpoint(block, hidden, use_reentrant=False)\n"

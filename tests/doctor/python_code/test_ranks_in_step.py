@@ -294,6 +294,7 @@ def test_noise_that_is_the_same_on_all_ranks(style: str) -> None:
         ("torch.manual_seed(0)", "loss = model(x + torch.randn(4, generator=own))"),
         ("torch.manual_seed(0)", "loss = model(x)"),
         ("torch.manual_seed(args.unknown)", PLAIN),
+        ("imgaug.seed(1)", PLAIN),
     ],
 )
 def test_noise_of_each_rank(seeding: str, step: str) -> None:
@@ -379,6 +380,12 @@ METHOD = "class Judge:\n" + "".join(
 EVALUATIONS = {
     "function": VALIDATION.format(code=EVALUATE, evaluation=CALLED.format("")),
     "list": VALIDATION.format(code=COLLECTED, evaluation=CALLED.format("")),
+    "a name for anything": VALIDATION.format(
+        code=EVALUATE.replace("total_loss", "total").replace(
+            "model(batch)", "torch.nn.functional.cross_entropy(model(batch[0]), batch[1])"
+        ),
+        evaluation=CALLED.format(""),
+    ),
     "in the loop": VALIDATION.format(code="", evaluation=INLINE),
     "method": VALIDATION.format(code=METHOD, evaluation=CALLED.format("Judge().")),
     "best of": VALIDATION.format(
@@ -417,6 +424,10 @@ def test_an_evaluation_of_one_rank_s_share(style: str) -> None:
         ),
         VALIDATION.format(
             code="", evaluation=INLINE.replace("        print(", f"{SUMMED}        print("),
+        ),
+        VALIDATION.format(  # an object of its own, which may ask the other ranks
+            code=COLLECTED.replace("losses = []", "losses = Average()"),
+            evaluation=CALLED.format(""),
         ),
         VALIDATION.format(  # the losses of one batch, a head each
             code=COLLECTED.replace(

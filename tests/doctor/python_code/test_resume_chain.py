@@ -283,3 +283,35 @@ def test_a_file_of_another_name_is_another_checkpoint() -> None:
     given = [ALL["model"], ALL["global_step"]]
     assert lost(*given, before="held = torch.load('pretrained.pt')") == []
     assert len(lost(*given, before="held = torch.load(args.resume)")) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"), [("weights_only=True", True), ("weights_only=False", False)]
+)
+def test_a_class_of_its_own_where_only_weights_are_loaded(option: str, expected: bool) -> None:
+    code = f"""
+import torch
+
+class Progress:
+    step = 0
+
+def save(path, model, optimizer):
+    torch.save(
+        dict(model=model.state_dict(), optimizer=optimizer.state_dict(), progress=Progress()), path
+    )
+
+def train(model, loader, optimizer, path, resume):
+    if resume:
+        held = torch.load(path, {option})
+        model.load_state_dict(held["model"])
+        optimizer.load_state_dict(held["optimizer"])
+        progress = held["progress"]
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    save(path, model, optimizer)
+"""
+    found = [f.detail for f in findings({"train.py": code}) if f.check_id == "resume-cannot-work"]
+    assert [detail for detail in found if "a pickled Progress" in detail] == found
+    assert bool(found) is expected

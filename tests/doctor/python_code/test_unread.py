@@ -31,6 +31,10 @@ UNENDED = {
     "key of a configuration": (SCHEDULE.format(steps="cfg.training.num_train_steps"), "", FLAT),
     "option": (SCHEDULE.format(steps="args.max_steps"), "", EPOCHS),
     "dictionary": (SCHEDULE.format(steps='config["training"]["max_iters"]'), "", EPOCHS),
+    "parsed, by a short name": (
+        SCHEDULE.format(steps="a.max_steps") + "a = argparse.ArgumentParser().parse_args()\n",
+        "", EPOCHS,
+    ),
     "get": (SCHEDULE.format(steps='config.get("total_steps", 1000)'), "", FLAT),
     "name": (
         SCHEDULE.format(steps="TOTAL"),
