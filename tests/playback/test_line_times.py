@@ -142,8 +142,9 @@ def test_a_silence_that_ends_with_the_settings_of_a_launch_is_no_stall(
     """A program prints its settings as it starts: the one before is gone."""
 
     def launch(hour: int, words: str) -> str:
-        steps = (line(f"{hour}:00:{at:02}", f"step {at} loss 2.{at} lr 3e-4") for at in range(9, 60))
-        return line(f"{hour}:00:01", words) + "".join(steps)
+        clock = f"{hour}:00:"
+        steps = (line(f"{clock}{at:02}", f"step {at} loss 2.{at} lr 3e-4") for at in range(9, 60))
+        return line(f"{clock}01", words) + "".join(steps)
 
     replay = played(tmp_path / "a.log", launch(17, first) + launch(20, first))
     fired = {each.alert for each in replay.transitions() if each.state == "firing"}

@@ -131,8 +131,7 @@ class Bars:
         elif b"oss" in meter.description:
             _read_description(meter.description, numbers)
         has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
-        if meter.total is None and not has_loss:
-            return None  # of a download, or of what is counted
+        counts = has_loss or meter.total is not None  # without both, a download may be counted
         phase: str = rule.spec.phase if rule is not None else ""
         if phase == "" and not meter.description and file.trained:
             phase = "unnamed"
@@ -140,7 +139,7 @@ class Bars:
             phase = file.unnamed_phase(meter.total)
         elif phase in ("", "unnamed"):
             phase = "epoch" if file.showed_loss(meter.description, now=has_loss) else ""
-        return _reading(rule, phase, meter, numbers, end) if phase else None
+        return _reading(rule, phase, meter, numbers, end) if phase and counts else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
         """The definition or None; True if it lists keys and the description has no log prefix."""

@@ -131,9 +131,8 @@ class _Reader:
         while fields < _MAX_FIELDS and (match := FIELD.search(text, start)):
             begin, end = match.span()
             self._other(text[start:begin])
-            key, value, of, counted, at, total, metric, number, glued, unit, bare, parts, column, cell = (
-                texts(match)
-            )
+            key, value, of, counted, at, total, metric, number, *others = texts(match)
+            glued, unit, bare, parts, column, cell = others
             fields += 1
             start = end
             if key is not None:
