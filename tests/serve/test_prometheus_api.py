@@ -321,8 +321,10 @@ def test_a_view_does_not_change_while_the_store_goes_on() -> None:
     matchers = (Matcher("__name__", "=", "up"),)
 
     def read() -> object:
-        ranges = [(s.labels, [*s.times], [*s.values]) for s in view.select(matchers, 0, 1000)]
-        return ranges, [*view.latest(matchers, 0, 1000)], view.series(0, 1000)
+        ranges = [
+            (s.labels, [*s.times], [*s.values]) for s in view.reader(matchers).select(0, 1000)
+        ]
+        return ranges, [*view.reader(matchers).latest(0, 1000)], view.series(0, 1000)
 
     before = read()
     done = threading.Event()
@@ -347,7 +349,7 @@ def test_values_that_stayed_since_the_last_scrape_are_still_there() -> None:
     store = SeriesStore(5, 3600)
     store.append([[Point("up", (), 1.0)]], 5)
     view = StoreView(store, ["up"], 907.5)
-    assert [*view.latest((Matcher("__name__", "=", "up"),), 600, 907.5)] == [
+    assert [*view.reader((Matcher("__name__", "=", "up"),)).latest(600, 907.5)] == [
         ((("__name__", "up"),), 905, 1.0)
     ]
     assert Evaluator(view).value(parse("count_over_time(up[15m])"), 907.5) == [((), 180.0)]

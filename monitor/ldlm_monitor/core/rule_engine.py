@@ -141,7 +141,7 @@ class RuleEngine:
         given = {name: value for name, value in labels.items() if name not in rule.labels}
         selectors = tuple(result_selectors(rule.expr.root))
         for selector in selectors:
-            for series, _, _ in self._store.latest(selector.matchers, at - LOOKBACK, at):
+            for series, _, _ in self._store.reader(selector.matchers).latest(at - LOOKBACK, at):
                 found = dict(series)
                 if all(found.get(name, value) == value for name, value in given.items()):
                     return True

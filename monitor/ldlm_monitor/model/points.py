@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -58,7 +58,14 @@ Column: TypeAlias = Sequence[float | None]
 
 
 class Reader(NamedTuple):
-    """Reads the series of one selector: what `Storage` returns for its matchers."""
+    """Reads the series that all matchers of one selector select; times are Unix seconds.
+
+    `select`: the series with their samples in [start, end]. `latest`: labels, time and value of the
+    last sample in (since, until] of each; a series that was marked stale between that sample and
+    `until` is left out. Most selectors of rules need only this, so a store may answer it without
+    listing samples. `columns`: the values of `latest` for each pair of rising times, as a column
+    for each series.
+    """
 
     select: Callable[[float, float], Iterable[Series]]
     latest: Callable[[float, float], Iterable[tuple[Labels, float, float]]]
@@ -68,38 +75,40 @@ class Reader(NamedTuple):
 class Storage(Protocol):
     """Where an evaluator finds samples."""
 
+    def reader(self, matchers: Sequence[Matcher]) -> Reader:
+        """A reader for a selector, which may be evaluated again and again."""
+
+
+class ListedStorage(Storage, Protocol):
+    """A storage that lists all samples of a range."""
+
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """The series that all matchers select, with samples in [start, end] (Unix seconds)."""
-
-    def latest(
-        self, matchers: Sequence[Matcher], since: float, until: float
-    ) -> Iterable[tuple[Labels, float, float]]:
-        """Labels, time and value of the last sample in (since, until] of each series.
-
-        A series that was marked stale between that sample and `until` is left out. Most
-        selectors of rules need only this, so a store may answer it without listing samples.
-        """
-        for series in self.select(matchers, since, until):
-            last = series.times[-1] if len(series.times) else since
-            ended = series.ended is not None and last <= series.ended <= until
-            if last > since and not ended:
-                yield series.labels, last, series.values[-1]
-
-    def columns(
-        self, matchers: Sequence[Matcher], since: Sequence[float], until: Sequence[float]
-    ) -> Iterable[tuple[Labels, Column]]:
-        """The values of `latest` for each pair of times, as a column for each series."""
-        pairs = zip(since, until, strict=True)
-        rows = [[(each, x) for each, _, x in self.latest(matchers, *pair)] for pair in pairs]
-        return columns_of(rows)
+        """As `Reader.select`."""
 
     def reader(self, matchers: Sequence[Matcher]) -> Reader:
-        """A reader for a selector that is evaluated again and again."""
-        return Reader(
-            partial(self.select, matchers),
-            partial(self.latest, matchers),
-            partial(self.columns, matchers),
-        )
+        """As `Storage.reader`."""
+        select = partial(self.select, matchers)
+        latest = partial(_latest, select)
+        return Reader(select, latest, partial(_columns, latest))
+
+
+def _latest(
+    select: Callable[[float, float], Iterable[Series]], since: float, until: float
+) -> Iterator[tuple[Labels, float, float]]:
+    for series in select(since, until):
+        last = series.times[-1] if len(series.times) else since
+        ended = series.ended is not None and last <= series.ended <= until
+        if last > since and not ended:
+            yield series.labels, last, series.values[-1]
+
+
+def _columns(
+    latest: Callable[[float, float], Iterable[tuple[Labels, float, float]]],
+    since: Sequence[float],
+    until: Sequence[float],
+) -> Iterable[tuple[Labels, Column]]:
+    pairs = zip(since, until, strict=True)
+    return columns_of([[(each, x) for each, _, x in latest(*pair)] for pair in pairs])
 
 
 def columns_of(

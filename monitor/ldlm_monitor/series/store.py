@@ -141,22 +141,6 @@ class SeriesStore:
             partial(self._columns, matched),
         )
 
-    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """The series that satisfy every matcher, with samples in [start, end] (Unix s)."""
-        return self.reader(matchers).select(start, end)
-
-    def latest(
-        self, matchers: Sequence[Matcher], since: float, until: float
-    ) -> Iterable[tuple[Labels, float, float]]:
-        """Labels, time, value of the last sample in (since, until] of each series that goes on."""
-        return self.reader(matchers).latest(since, until)
-
-    def columns(
-        self, matchers: Sequence[Matcher], since: Sequence[float], until: Sequence[float]
-    ) -> Iterable[tuple[Labels, Column]]:
-        """The values of `latest` for each pair of rising times, as a column for each series."""
-        return self.reader(matchers).columns(since, until)
-
     def take_changes(self) -> list[Change]:
         """The changes, begins and ends of series in the last scrape, since the last call."""
         changes, self._changes = self._changes, []
