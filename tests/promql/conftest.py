@@ -2,10 +2,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ldlm_monitor.model.points import Matcher, Series, Storage
+from ldlm_monitor.model.points import ListedStorage, Matcher, Series
 
 
-class ListStorage(Storage):
+class ListStorage(ListedStorage):
     """Holds series as they are and notes which windows were asked for."""
 
     def __init__(self, series: Sequence[Series]) -> None:

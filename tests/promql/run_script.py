@@ -30,7 +30,7 @@ from promqltest import (
 )
 
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
-from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
+from ldlm_monitor.model.points import Labels, ListedStorage, Matcher, Series
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.annotations import INFO, WARNING, Notes
 from ldlm_monitor.promql.series_description import (
@@ -43,7 +43,7 @@ from ldlm_monitor.promql.series_description import (
 Result = float | list[tuple[Labels, list[tuple[float, float]]]]
 
 
-class ScriptStorage(Storage):
+class ScriptStorage(ListedStorage):
     """Samples, staleness markers and the places of native histograms, in time order.
 
     `met_unheld` says whether a window was read in which a native histogram lies, or of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Series, Storage, make_labels
+from ldlm_monitor.model.points import Labels, ListedStorage, Series, make_labels
 from ldlm_monitor.promql import LOOKBACK, Evaluator, parse
 from ldlm_monitor.promql.floats import mean_of, modulo, power, quantile_of, variance_of
 
@@ -76,7 +76,7 @@ def test_a_name_that_is_dropped_is_gone_at_once_unless_its_removal_is_delayed(
         for name, value in (("x", 1.0), ("y", 2.0))
     ]
 
-    class Twins(Storage):
+    class Twins(ListedStorage):
         def select(self, *_: object) -> list[Series]:
             return twins
 
@@ -107,7 +107,7 @@ rows = st.dictionaries(
 
 @given(rows)
 def test_every_element_belongs_to_exactly_one_group(values: dict[tuple[str, str], float]) -> None:
-    class Rows(Storage):
+    class Rows(ListedStorage):
         def select(self, *_: object) -> list[Series]:
             return [
                 series(times=[0.0], values=[value], run=run, rank=rank)

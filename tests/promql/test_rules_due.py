@@ -200,8 +200,9 @@ def test_a_limit_on_how_long_ago_something_was_passes_in_time(
         for later in range(0, 100, 10):
             engine.evaluate([found, events], at + later, lambda run: False)
             shown = {dict(sample.labels)["run"] for sample in fresh(expression, at + later)}
-            answers = engine._store.reader((Matcher("__name__", "=", "answer"),))
-            recorded = answers.latest(0, at + later)
+            recorded = engine._store.reader((Matcher("__name__", "=", "answer"),)).latest(
+                0, at + later
+            )
             assert {dict(labels)["run"] for labels, _, _ in recorded} == shown
         at += 90
 

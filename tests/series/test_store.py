@@ -16,7 +16,7 @@ def loss(value: float, run: str = "a") -> Point:
 
 
 def samples(store: SeriesStore, start: float, end: float) -> list[tuple[float, float]]:
-    (series,) = store.select(LOSS, start, end)
+    (series,) = store.reader(LOSS).select(start, end)
     return list(zip(series.times, series.values, strict=True))
 
 
@@ -49,7 +49,7 @@ def test_a_series_that_is_missing_from_a_scrape_has_ended_and_may_return() -> No
     store = SeriesStore(5, 3600)
     store.append([[loss(1.0)]], 5)
     store.append([[]], 10)
-    (series,) = store.select(LOSS, 0, 10)
+    (series,) = store.reader(LOSS).select(0, 10)
     assert (list(series.times), series.ended) == ([5], 10)
     assert list(store.reader(LOSS).latest(-math.inf, 10)) == []
     assert [(t, v) for _, t, v in store.reader(LOSS).latest(-math.inf, 9)] == [(5, 1.0)]
@@ -62,7 +62,7 @@ def test_every_kind_of_matcher_matches_whole_values() -> None:
     store.append([[loss(1.0, "a"), loss(2.0, "ab"), Point("ldlm_train_step", (), 3.0)]], 5)
 
     def runs(*matchers: Matcher) -> set[str]:
-        found = store.select((*LOSS, *matchers), 0, 5)
+        found = store.reader((*LOSS, *matchers)).select(0, 5)
         return {dict(series.labels)["run"] for series in found}
 
     assert runs(Matcher("run", "=", "a")) == {"a"}
@@ -104,7 +104,7 @@ def test_memory_is_bounded_by_the_retention() -> None:
     store = SeriesStore(5, 100)
     for slot in range(5000):
         store.append([[loss(float(slot))]], slot * 5)
-    (series,) = store.select(LOSS, 0, 25000)
+    (series,) = store.reader(LOSS).select(0, 25000)
     assert len(series.times) <= 100 / 5 + 256
     assert series.values[-1] == 4999
 
@@ -138,7 +138,7 @@ def test_the_latest_sample_is_the_last_that_a_selector_would_find(
     until = min(until, store.last_scrape)
     expected = [
         (series.times[-1], series.values[-1])
-        for series in store.select(LOSS, 0, until)
+        for series in store.reader(LOSS).select(0, until)
         if series.times[-1] > until - lookback and store_holds(scrapes, until)
     ]
     assert [(t, v) for _, t, v in store.reader(LOSS).latest(until - lookback, until)] == expected
@@ -160,7 +160,7 @@ def test_a_group_that_is_the_same_object_goes_on_and_one_that_is_missing_has_end
     assert alive == ["a"]
     store.append([], 15)
     store.append([group], 20)
-    first = next(iter(store.select(LOSS, 0, 20)))
+    first = next(iter(store.reader(LOSS).select(0, 20)))
     assert (first.labels[1][1], list(first.times)) == (
         "a",
         [5, 10, 20],

@@ -321,7 +321,9 @@ def test_a_view_does_not_change_while_the_store_goes_on() -> None:
     matchers = (Matcher("__name__", "=", "up"),)
 
     def read() -> object:
-        ranges = [(s.labels, [*s.times], [*s.values]) for s in view.select(matchers, 0, 1000)]
+        ranges = [
+            (s.labels, [*s.times], [*s.values]) for s in view.reader(matchers).select(0, 1000)
+        ]
         return ranges, [*view.reader(matchers).latest(0, 1000)], view.series(0, 1000)
 
     before = read()

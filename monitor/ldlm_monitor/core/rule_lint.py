@@ -11,7 +11,7 @@ from ldlm_monitor.alerts import AlertRule, RecordingRule
 from ldlm_monitor.core.answers import MAX_STEPS
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.names import METRICS, RUN_STATES, SEVERITIES, created
-from ldlm_monitor.model.points import Matcher, Series, Storage
+from ldlm_monitor.model.points import ListedStorage, Matcher, Series
 from ldlm_monitor.promql import Evaluator, Expression
 from ldlm_monitor.promql.analysis import metric_names, selectors
 from ldlm_monitor.promql.annotations import Notes
@@ -82,7 +82,7 @@ def lint(rules: Sequence[Rule], every: float, external: Iterable[str] = ()) -> I
             yield f"{name}{{{where}}} is written {count} times with one expression; keep one"
 
 
-class _Imagined(Storage):
+class _Imagined(ListedStorage):
     """A store with a series for each selector: with its labels, and as a histogram's last bucket.
 
     What is said beside an answer then depends on the expression alone.

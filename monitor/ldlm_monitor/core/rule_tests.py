@@ -26,7 +26,7 @@ from ldlm_monitor.alerts.unit_tests import (
 )
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.errors import RuleError
-from ldlm_monitor.model.points import Labels, Matcher, Series, Storage
+from ldlm_monitor.model.points import Labels, ListedStorage, Matcher, Series
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.series_description import HISTOGRAM, STALE, parse_series, parse_values
 from ldlm_monitor.series.matching import is_matched
@@ -258,7 +258,7 @@ def _shown_samples(samples: Sequence[tuple[Labels, float]]) -> str:
     return ", ".join(shown) or "nil"
 
 
-class ListedSeries(Storage):
+class ListedSeries(ListedStorage):
     """Series in memory; queries return samples up to the time that `pass_time` set (0 at first)."""
 
     def __init__(self) -> None:

@@ -197,7 +197,6 @@ class _NotedStorage:
     def __init__(self, storage: Storage, read: set[int]) -> None:
         self._storage = storage
         self._read = read
-        self.select = storage.select
 
     def reader(self, matchers: Sequence[Matcher]) -> Reader:
         """A reader for a selector of a rule."""

@@ -58,12 +58,13 @@ Column: TypeAlias = Sequence[float | None]
 
 
 class Reader(NamedTuple):
-    """Reads the series of one selector.
+    """Reads the series that all matchers of one selector select; times are Unix seconds.
 
-    `select(start, end)`: as `Storage.select`. `latest(since, until)`: labels, time and value of
-    the last sample in (since, until] of each series, unless the series was marked stale between
-    that sample and `until`. `columns`: the values of `latest` for each pair of rising times, as a
-    column for each series.
+    `select`: the series with their samples in [start, end]. `latest`: labels, time and value of the
+    last sample in (since, until] of each; a series that was marked stale between that sample and
+    `until` is left out. Most selectors of rules need only this, so a store may answer it without
+    listing samples. `columns`: the values of `latest` for each pair of rising times, as a column
+    for each series.
     """
 
     select: Callable[[float, float], Iterable[Series]]
@@ -74,11 +75,18 @@ class Reader(NamedTuple):
 class Storage(Protocol):
     """Where an evaluator finds samples."""
 
+    def reader(self, matchers: Sequence[Matcher]) -> Reader:
+        """A reader for a selector, which may be evaluated again and again."""
+
+
+class ListedStorage(Storage, Protocol):
+    """A storage that lists all samples of a range."""
+
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """The series that all matchers select, with samples in [start, end] (Unix seconds)."""
+        """As `Reader.select`."""
 
     def reader(self, matchers: Sequence[Matcher]) -> Reader:
-        """A reader for a selector that is evaluated again and again."""
+        """As `Storage.reader`."""
         select = partial(self.select, matchers)
         latest = partial(_latest, select)
         return Reader(select, latest, partial(_columns, latest))

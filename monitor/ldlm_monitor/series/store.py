@@ -141,10 +141,6 @@ class SeriesStore:
             partial(self._columns, matched),
         )
 
-    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """The series that satisfy every matcher, with samples in [start, end] (Unix s)."""
-        return self.reader(matchers).select(start, end)
-
     def take_changes(self) -> list[Change]:
         """The changes, begins and ends of series in the last scrape, since the last call."""
         changes, self._changes = self._changes, []

@@ -22,12 +22,8 @@ class BoundedStorage(Storage):
         self._until = until
         self._values = 0
 
-    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
-        """As `Storage.select`. Raises QueryError, as all methods do."""
-        return self.reader(matchers).select(start, end)
-
     def reader(self, matchers: Sequence[Matcher]) -> Reader:
-        """As `Storage.reader`."""
+        """As `Storage.reader`; what it reads may raise QueryError."""
         reader = self._storage.reader(matchers)
 
         def select(start: float, end: float) -> Iterator[Series]:
