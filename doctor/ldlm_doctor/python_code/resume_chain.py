@@ -93,8 +93,7 @@ def chain(program: Program, module: Module, load: ast.Call) -> list[str]:
         found = [[*links, *_refused(each)] for links, each in zip(found, resumes, strict=True)]
     if not found or not all(found):
         return []
-    first = resumes[0]
-    return [*dict.fromkeys((*found[0], *_refused(first), *_other_trainer(first)))]
+    return [*dict.fromkeys((*found[0], *_refused(resumes[0]), *_other_trainer(resumes[0])))]
 
 
 def dropped(program: Program, module: Module, load: ast.Call) -> Iterator[str]:
@@ -124,8 +123,11 @@ def _taken(program: Program) -> frozenset[str]:
 def _resumes(program: Program, module: Module, load: ast.Call) -> list[_Resume]:
     """The checkpoints of which something is looked up in what is loaded."""
     files = _files(module, arguments(module, load, ("f",))["f"])
-    fitting = (each for each in _written(program, module) if _fits(each, files))
-    found = [_Resume(program, module, load, module.scope(load), each) for each in fitting]
+    found = [
+        _Resume(program, module, load, module.scope(load), each)
+        for each in _written(program, module)
+        if not (files and each.files) or files & each.files  # no path ends in another's name
+    ]
     return [each for each in found if any(any(each.read(key)) for key in each.written.entries)]
 
 
@@ -151,11 +153,6 @@ def _written(program: Program, module: Module) -> Iterator[_Written]:
 def _files(module: Module, path: ast.expr | None) -> frozenset[str]:
     words = words_in(full_path(module, path)) if path is not None else set()
     return frozenset(match[1] for word in words if (match := _FILE.search(word)))
-
-
-def _fits(written: _Written, files: frozenset[str]) -> bool:
-    """Neither path ends in the name of another file."""
-    return not written.files or not files or bool(written.files & files)
 
 
 def _without_value(resume: _Resume) -> Iterator[str]:
