@@ -103,6 +103,8 @@ def test_compressed_gradients_train_as_well(
     assert ends[1] == pytest.approx(ends[0], rel=0.05)
 
 
+# A training of two ranks.
+@pytest.mark.long
 def test_gradients_that_powersgd_compresses_stay_finite_where_some_are_zero(
     settings: Make,
 ) -> None:
