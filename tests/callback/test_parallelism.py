@@ -104,6 +104,7 @@ def train(rank):
 """
 
 
+@pytest.mark.long  # the other two have real ranks in each run
 def test_of_shards_every_rank_has_the_norm_of_all_once_it_is_put_together(train) -> None:
     training = train(RANKS.format(train=SHARDED, world=2))
     code, errors = training.end()

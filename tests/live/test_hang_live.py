@@ -117,6 +117,7 @@ def test_a_training_whose_rows_stop_on_a_full_disk_goes_on_by_its_heartbeat(foll
     assert not [line for line in seen if "TrainingStalled" in line]
 
 
+@pytest.mark.long  # tests/probe reads a real recorder in each run
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 def test_flight_recorders_of_living_ranks_name_who_did_not_join(follow) -> None:
     reported = next(

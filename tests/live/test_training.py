@@ -243,6 +243,7 @@ def test_a_rank_that_hangs_stalls_the_training(launch: Launch, watch, fault: str
     assert watcher.fired() == {"TrainingStalled"}
 
 
+@pytest.mark.long  # replays name slow ranks in each run; here it costs a minute
 @needs_callback
 def test_a_slow_rank_is_named(launch: Launch, watch, hasty) -> None:
     watcher = watch(*hasty("RankStraggling"))
@@ -274,6 +275,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(launch: Launch, tmp_
     assert list((tmp_path / "train_logs").iterdir()) == []
 
 
+@pytest.mark.long  # two starts of two ranks; tests/supervise restarts in each run
 def test_a_restarted_run_goes_on_from_its_checkpoint(launch: Launch, watch, tmp_path: Path) -> None:
     """torchrun restarts both ranks; the rows of both attempts are there."""
     watcher = watch()

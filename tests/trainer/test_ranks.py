@@ -113,6 +113,7 @@ def test_gradients_that_powersgd_compresses_stay_finite_where_some_are_zero(
     assert [row["skipped"] for row in found] == [0] * 13
 
 
+@pytest.mark.long  # four trainings of two ranks
 def test_a_sharded_model_trains_as_a_replicated_one_and_resumes_to_the_last_bit(
     settings: Make,
 ) -> None:
