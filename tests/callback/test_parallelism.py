@@ -38,6 +38,7 @@ def train(rank):
     layer = torch.nn.Linear(4, 4 if stage == 0 else 1)
     with HealthCallback(out=sys.argv[1], mesh=mesh, gpu=False) as health:
         for step in range(1, 7):
+            dist.barrier()
             if rank == 3 and step == 6:
                 raise ValueError("this stage fails")
             loss = None
