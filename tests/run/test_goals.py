@@ -283,35 +283,6 @@ def test_weak_words_that_a_log_without_progress_repeats_end_nothing() -> None:
     assert not goal.is_reached
 
 
-def bar(epoch: int, progress: float, *, of: int = 0) -> Sample:
-    given = sample(float(epoch), of=of or None, source="bar")
-    return replace(given, values={**given.values, "epoch_progress": progress})
-
-
-def test_a_run_of_bars_alone_is_complete_once_the_bar_of_its_last_epoch_is_full() -> None:
-    for epochs in ((0, 1, 2), (1, 2, 3)):
-        goal = StepGoal()
-        for epoch in epochs:
-            for progress in (0.5, 1.0):
-                assert not goal.is_reached
-                goal.note(bar(epoch, progress, of=3))
-        assert goal.is_reached
-
-
-def test_a_planned_total_counts_for_bars_too_until_an_epoch_is_beyond_it() -> None:
-    goal = StepGoal()
-    goal.expect({"epochs": 2.0})
-    for epoch, reached in ((1, False), (2, True), (3, False)):
-        goal.note(bar(epoch, 1.0))
-        assert goal.is_reached is reached
-
-
-def test_lines_that_count_epochs_are_believed_before_bars() -> None:
-    goal = after((1, 1, 2), 2)
-    goal.note(bar(2, 1.0, of=2))
-    assert not goal.is_reached
-
-
 @pytest.mark.parametrize(("planned", "reached"), [(32.0, True), (40.0, False)])
 def test_steps_of_which_as_many_are_to_come_as_epochs_are_planned_are_these(
     planned: float, reached: bool

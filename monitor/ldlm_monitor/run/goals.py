@@ -108,34 +108,6 @@ class EpochGoal:
         return self._records >= usual - slack
 
 
-class DrawnGoal:
-    """Whether the bar of the last epoch is full, in a log whose bars alone count epochs.
-
-    `planned`: see `EpochGoal`.
-    """
-
-    def __init__(self) -> None:
-        self.planned = self._counted = 0.0
-        self._first: float | None = None
-        self._epoch = -1.0
-        self._is_full = False
-
-    def observe(self, sample: Sample) -> None:
-        """Process a sample of a bar."""
-        progress = sample.values.get("epoch_progress")
-        if sample.epoch is None or progress is None:
-            return
-        self._first = sample.epoch if self._first is None else min(self._first, sample.epoch)
-        self._counted = sample.values.get("total_epochs", self._counted)
-        self._epoch, self._is_full = sample.epoch, progress >= 1
-
-    @property
-    def is_reached(self) -> bool:
-        """Whether the last bar is that of the last epoch, and full."""
-        total = self._counted or (self.planned if self._epoch <= self.planned else 0.0)
-        return self._is_full and 0 < total <= self._epoch + (self._first == 0)
-
-
 class StepGoal:
     """Whether a run took all its steps, by the totals and the words of its own log.
 
@@ -146,8 +118,7 @@ class StepGoal:
     def __init__(self, plan: Plan = Plan()) -> None:
         self._plan = plan
         self.next_plan = Plan()
-        self._epochs, self._drawn = EpochGoal(plan.epochs), DrawnGoal()
-        self._drawn.planned = plan.epochs
+        self._epochs = EpochGoal(plan.epochs)
         self._words = ""
         self._begun = False
         self._records_since = self._records = 0
@@ -165,7 +136,7 @@ class StepGoal:
             self.next_plan = self.next_plan.or_more(fields)
         else:
             self._plan = self._plan.or_more(fields)
-            self._epochs.planned = self._drawn.planned = self._plan.epochs
+            self._epochs.planned = self._plan.epochs
 
     def declare_results(self, message: str) -> None:
         """Process a line of results, or of a saved model, which every epoch or interval may have.
@@ -241,8 +212,6 @@ class StepGoal:
         """
         self._has_loss = self._has_loss or "loss" in sample.values
         self._trains = "loss" in sample.values or not self._has_loss
-        if sample.source == "bar":
-            self._drawn.observe(sample)
         fell = self._epochs.observe(sample)
         if fell:
             self._words = ""
@@ -267,8 +236,6 @@ class StepGoal:
         """Whether the last logged step is the last one of the run, or its words say so."""
         total = self._total or (self._plan.steps if self._step <= self._plan.steps + 1 else 0.0)
         counted = 0 < total <= self._step + self._slack and not self._repeats
-        drawn = self._drawn.is_reached and self._epochs.has_several is None
-        by_epochs = self._epochs.is_reached or drawn
         # Where as many steps are to come as epochs are planned, the steps are the epochs.
         is_last = self._epochs.is_last or total == self._plan.epochs
-        return bool(self._words) or by_epochs or (counted and is_last)
+        return bool(self._words) or self._epochs.is_reached or (counted and is_last)
