@@ -18,24 +18,18 @@ from ldlm_monitor.run.verdict import ProbeCandidate
 TRAINER = """
 import os, sys, time
 sum(range(3_000_000))
-print("started", flush=True)
 what = sys.argv[1]
-if what == "sleep":
+is_parent = not what.startswith("fork") or os.fork()
+if is_parent:
+    print("started", flush=True)
+if what in ("sleep", "fork") or (what == "fork and compute" and is_parent):
     time.sleep(600)
-elif what == "compute":
+elif what in ("compute", "fork and compute"):
     while True:
         sum(range(10_000))
 elif what == "hold the GIL":
     import ctypes
     ctypes.PyDLL(None).sleep(600)
-elif what == "fork":
-    child = os.fork()
-    time.sleep(600)
-elif what == "fork and compute":
-    if os.fork():
-        time.sleep(600)
-    while True:
-        sum(range(10_000))
 elif what == "exit":
     sys.exit(int(sys.argv[2]))
 """
