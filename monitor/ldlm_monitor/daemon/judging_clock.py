@@ -1,10 +1,9 @@
-"""The clock of judging, which never goes back, and how many bytes a turn has time to judge."""
+"""The clock of judging: it never goes back, even if the wall clock is set back."""
 
 import logging
 import time
 from collections.abc import Callable
 
-from ldlm_monitor.source.follow import TURN_BYTES
 from ldlm_monitor.text.format import duration
 
 JUMP_SECONDS = 1.0
@@ -53,27 +52,3 @@ class JudgingClock:
         self._last = expected if self.ahead else max(wall, self._last)
         self._read_at = steady
         return self._last
-
-
-TURN_SECONDS = 0.125
-"""How long a turn may judge new bytes: urgent lines of other files, and timers, wait for so long. A
-choice: with a thousand growing logs, finding what is new in each takes a third of that."""
-LEAST_BYTES = 64 * 1024
-"""Bytes that a turn reads at least. A choice: fewer cost more for the turn than for the bytes."""
-
-
-class TurnBudget:
-    """`size`: the bytes of the next turn, by the speed of the last ones."""
-
-    def __init__(self) -> None:
-        self.size = LEAST_BYTES
-
-    def note(self, size: int, seconds: float, *, has_backlog: bool) -> None:
-        """Note that a turn judged `size` bytes in `seconds`, and whether it left some unread."""
-        if 0 < size < LEAST_BYTES / 2:  # few bytes show no speed; none come of a record that is cut
-            return
-        if seconds > TURN_SECONDS / 2:
-            affordable = int(size * TURN_SECONDS / seconds)
-            self.size = max(LEAST_BYTES, min(affordable, 2 * self.size, TURN_BYTES))
-        elif has_backlog:
-            self.size = min(2 * self.size, TURN_BYTES)

@@ -14,10 +14,10 @@ from ldlm_monitor.core.self_metrics import NO_HOSTS, edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.judging_clock import TurnBudget
 from ldlm_monitor.daemon.pictures import Pictures
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
+from ldlm_monitor.daemon.turn_budget import TurnBudget
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import Snapshot
