@@ -46,6 +46,32 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # after those that are not asked for were taken out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests that mostly wait first in every second part of the list.
+
+    `--dist worksteal` starts each process at such a part, and ends a part from its end where
+    another has none. So half of the processes wait while half compute, and what takes longest
+    is not left for the end.
+    """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    pairs, part = processes // 2, len(items) // processes
+    if not pairs:
+        return
+    waiting: list[pytest.Item] = []
+    computing: list[pytest.Item] = []
+    for item in items:
+        waits = any(map(item.get_closest_marker, ("live", "trainer")))
+        (waiting if waits else computing).append(item)
+    ordered: list[pytest.Item] = []
+    for pair in range(pairs):
+        among = waiting[pair * len(waiting) // pairs : (pair + 1) * len(waiting) // pairs]
+        rest = max(part - len(among), 0)
+        ordered += [*computing[:part], *among, *computing[part : part + rest]]
+        del computing[: part + rest]
+    items[:] = [*ordered, *computing]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip from one place, so that pytest's summary is one line with their number."""

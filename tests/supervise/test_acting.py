@@ -16,6 +16,8 @@ from tests.supervise.conftest import RUN, Ran, until
 from ldlm_monitor.supervise import evidence
 from ldlm_monitor.supervise.run_folder import RunRecord, all_runs
 
+pytestmark = pytest.mark.live
+
 TRAINING = """
 import os, sys, time
 attempt, fault = int(os.environ["LDLM_ATTEMPT"]), sys.argv[1]

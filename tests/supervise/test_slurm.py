@@ -14,6 +14,8 @@ from tests.supervise.conftest import RUN, Ran, until
 
 from ldlm_monitor.supervise import slurm
 
+pytestmark = pytest.mark.live
+
 SCONTROL = """#!/bin/sh
 echo "scontrol $*" >> asked.txt
 case "$1 $2" in

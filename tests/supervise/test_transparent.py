@@ -12,6 +12,8 @@ from tests.supervise.conftest import RUN, Ran, alone, on_terminal, until
 
 from ldlm_monitor.supervise.run_folder import all_runs, name_of
 
+pytestmark = pytest.mark.live
+
 BARS = r'for i in 1 2 3; do printf "\r%d/3 [#  ]" $i >&2; sleep 0.02; done; echo; echo done'
 SIZE = "import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), os.get_terminal_size(0))"
 BINARY = "import os; os.write(1, bytes(range(256)) * 4000); os.write(2, b'x' * 300000)"
