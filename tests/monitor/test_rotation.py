@@ -64,9 +64,9 @@ class Rotated:
             self.pump.turn((self.folder / f"x{self.second}",), NOW + self.second)
 
     def join(self) -> None:
-        """Until nothing waits to be judged."""
+        """Until nothing waits to be judged, and what was judged is followed."""
         self.look()
-        while self.pump.behind():
+        while self.pump.behind() or self.pump.reading is not None:
             self.look()
 
     def runs(self) -> list[str]:
@@ -365,3 +365,31 @@ def test_the_file_between_two_rotations_is_read(rotated: Rotated, pattern: str) 
     rotated.write(bars(150, 160))
     rotated.look(20)
     assert rotated.samples() - before == 60
+
+
+def test_what_was_read_of_a_copy_before_a_kill_is_not_counted_again(rotated, monkeypatch) -> None:
+    """The read log has its last lines, and the state, which is committed later, only the original.
+
+    It counted twice if both names had moved on before the next start.
+    """
+    rotated.write(bars(40, 240))
+    rotated.look(20)
+    swap = rotated.folder / "swap"
+    shutil.copy(rotated.log, swap)
+    swap.replace(rotated.log)
+    rotated.write(bars(240, 245))
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Dispatcher, "dispatch", killed)
+        rotated.look()
+    assert rotated.samples() == 245
+    rotated.close()
+    for number in (7, 6):
+        rotated.log.rename(rotated.folder / f"app.log.{number}")
+        rotated.write("#" * 1500 + f"{number}\n" + bars(245, 255))
+    rotated.open()
+    rotated.look(20)
+    assert rotated.samples() == 265

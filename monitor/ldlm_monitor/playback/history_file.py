@@ -66,7 +66,6 @@ class HistoryFile:
         self.timeline = at_once(0.0)
         self.continues, self.is_continued = "", False
         self._now = now
-        self._kept = 0 if seen is None else seen.position.offset
         arrivals = () if seen is None else seen.arrivals
         self._others = [each for each in arrivals if each.kind in ("peek", "final")]
         self._rows = sorted(
@@ -74,6 +73,9 @@ class HistoryFile:
             key=lambda each: each.start,
         )
         self._records = [each for each in self._rows if each.kind == "records"]
+        # What precedes the rows of a copy was read, and counted, as its original.
+        begun = self._rows[0].start if self._rows else 0
+        self._kept = 0 if seen is None else max(seen.position.offset, begun)
         self._begin = max((each.stop for each in arrivals if each.kind == "skipped"), default=0)
         self._spans = self._choose_spans(budget, disk)
         self.note = skipped_note(self._spans)
