@@ -130,8 +130,8 @@ class HealthCallback:
         if steps is None or not steps.is_live:
             return
         try:
-            # Kept in the dict that the call made: another costs more than its four values. It grows,
-            # which costs 1.5 µs after a step, at the sixth.
+            # Kept in the dict that the call made: another costs more than its four values. At the
+            # sixth it would grow, which costs 1.5 µs.
             values["loss"], values["grad_norm"] = loss, grad_norm
             if epoch is not None:
                 values["epoch"] = epoch
