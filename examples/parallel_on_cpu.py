@@ -54,10 +54,10 @@ with HealthCallback(run=kind, mesh=mesh) as health:
         else:
             given = (batch,) if not is_last else ()
             schedule.step(*given, target=target if is_last else None, losses=losses)
-            gradients = [each.grad for each in model.parameters()]
-            for gradient in gradients:
-                dist.all_reduce(gradient, group=mesh.get_group("dp"))
-                gradient /= world // 2
+            gradients = [each.grad for each in model.parameters() if each.grad is not None]
+            for each in gradients:
+                dist.all_reduce(each, group=mesh.get_group("dp"))
+                each.div_(world // 2)
             square = nn.utils.get_total_norm(gradients).square()
             dist.all_reduce(square, group=mesh.get_group("pp"))
             norm = square.sqrt()
