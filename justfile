@@ -23,11 +23,7 @@ bench *arguments:
 
 # On a machine with a GPU: what only one can show, and what the callback and the trainer cost there
 gpu:
-    sh setup.sh dev
-    .venv/bin/pytest -rs tests/gpu
-    .venv/bin/python benchmarks/callback_overhead.py
-    .venv/bin/python benchmarks/callback_watch.py --device cuda
-    .venv/bin/python benchmarks/trainer/improvements.py --profile gpu
+    sh benchmarks/gpu/run.sh
 
 # Make the site, and fail on a link that leads nowhere
 docs:

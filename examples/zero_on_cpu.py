@@ -3,7 +3,7 @@
     pip install deepspeed
     DS_ACCELERATOR=cpu torchrun --standalone --nproc-per-node 2 examples/zero_on_cpu.py 2
 
-The argument is the stage of ZeRO (tried: 1 and 2). The first start compiles an extension of
+The argument is the stage of ZeRO (tried: 1, 2 and 3). The first start compiles an extension of
 DeepSpeed, which takes minutes. A start that was killed while it compiled leaves an empty file
 `lock` in ~/.cache/torch_extensions/*/deepspeed_shm_comm, for which every later one waits in
 silence: remove it.

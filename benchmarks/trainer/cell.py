@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from ldlm_trainer.config import load
 from ldlm_trainer.data import MicroBatches
@@ -35,6 +36,26 @@ def saved_bytes(trainer: Trainer) -> int:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         trainer.stepper.probe(trainer.model, batch, trainer.train_split.mask_id)
     return sum(kept.values())
+
+
+def flops_a_sample(trainer: Trainer) -> float:
+    """Floating-point operations of matrix products and attention, forward and backward."""
+    batch = MicroBatches(trainer.train_split, trainer.plan, trainer.process.rank)[0, 0]
+    with FlopCounterMode(display=False) as counter:
+        trainer.stepper.probe(trainer.model, batch, trainer.train_split.mask_id).backward()
+    trainer.model.zero_grad(set_to_none=True)
+    return counter.get_total_flops() / len(batch.tokens)
+
+
+def matmul_flops(device: torch.device, size: int) -> float:
+    """Floating-point operations a second that a product of two bf16 matrices reaches here."""
+    matrix = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        float((matrix @ matrix)[0, 0])  # waits for the device
+        taken.append(time.perf_counter() - began)
+    return 2 * size**3 / min(taken)
 
 
 class Peak:
@@ -89,7 +110,8 @@ def main(out: Path, given: list[str]) -> None:
         cpu = time.process_time() - began
         taken = peak.bytes()
         loss = evaluate(trainer.model, trainer.held_out, settings, process)["eval_loss"]
-        activations = saved_bytes(trainer)
+        activations, flops = saved_bytes(trainer), flops_a_sample(trainer)
+        reached = matmul_flops(process.device, 8192 if process.device.type == "cuda" else 256)
         if process.rank == 0:
             rows = (settings.folder / "training_log.jsonl").read_text().splitlines()
             steps = [json.loads(row) for row in rows]
@@ -103,6 +125,8 @@ def main(out: Path, given: list[str]) -> None:
                         "peak_bytes": taken,
                         "saved_bytes": activations,
                         "eval_loss": loss,
+                        "flops": flops,
+                        "matmul_flops": reached,
                     }
                 )
             )

@@ -206,6 +206,27 @@ def scaling(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
     return f"\nFrom one process to two: {', '.join(reported) or 'not measured'}"
 
 
+def utilization(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
+    """Model FLOPs utilisation: the baseline's operations, since recomputing is no progress.
+
+    Of what a product of large bf16 matrices reaches on the same device, not of its data sheet.
+    """
+    if "baseline" not in results:
+        return "\nModel FLOPs utilisation: not measured"
+    first = results["baseline"][0]
+    wanted, peak = float(first["flops"]), float(first["matmul_flops"])
+    used = {
+        cell.name: _summary(results[cell.name], profile)["rate"] / cell.processes * wanted / peak
+        for cell in profile.cells
+        if cell.name in results
+    }
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in used.items())
+    return (
+        f"\nModel FLOPs utilisation, of {peak / 1e12:.3g} TFLOP/s of a bf16 product: {shares}; "
+        f"{wanted / 1e9:.3g} GFLOP a sample"
+    )
+
+
 def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -254,6 +275,8 @@ def main() -> int:
                     given.out.write_text(json.dumps(results))
     print(table(profile, results))
     print(scaling(profile, results))
+    if given.profile == "gpu":
+        print(utilization(profile, results))
     rounds = min((len(trainings) for trainings in results.values()), default=0)
     print(f"\n{rounds} rounds in {time.monotonic() - began:.0f} s, profile {given.profile}")
     return 0 if results else 1

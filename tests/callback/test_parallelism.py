@@ -1,5 +1,11 @@
 """Ranks of real process groups (gloo): what each reports, and how the monitor names them."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ldlm_monitor.config import Settings
@@ -185,3 +191,27 @@ def test_of_tensor_parallel_ranks_a_group_has_one_loss_and_all_have_one_norm(tra
     assert incident.root.kind == "python_exception", (
         "shards of tensors are no replicas of each other"
     )
+
+
+@pytest.mark.long  # six ranks by torchrun
+def test_the_example_has_the_same_losses_and_norms_sharded_and_as_a_pipeline(tmp_path) -> None:
+    example = Path(__file__).resolve().parents[2] / "examples/parallel_on_cpu.py"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    found = {}
+    for kind, ranks in (("fsdp2", 2), ("pipeline", 4)):
+        subprocess.run(
+            [*command, str(ranks), str(example), kind], cwd=tmp_path, check=True, timeout=300,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        for rank in range(ranks):
+            lines = (tmp_path / f"saved/{kind}/health_rank{rank}.jsonl").read_text().splitlines()
+            header, *rows = map(json.loads, lines)
+            place = {"pp": 1, **header["mesh"]}  # what is no pipeline has its loss on each rank
+            steps = [row for row in rows if row["type"] == "step"]
+            norms, losses = ([row.get(key) for row in steps] for key in ("grad_norm", "loss"))
+            found[kind, place["pp"], place["dp"]] = norms, losses
+    for dp in (0, 1):
+        norms, losses = found["fsdp2", 1, dp]
+        assert len(norms) == len(losses) == 20
+        assert found["pipeline", 0, dp][0] == pytest.approx(norms, rel=1e-3)
+        assert found["pipeline", 1, dp][1] == pytest.approx(losses, rel=1e-3)

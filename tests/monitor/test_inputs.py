@@ -71,6 +71,25 @@ def test_a_log_that_grew_may_say_whose_rows_they_are(inputs: Inputs, tmp_path: P
     assert joining.path == tmp_path / "saved/run_b/training_log.jsonl"
 
 
+@pytest.mark.parametrize("trained", [30, 60, 150])
+def test_rows_join_at_most_a_quarter_later_than_their_run_has_trained(
+    inputs: Inputs, tmp_path: Path, trained: int
+) -> None:
+    """On a loaded machine what shows whose rows they are may come minutes after the first step."""
+    log = tmp_path / "train_logs/train_20260129_101500_node0.log"
+    write(log, BAR)
+    inputs._monitor.feed(Chunk(str(log), (1, 1, 0), 0, 1, BAR.encode()), NOW)
+    for second in range(5, trained, 5):
+        assert names(inputs, NOW + second) == []
+    write(tmp_path / "saved/run_a/training_log.jsonl", '{"step": 1, "loss": 2.5}\n')
+    write(log, "Working directory: /cluster/saved/run_a\n")
+    late = max(trained / 4, 2 * COMPANION_SECONDS)
+    found = [
+        each for second in range(int(late) + 1) for each in names(inputs, NOW + trained + second)
+    ]
+    assert found == ["training_log.jsonl"]
+
+
 def test_a_run_of_which_nothing_is_known_yet_is_called_as_its_callback_calls_it(
     two_nodes: Path,
 ) -> None:

@@ -79,6 +79,17 @@ def test_the_table_compares_with_the_baseline_and_says_what_was_not_measured() -
     assert "not measured" in rows[4]
 
 
+def test_utilization_counts_the_models_own_operations_and_no_recomputed_ones() -> None:
+    cells = (improvements.Cell("baseline", {}), improvements.Cell("slower", {}))
+    profile = improvements.Profile(cells, {}, 1, 4, 1, 1, 1.0)
+    results = {
+        "baseline": [training(0.2, 1) | {"flops": 1e9, "matmul_flops": 1e11}],
+        "slower": [training(0.4, 1) | {"flops": 4e9, "matmul_flops": 1e11}],
+    }
+    line = improvements.utilization(profile, results)
+    assert "of 0.1 TFLOP/s of a bf16 product: baseline 40%, slower 20%; 1 GFLOP" in line
+
+
 def test_compare_does_not_call_noise_a_speed_up_and_says_where_steps_are_too_few() -> None:
     many, few = ([training(0.2, 1, seed=s, count=n)["steps"] for s in (1, 2)] for n in (60, 8))
     others, fewer = ([training(0.2, 1, seed=s, count=n)["steps"] for s in (3, 4)] for n in (60, 8))

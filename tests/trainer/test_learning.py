@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,27 @@ def test_a_run_that_stays_non_finite_gives_up(settings: Make) -> None:
     chosen = settings(run__faults="nan_loss@5:for=100", run__max_skips=4)
     with pytest.raises(GaveUpError, match="4 steps in a row, the last one 8"):
         run(chosen)
+
+
+class Behind:
+    """An event of a device that is this many seconds behind the host."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def synchronize(self) -> None:
+        time.sleep(self.seconds)
+
+
+def test_the_wait_for_a_device_that_is_behind_is_part_of_a_step(settings: Make) -> None:
+    """On a GPU a step is handed over in no time, and its results are waited for in the next."""
+    chosen = settings(schedule__steps=4)
+    with Trainer(chosen, ALONE) as trainer:
+        waiting = trainer.stepper._waiting
+        trainer.stepper._late = 1
+        trainer.stepper._push = lambda vector, facts: waiting.append((vector, Behind(0.2), facts))
+        trainer.train()
+    assert all(row["step_seconds"] > 0.2 for row in rows(chosen)[1:3])
 
 
 def test_upstreams_dialect_is_what_upstream_writes(

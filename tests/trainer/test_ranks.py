@@ -113,6 +113,15 @@ def test_gradients_that_powersgd_compresses_stay_finite_where_some_are_zero(
     assert [row["skipped"] for row in found] == [0] * 13
 
 
+# A training of two ranks.
+@pytest.mark.long
+def test_a_gradient_that_is_not_finite_costs_one_step_under_powersgd(settings: Make) -> None:
+    """The hook adds what it left out of a gradient to the next one, and that is NaN, too."""
+    parts = {"schedule__steps": 16, "ddp__compression": "powersgd", "run__faults": "nan_loss@12"}
+    found = train_forked(settings(**parts))
+    assert [row["skipped"] for row in found] == [0] * 12 + [1] * 4
+
+
 @pytest.mark.long  # four trainings of two ranks
 def test_a_sharded_model_trains_as_a_replicated_one_and_resumes_to_the_last_bit(
     settings: Make,

@@ -173,6 +173,18 @@ def _compress(model: DistributedDataParallel, settings: Ddp) -> None:
                 start_powerSGD_iter=_EXACT_STEPS, orthogonalization_epsilon=_LEAST_NORM,
             )  # fmt: skip
             model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+            model.kept = state  # type: ignore[assignment] # for `forget_gradients`
+
+
+def forget_gradients(model: nn.Module) -> None:
+    """Forget what PowerSGD keeps of earlier gradients, after one that was not finite.
+
+    It is added to the next one, so each would be NaN for ever. Every rank does it at the same step.
+    """
+    state = getattr(model, "kept", None)
+    if isinstance(state, powerSGD_hook.PowerSGDState):
+        for kept in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
+            kept.clear()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from ldlm_trainer import optim
 from ldlm_trainer.diffusion import SUMS, add_noise, micro_loss
-from ldlm_trainer.process import whole
+from ldlm_trainer.process import forget_gradients, whole
 
 if TYPE_CHECKING:
     from ldlm_trainer.config import Config, Objective
@@ -158,7 +158,11 @@ class Stepper:
         facts |= {"lr": float(self.optimizer.param_groups[0]["lr"])}
         facts |= {"own": own_seconds, "all": time.perf_counter() - began}
         self._push(torch.cat((own, norm[None], common)), facts)
-        return self.results(keep=self._late)
+        found = self.results(keep=self._late)
+        facts["all"] = time.perf_counter() - began  # with the wait for a GPU, which is behind
+        if not all(result.is_finite for result in found):
+            forget_gradients(model)
+        return found
 
     def _forward(
         self, model: nn.Module, batch: Batch, mask_id: int, noise: torch.Generator

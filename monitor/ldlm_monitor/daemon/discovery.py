@@ -20,10 +20,11 @@ from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.input_patterns import InputPatterns
 from ldlm_monitor.text.sanitize import plain
 
-COMPANION_SECONDS = 5.0
-"""Seconds between two searches for a log's companions while its run starts; each later pause is
-four times longer, because companions appear near a launch, and a search lists folders."""
-SELDOM_SECONDS = 320.0  # longest pause, 5 * 4**3. A choice: few searches, but late companions wait
+COMPANION_SECONDS = 5.0  # least pause between two searches for a log's companions. A choice
+COMPANION_SHARE = 0.25
+"""A pause takes this part of the time for which the run has trained: on a loaded machine, whose
+files they are shows minutes after a launch. A choice: a search takes 0.3 ms for each log."""
+SELDOM_SECONDS = 320.0  # longest pause, and that of logs not written to for so long. A choice
 SEARCH_SECONDS = 0.02
 """Seconds of a turn for the search of companions: urgent lines wait for so long. A choice."""
 SCAN_SECONDS = 10.0
@@ -79,7 +80,7 @@ class Inputs:
         self._named: set[str] = set()
         self._said: set[str | Apart] = set()
         self._doubted: dict[Path, float] = {}
-        self._seek: dict[Path, tuple[float, float]] = {}
+        self._seek: dict[Path, tuple[float, float]] = {}  # next search; when its run still started
         self._seek_at = -math.inf
         self.search: Generator[None, None, _Claims] | None = None
         self._folders: dict[Path, int] = {}
@@ -243,7 +244,7 @@ class Inputs:
                 names = self._monitor.names
                 apart += set_apart(path, strangers, names, inputs, self._disk)
             except TimeoutError:  # a file on the silent mount may be the better match: wait
-                self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
+                self._seek[path] = (now + COMPANION_SECONDS, now)
                 continue
         for notice in notices_of(each for each in apart if each not in self._said):
             self._say(notice)
@@ -272,17 +273,16 @@ class Inputs:
 
     def _is_due(self, path: Path, now: float) -> bool:
         """Whether to search a log's companions now; sets the time of the next search."""
-        at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
+        at, began = self._seek.get(path, (now, now))
         if now < at or path.suffix == ".jsonl":
             return False
-        run = self._run_of(path)
-        if run is not None and run.life.ended:  # search once more, for companions of short runs
-            self._seek[path] = (math.inf, COMPANION_SECONDS)
-            return True
-        starting = run is None or run.life.state == "starting"
-        # Nobody starts a run in a log that was not written to for so long.
-        starting = starting and now - self._changed(path) / 1e9 < SELDOM_SECONDS
-        self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
+        run, pause = self._run_of(path), SELDOM_SECONDS
+        began = now if run is None or run.life.state == "starting" else began
+        if run is not None and run.life.ended:
+            pause = math.inf  # this search is the last, for companions of short runs
+        elif now - self._changed(path) / 1e9 < SELDOM_SECONDS:
+            pause = min(max((now - began) * COMPANION_SHARE, COMPANION_SECONDS), SELDOM_SECONDS)
+        self._seek[path] = (now + pause, began)
         return True
 
     def _run_of(self, path: Path) -> TrainingRun | None:

@@ -80,7 +80,7 @@ _TRAIN = (
         "Tokens a second: of all ranks together, or of one rank if labelled with a rank.",
     ),
     ("ldlm_train_step_seconds", "Duration of a step."),
-    (STEP_DURATION, "Durations of steps: as logged, else by the times of steps."),
+    (STEP_DURATION, "Durations of steps: as logged or by their times; untimed: a mean each 5 s."),
     ("ldlm_train_mfu_ratio", "Model FLOPs utilisation, 0 to 1."),
     ("ldlm_train_memory_allocated_bytes", "Accelerator memory allocated."),
     ("ldlm_train_memory_reserved_bytes", "Accelerator memory reserved."),
