@@ -184,6 +184,8 @@ class Lifecycle:
         elif kind in PAUSES:
             # A log that announces checkpoints need not announce evaluations.
             self._announces_phases = self._announces_phases or kind == "eval_started"
+            if kind == "eval_finished":
+                self.goal.evaluated()
             if not self.ended:
                 self._pause(kind, at)
         elif kind in _LEFT:
