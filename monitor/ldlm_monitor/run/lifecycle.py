@@ -184,8 +184,6 @@ class Lifecycle:
         elif kind in PAUSES:
             # A log that announces checkpoints need not announce evaluations.
             self._announces_phases = self._announces_phases or kind == "eval_started"
-            if kind == "eval_finished":
-                self.goal.evaluated()
             if not self.ended:
                 self._pause(kind, at)
         elif kind in _LEFT:
@@ -262,6 +260,8 @@ class Lifecycle:
         self._stalled = self._late = False
 
     def _pause(self, kind: str, at: float) -> None:
+        if kind == "eval_finished":
+            self.goal.evaluated()
         self._paused_by, phase = PAUSES[kind]
         if phase == "running" and self.phase == "starting":
             return
