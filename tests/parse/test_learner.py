@@ -147,6 +147,8 @@ def test_of_several_counters_the_one_that_no_other_resets_is_the_step(parse: Par
         ("step 5 of 90, loss=2.5", {"total_steps": 90}),
         ("global step 30/63, epoch: 2, loss: 2.5", {"total_steps": 63}),
         ("Epoch [3/9], step [5/90], loss: 2.5", {"total_epochs": 9}),
+        ("Epoch [1/1], step [5/90], loss: 2.5", {"total_epochs": 1, "total_steps": 90}),
+        ("Epoch:[1/1](20/4292), loss: 2.5", {"total_epochs": 1, "total_steps": 4292}),
         ("epoch: 3/9, loss: 2.5", {"total_epochs": 9}),
         ("step 5, loss=2.5", {}),
         ("step 95/90, loss=2.5", {}),

@@ -457,6 +457,26 @@ class TestRanksThatTellOfThemselves:
         life.observe_event(event("run_finished", rank=0), 100.0)
         assert life.state == "finished"
 
+    def test_a_rank_that_failed_was_not_caught_by_the_steps_of_another_that_begins_later(
+        self,
+    ) -> None:
+        life = started()
+        life.observe_event(event("run_started", rank=3, pid=103), 0.0)
+        failed = event("python_exception", "error", rank=3, role="root", status="failed")
+        life.observe_event(failed, 1.0)
+        for step in range(1, 7):
+            life.observe_sample(sample(step, "health_rank0.jsonl"), 1.0 + step)
+        life.tick(11.0)
+        assert life.state == "crashed"
+
+    def test_a_rank_that_failed_goes_on_by_its_own_steps(self) -> None:
+        life = self.begun(1)
+        failed = event("python_exception", "error", rank=0, role="root", status="failed")
+        life.observe_event(failed, 100.0)
+        life.observe_sample(sample(100), 102.0)
+        life.tick(111.0)
+        assert life.state == "running"
+
     def test_a_resumed_run_counts_its_ranks_anew(self) -> None:
         life = self.begun(2)
         self.ends(life, 0, 100.0)

@@ -53,18 +53,19 @@ class Fields:
         steps = [name for name in self.counts if name not in EPOCH_KEYS]
         named_epochs = [name for name in self.counts if name in EPOCH_KEYS]
         epochs = [self.counts[name] for name in named_epochs]
+        # Beside an epoch, most counters count its steps: a total is the run's if it has one epoch.
+        one_epoch = bool(named_epochs) and self.totals.get(named_epochs[0]) == 1
         if not steps and not epochs and len(bare) > 1:
             epochs = [float(bare[0][0])]
             _add_total(found, "total_epochs", *bare[0])
         if found.step is None and steps:
             named = min(steps, key=lambda name: (name in reset, _preference(name)))
             found.step = as_count(self.counts[named])
-            # Beside an epoch, most counters count its steps.
-            if named in self.totals and (not named_epochs or "global" in named):
+            if named in self.totals and (not named_epochs or one_epoch or "global" in named):
                 found.values["total_steps"] = self.totals[named]
         elif found.step is None and bare:
             found.step = bare[-1][0]
-            if not epochs:
+            if not epochs or one_epoch:
                 _add_total(found, "total_steps", *bare[-1])
         if found.epoch is None and epochs:
             found.epoch = epochs[0]

@@ -2,9 +2,9 @@
 
 Patterns are google-re2 on bytes, whose time is linear in the text. Bytes are read as
 Latin-1: invalid UTF-8 matches like other text, and every index is a byte index. In a
-pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, and
-`{{nccl_warn}}` for the header of NCCL's warnings. Patterns of this room bound the digits of
-integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
+pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, `{{nccl_warn}}` for
+the header of NCCL's warnings, and `{{lead}}` for what may precede words of an end. Patterns of
+this room bound the digits of integers: `\\d{1,18}` fits in 64 bits, `\\d{1,9}` in 32.
 """
 
 import re
@@ -130,8 +130,16 @@ _NCCL_WARN = (
     r"(?:(?P<source>[\w./\-]+:\d+) )?(?:\((?P<function>[\w:~]+)\) )?NCCL WARN )"
 )
 """`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
+_LEAD = r"(?:[^\"'`(\n]{0,100}?(?:\(\w[\w./]{0,60}[ :]\d{1,6}\)[^\"'`(\n]{0,40}?)?[^\w\"'`(\n] *)?"
+"""What a line may have before words of an end: no quote, as code has, and no parenthesis but the
+place in the code that loggers print, `(main.py 154)`."""
 # The abbreviations in the patterns of this room and of definition files.
-_PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NCCL_WARN}
+_PHRASES = {
+    "{{number}}": NUMBER,
+    "{{quantity}}": QUANTITY,
+    "{{nccl_warn}}": _NCCL_WARN,
+    "{{lead}}": _LEAD,
+}
 # The bytes of words, of numbers and of their units.
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 

@@ -206,6 +206,9 @@ class EndingTracker:
         self.out_of_memory = False
         if (end := self.assumed) is None:
             return
+        # The callback's report is of a rank that has left: those of other ranks refute nothing.
+        if path != self._file and end.evidence.fields.get("status") == "failed":
+            return
         site = _site(end.evidence)
         self._steps += path == self._file
         enough = self._steps >= (1 if site in self._caught else GOING_STEPS)
