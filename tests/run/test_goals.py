@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ldlm_monitor.model.records import Position, Sample
-from ldlm_monitor.run.goals import Plan, StepGoal
+from ldlm_monitor.run.goals import StepGoal
 
 
 def sample(epoch: float | None, *, of: int | None = None, source: str = "text") -> Sample:
@@ -78,23 +78,6 @@ def test_a_training_begins_anew_where_its_epochs_do() -> None:
 def test_bars_do_not_count_as_records() -> None:
     goal = after((1, 1, 2), 2)
     goal.note(sample(2.0, source="bar"))
-    assert not goal.is_reached
-
-
-def test_epochs_of_bars_are_complete_with_the_evaluation_that_each_of_them_had() -> None:
-    goal = StepGoal(Plan(epochs=3))
-    for epoch in range(3):
-        goal.note(sample(float(epoch), source="bar"))
-        goal.note(sample(float(epoch), source="bar"))
-        assert not goal.is_reached, "the last evaluation has not ended"
-        goal.evaluated()
-    assert goal.is_reached
-
-
-def test_epochs_of_bars_without_an_evaluation_are_never_complete() -> None:
-    goal = StepGoal(Plan(epochs=3))
-    for epoch in range(3):
-        goal.note(sample(float(epoch), source="bar"))
     assert not goal.is_reached
 
 
