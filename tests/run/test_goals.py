@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ldlm_monitor.model.records import Position, Sample
-from ldlm_monitor.run.goals import Plan, StepGoal
+from ldlm_monitor.run.goals import StepGoal
 
 
 def sample(epoch: float | None, *, of: int | None = None, source: str = "text") -> Sample:
@@ -78,23 +78,6 @@ def test_a_training_begins_anew_where_its_epochs_do() -> None:
 def test_bars_do_not_count_as_records() -> None:
     goal = after((1, 1, 2), 2)
     goal.note(sample(2.0, source="bar"))
-    assert not goal.is_reached
-
-
-def test_epochs_of_bars_are_complete_with_the_evaluation_that_each_of_them_had() -> None:
-    goal = StepGoal(Plan(epochs=3))
-    for epoch in range(3):
-        goal.note(sample(float(epoch), source="bar"))
-        goal.note(sample(float(epoch), source="bar"))
-        assert not goal.is_reached, "the last evaluation has not ended"
-        goal.evaluated()
-    assert goal.is_reached
-
-
-def test_epochs_of_bars_without_an_evaluation_are_never_complete() -> None:
-    goal = StepGoal(Plan(epochs=3))
-    for epoch in range(3):
-        goal.note(sample(float(epoch), source="bar"))
     assert not goal.is_reached
 
 
@@ -260,6 +243,16 @@ def test_without_epochs_a_first_result_or_saved_model_alone_ends_nothing(
     lines: tuple[str, ...], records: int, reached: bool, why: str
 ) -> None:
     assert without_epochs(*lines, records=records).is_reached == reached, why
+
+
+def test_a_result_is_enough_where_no_record_has_a_step_or_an_epoch() -> None:
+    goal = StepGoal()
+    for _ in range(100):
+        goal.note(sample(None, source="inferred"))
+        goal.went_on()
+    assert not goal.is_reached
+    goal.declare_results(RESULT)
+    assert goal.is_reached
 
 
 def test_results_that_an_interval_had_end_nothing_after_a_later_one() -> None:

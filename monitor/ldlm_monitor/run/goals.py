@@ -43,8 +43,6 @@ class Plan:
 class EpochGoal:
     """Whether the last epoch is complete: it has as many records as one of those before it.
 
-    Bars are drawn as often as time passes: of their epochs the evaluations count, which none may
-    lack. So a run that hangs in its last evaluation is not complete.
     `is_last`: the present epoch is the last, or it is not known how many there are. Epochs count
     from the first one seen: from 0 to the total less one, otherwise up to the total. `planned`:
     the total where no record has one, until an epoch is beyond it.
@@ -56,11 +54,12 @@ class EpochGoal:
         self._first: float | None = None
         self._epoch = -1.0
         self._records = 0
-        self._is_drawn = False
         self._before: deque[int] = deque(maxlen=EPOCHS_COMPARED)
 
     def observe(self, sample: Sample) -> bool:
         """Process a sample; True if its epoch falls back by two: another training, or a resume."""
+        if sample.source == "bar":  # drawn as often as time passes
+            return False
         epoch = sample.epoch
         if epoch is not None and epoch == self._epoch - 1:  # of a rank that is behind
             return False
@@ -74,13 +73,8 @@ class EpochGoal:
             else:
                 self._before.append(self._records)
             self._epoch, self._records = epoch, 0
-        self._is_drawn = sample.source == "bar"
-        self._records += not self._is_drawn
+        self._records += 1
         return fell
-
-    def evaluated(self) -> None:
-        """Process the end of an evaluation."""
-        self._records += self._is_drawn
 
     @property
     def _total(self) -> float:
@@ -110,8 +104,8 @@ class EpochGoal:
         if not (self._total and self._before and self.is_last):
             return False
         usual = min(self._before)
-        slack = usual > 1 and not self._is_drawn and self._total * usual * LAST_STRIDE >= 1
-        return 0 < usual <= self._records + slack
+        slack = usual > 1 and self._total * usual * LAST_STRIDE >= 1
+        return self._records >= usual - slack
 
 
 class StepGoal:
@@ -124,7 +118,7 @@ class StepGoal:
     def __init__(self, plan: Plan = Plan()) -> None:
         self._plan = plan
         self.next_plan = Plan()
-        self._epochs, self._drawn = EpochGoal(plan.epochs), EpochGoal(plan.epochs)
+        self._epochs = EpochGoal(plan.epochs)
         self._words = ""
         self._begun = False
         self._records_since = self._records = 0
@@ -135,6 +129,7 @@ class StepGoal:
         self._step = -1
         self._slack = 0
         self._begins_at_0 = self._repeats = self._measured = False
+        self._placed: bool | None = None  # whether a record has a step or an epoch; None: no record
 
     def expect(self, fields: Mapping[str, FieldValue]) -> None:
         """Process printed settings: of this training before its first record, then of the next."""
@@ -142,13 +137,15 @@ class StepGoal:
             self.next_plan = self.next_plan.or_more(fields)
         else:
             self._plan = self._plan.or_more(fields)
-            self._epochs.planned = self._drawn.planned = self._plan.epochs
+            self._epochs.planned = self._plan.epochs
 
     def declare_results(self, message: str) -> None:
         """Process a line of results, or of a saved model, which every epoch or interval may have.
 
         It counts where it is new after several epochs. Where no epochs are counted, a result and a
-        saved model must be new together: one of them alone may be of the first interval.
+        saved model must be new together: one of them alone may be of the first interval. Of a run
+        whose records have no place, either is enough: it can't stall, so that only a log that is
+        read to its end is called finished by them.
         """
         words = "".join(filter(str.isalpha, message))
         full = len(self._refuted) >= _MAX_REFUTED
@@ -161,7 +158,7 @@ class StepGoal:
             self._records_since = 0
         self._results[words] = "saved" in message.casefold()
         kinds = set(self._results.values())
-        if False in kinds and (several or True in kinds):
+        if self._placed is False or (False in kinds and (several or True in kinds)):
             self.declare(message, weak=True)
 
     def deny_results(self) -> None:
@@ -218,19 +215,13 @@ class StepGoal:
         """
         self._has_loss = self._has_loss or "loss" in sample.values
         self._trains = "loss" in sample.values or not self._has_loss
-        if sample.source == "bar":
-            self._drawn.observe(sample)
-            return False
+        self._placed = bool(self._placed) or {sample.step, sample.epoch} != {None}
         fell = self._epochs.observe(sample)
         if fell:
             self._words = ""
             if self.next_plan != Plan():
                 self._plan, self._epochs.planned = self.next_plan, self.next_plan.epochs
         return fell and sample.epoch is not None and sample.epoch <= 1
-
-    def evaluated(self) -> None:
-        """Process the end of an evaluation."""
-        self._drawn.evaluated()
 
     def observe(self, step: int, values: Mapping[str, float], stride: int) -> None:
         """Process the furthest step so far; `stride`: steps between the last two logged ones."""
@@ -251,5 +242,4 @@ class StepGoal:
         counted = 0 < total <= self._step + self._slack and not self._repeats
         # Where as many steps are to come as epochs are planned, the steps are the epochs.
         is_last = self._epochs.is_last or total == self._plan.epochs
-        epochs = self._epochs.is_reached or self._drawn.is_reached
-        return bool(self._words) or epochs or (counted and is_last)
+        return bool(self._words) or self._epochs.is_reached or (counted and is_last)

@@ -260,8 +260,6 @@ class Lifecycle:
         self._stalled = self._late = False
 
     def _pause(self, kind: str, at: float) -> None:
-        if kind == "eval_finished":
-            self.goal.evaluated()
         self._paused_by, phase = PAUSES[kind]
         if phase == "running" and self.phase == "starting":
             return
