@@ -21,10 +21,11 @@ from ldlm_monitor.promql import parse
 # The fourth was labelled from errors and last lines before the work that it judges was begun.
 # The fifth is open: labelled before it was run, then used to find what the others show by totals.
 # The sixth was labelled before it was run; of its held-out half only totals were looked at.
+# The seventh (readings_7) was labelled for its losses and steps, by grep and by reading.
 LIST: list[dict[str, Any]] = [
     each
-    for name in ("strangers.json", *(f"strangers_{number}.json" for number in range(2, 7)))
-    for each in json.loads((Path(__file__).parent / name).read_text("utf-8"))
+    for name in ("strangers", *(f"strangers_{number}" for number in range(2, 7)), "readings_7")
+    for each in json.loads((Path(__file__).parent / f"{name}.json").read_text("utf-8"))
 ]
 LOGS = os.environ.get("LDLM_STRANGERS")
 HANDFUL = 6
