@@ -20,11 +20,12 @@ from ldlm_monitor.promql import parse
 # The third has a half to develop with and a half that is judged at the end ("half").
 # The fourth was labelled from errors and last lines before the work that it judges was begun.
 # The fifth is open: labelled before it was run, then used to find what the others show by totals.
-# The sixth and the seventh were labelled before they were run; of their held-out halves only totals
-# were looked at. The seventh is about ends and failures: it has no patterns of losses.
+# The sixth to eighth were labelled before they were run; of their held-out halves only totals were
+# looked at. The seventh is about ends and failures and has no patterns of losses; the eighth is
+# about losses and steps.
 LIST: list[dict[str, Any]] = [
     each
-    for name in ("strangers.json", *(f"strangers_{number}.json" for number in range(2, 8)))
+    for name in ("strangers.json", *(f"strangers_{number}.json" for number in range(2, 9)))
     for each in json.loads((Path(__file__).parent / name).read_text("utf-8"))
 ]
 LOGS = os.environ.get("LDLM_STRANGERS")

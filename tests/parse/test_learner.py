@@ -126,6 +126,7 @@ def test_a_nan_alone_does_not_make_a_template(parse: Parse) -> None:
         "validate step: 100  its loss=0.5",
         "Ended eval after train step 100, loss=0.5",
         "epoch 3 dev loss 0.5",
+        "Epoch 3 evaluated with loss: 0.5, dice score: 0.25.",
         "val_loss: 0.5",
     ],
 )
@@ -133,6 +134,38 @@ def test_a_loss_of_an_evaluation_is_never_the_training_s(parse: Parse, line: str
     (sample,) = inferred(parse, line + "\n")
     assert sample.values["eval_loss"] == 0.5
     assert "loss" not in sample.values
+
+
+def test_the_only_loss_of_a_file_is_its_loss_whatever_its_name(parse: Parse) -> None:
+    lines = "".join(f"step:{step}/90, NER loss: 2.5\n" for step in range(1, 5))
+    assert losses(inferred(parse, lines)) == [(step, 2.5) for step in range(1, 5)]
+    (first, *rest) = inferred(parse, f"step:0/90, loss: 3.5\n{lines}")
+    assert first.values["loss"] == 3.5
+    assert [dict(each.values) for each in rest] == 4 * [{"loss_ner": 2.5, "total_steps": 90}]
+
+
+def test_a_table_of_losses_needs_no_counter(parse: Parse) -> None:
+    rows = "".join(f"{at}.5\t0.25\t0.125\t\n" for at in range(1, 4))
+    found = inferred(parse, f"total loss\tscore loss\tlr\t\n{rows}")
+    assert losses(found) == [(None, 1.5), (None, 2.5), (None, 3.5)]
+    assert found[0].values["loss_score"] == 0.25
+    assert inferred(parse, f"loss, accuracy = evaluate(model, data)\n{rows}") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "Training: 100%|█████| 3/3 [00:00<00:00,  6.25it/s]"
+            "2025-09-16 12:09:48,350 - INFO - Train Loss: 2.{}, Train Acc: 60.5%"
+        ),
+        "Critic Loss: 0.5 Train Loss: 2.{}:   2%|▌    | 2/400 [00:08<28:12,  4.25s/it]",
+    ],
+)
+def test_a_loss_behind_a_bar_or_in_its_description_is_read(parse: Parse, text: str) -> None:
+    lines = "".join(f"{text.format(at)}\n" for at in range(1, 6))
+    found = [each for each in parse(lines) if isinstance(each, Sample)]
+    assert [each.values["loss"] for each in found if "loss" in each.values][-3:] == [2.3, 2.4, 2.5]
 
 
 def test_of_several_counters_the_one_that_no_other_resets_is_the_step(parse: Parse) -> None:
@@ -413,8 +446,8 @@ def test_other_lines_near_such_a_heading_are_the_trainings(parse: Parse, text: s
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("step 5 source loss 2.5", "loss_source"),
-        ("step 5 | inner loss 2.5", "loss_inner"),
+        ("step 5 source loss 2.5 target loss 3.5", "loss_source"),
+        ("step 5 | inner loss 2.5 | outer loss 3.5", "loss_inner"),
         ("step 5, testing loss 2.5", "eval_loss"),
         ("step 5 the train loss 2.5", "loss"),
         ("Validation:\nloss: 2.5", "eval_loss"),

@@ -1,8 +1,7 @@
 """tqdm's progress bars: what each bar counts, and the records made of a file's bars.
 
-tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar is
-read only if a definition matches its description, if it has no description and counts
-iterations, or if it shows a loss.
+tqdm is used for downloads, tokenising and training. So a bar is read only if a definition matches
+its description, if it has no description and counts iterations, or if it shows a loss.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from ldlm_monitor.parse.line_rules import AS_PRINTED, read_number, whole
 from ldlm_monitor.parse.metric_like import shape_of
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import NumberSpec, Pattern, quantity
+from ldlm_monitor.parse.vocabulary import is_loss
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
 """Every bar contains a match of one of these patterns: `50%|` of tqdm's usual form, `50% 5/10` of
@@ -130,7 +130,7 @@ class Bars:
             rule.describe(meter.description, numbers)
         elif b"oss" in meter.description:
             _read_description(meter.description, numbers)
-        has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
+        has_loss = "eval_loss" in numbers.values or any(map(is_loss, numbers.values))
         counts = has_loss or meter.total is not None  # without both, a download may be counted
         phase: str = rule.spec.phase if rule is not None else ""
         if phase == "" and not meter.description and file.trained:
@@ -200,7 +200,7 @@ def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
     fields = read_fields(described)
-    if not fields.sentence and "loss" in fields.numbers().values:
+    if not fields.sentence and any(map(is_loss, fields.numbers().values)):
         fields.add_to(numbers)
 
 

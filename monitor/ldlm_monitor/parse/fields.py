@@ -18,6 +18,19 @@ COSTS = frozenset(("cost", "train_cost", "training_cost", "avg_cost", "average_c
 _ENTROPIES = frozenset(("xent", "cross_entropy", "crossentropy"))
 """As `COSTS`, where the line has nothing of an evaluation."""
 
+# Words and units that lines of metrics have beside their keys; they do not make a sentence.
+EVALUATION_WORDS = frozenset(
+    b"val valid validation validate validating validated test testing tested dev".split()
+    + b"eval evaluation evaluating evaluated".split()
+)
+TRAINING_WORDS = frozenset(b"train training trained".split())
+COMMON_WORDS = EVALUATION_WORDS.union(
+    TRAINING_WORDS,
+    b"rank gpu node device eta elapsed remaining epoch step iter iteration batch batches".split(),
+    b"at of with for and per avg mean min max total used time na info".split(),
+    b"days day hours minutes seconds sec ms tok it gib gb mb".split(),
+)
+
 
 @dataclass(slots=True)
 class Fields:

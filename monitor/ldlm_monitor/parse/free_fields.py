@@ -5,7 +5,7 @@ delimiters also `name 1 (2)` with a mean. A counter may lack a name: `[12/500]`.
 counts the words beside the fields, as sentences contain numbers too.
 """
 
-from ldlm_monitor.parse.fields import COSTS, Fields
+from ldlm_monitor.parse.fields import COMMON_WORDS, COSTS, EVALUATION_WORDS, TRAINING_WORDS, Fields
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after, texts
 from ldlm_monitor.parse.vocabulary import (
@@ -32,7 +32,7 @@ FIELD = compile_pattern(
     r"[ \t]*['\"]?(?:[a-z][\w.]{0,20}\()?[\[(]{0,2}"
     rf"(?P<value>{{{{quantity}}}})(?P<of>{_OF})?"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
-    r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
+    r"|\b(?P<count>(?i:epoch|steps?|iters?|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
     rf"(?P<at>\d{{1,18}})(?:{_TOTAL})?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|average|mean|total"
     r"|batch|running|current|epoch)[ _-])*(?:loss|cost|acc|accuracy|lr|ppl)"
@@ -90,6 +90,8 @@ _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
 """An unknown metric and its number, `MAE 0.66` or `Max_MA 28.95 GB`: no words of a sentence."""
 _RESULTS = (b"loss", b"losses", b"metrics")  # names of objects with metrics
 _DELIMITERS = b" \t|,;:=-()[]{}'\"/*"  # what most texts between fields consist of
+_NEXT = compile_pattern(r"\.?\s*\|\|?|\.\s")
+"""What ends a statement: behind it and a loss, words say nothing of the numbers before."""
 _REMARK = compile_pattern(r"\([^()]*\)|['\"][\w./:-]*['\"]")
 """A remark in parentheses, `(step)` or `(+nanz)`, or a text in quotes: no words of a sentence."""
 _NAMED = compile_pattern(
@@ -97,17 +99,6 @@ _NAMED = compile_pattern(
     r"([^{}\n]{0,80}?)['\"]value['\"]:"
 )
 """An object with a name and a value, `{"key": "loss", "value": 2.5}`."""
-# Words and units that lines of metrics have beside their keys; they do not make a sentence.
-_EVALUATION = frozenset(
-    b"val valid validation validate validating eval evaluation evaluating test testing dev".split()
-)
-_TRAINING = frozenset(b"train training".split())
-_COMMON_WORDS = _EVALUATION.union(
-    _TRAINING,
-    b"rank gpu node device eta elapsed remaining epoch step iter iteration batch batches".split(),
-    b"at of with for and per avg mean min max time na info".split(),
-    b"days day hours minutes seconds sec ms tok it gib gb mb".split(),
-)
 
 
 class _Reader:
@@ -119,6 +110,7 @@ class _Reader:
         self._rated = b"/" in text
         self._evaluation = evaluation
         self._last = ""
+        self._stated = False  # a counter and a loss were read, and their statement ended
         self._parts = (0, 0)  # where the parts of a loss are: `loss=3 (a=1, b=2)`
 
     def read(self, start: int) -> Fields:
@@ -162,7 +154,10 @@ class _Reader:
         if half_quoted or not self._ended(end, _ENDS_VALUE):
             self._other(text[begin:end])
             return end
+        counted = self.found.others
         self._other(words.encode("latin-1"))
+        if " " not in words:
+            self.found.others = counted  # one word is a part of the name: `Token Acc: 0.5`
         counter = name.partition("/")[0] if of else name
         if is_count(counter) or (of and plain(counter).endswith("batch")):
             amount = quantity(value.decode("latin-1"))
@@ -231,6 +226,8 @@ class _Reader:
 
     def _other(self, part: bytes) -> None:
         """Add the rates and count the words of a text between fields."""
+        if self.found.counts and not self._stated and _NEXT.match(part):
+            self._stated = any(measure(name).name == "loss" for name, _ in self.found.values)
         if not part.strip(_DELIMITERS):
             return
         left = _REMARK.sub(b" ", part)
@@ -240,11 +237,12 @@ class _Reader:
         for abbreviated in _ABBREVIATED.finditer(left):
             left = left.replace(left[slice(*abbreviated.span())], b" ")
         words = {left[slice(*match.span())].lower() for match in _WORD.finditer(left)}
-        if words & _EVALUATION:
+        if words & EVALUATION_WORDS:
             self._evaluation = self.found.evaluation = True
-        elif words & _TRAINING:
+        elif words & TRAINING_WORDS:
             self._evaluation = False
-        self.found.others += len(words - _COMMON_WORDS)
+        if not self._stated:
+            self.found.others += len(words - COMMON_WORDS)
 
 
 def _total(of: bytes | None) -> float:

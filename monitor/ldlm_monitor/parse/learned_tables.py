@@ -13,18 +13,23 @@ from ldlm_monitor.parse.event_rules import RecordPlace
 from ldlm_monitor.parse.fields import Fields
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern, quantity, texts
-from ldlm_monitor.parse.vocabulary import is_count, is_training, measure, plain
+from ldlm_monitor.parse.vocabulary import is_count, is_loss, is_training, measure, plain
 
 _COUNTER = r"(?:[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter(?:ation)?)"
-HEADER_TRIGGER = rf"^[ \t|]*{_COUNTER}(?: *[|,] *|\t| {{2,}})[A-Za-z_]"
-"""A header begins with its counter, and two blanks or a delimiter part it from the next name."""
+HEADER_TRIGGERS = (
+    rf"^[ \t|]*{_COUNTER}(?: *[|,] *|\t| {{2,}})[A-Za-z_]",
+    r"(?i)loss *[,\t][ \t]*\w",
+)
+"""A header begins with its counter, and two blanks or a delimiter part it from the next name; or it
+names a loss between commas or tabs."""
 LISTING_TRIGGERS = (r"^-{16,}[-+]*\s*$", r"\[(?:step|epoch|iter|iteration|batch)=\d")
 """The first lines of listings; 16 dashes, a choice: shorter ones underline words."""
 _MAX_FOREIGN = 32
 """Lines of other writers in a row that end a table. A choice: an evaluation's, more cost time."""
 _HEADER = compile_pattern(rf"[ \t|]*{_COUNTER}(?:[ \t]*[|,][ \t]*|\t| {{2,}})[A-Za-z_]")
+_LOSSES = compile_pattern(r"(?:[ \t,]*\d?[A-Za-z_]+)+[ \t,]*$")
 _GAP = compile_pattern(r"(?:\t| {2,})[ \t]*")
-_NAME = compile_pattern(r"[A-Za-z_][\w ./@%()+:-]{0,63}$")
+_NAME = compile_pattern(r"\d?[A-Za-z_][\w ./@%()+:-]{0,63}$")
 _ROW = compile_pattern(r"[\s|]*[-+.\d]")
 _RULE = compile_pattern(r"[-+=|: ]{3,}\s*$")
 _PAIR = compile_pattern(r"\|\s*(?P<name>[^|]{1,64}?)\s*\|\s*(?P<value>[^|]*?)\s*\|?\s*$")
@@ -40,21 +45,23 @@ class ColumnTable:
     def __init__(self, names: Sequence[str], separator: bytes) -> None:
         self._names = names
         self._separator = separator
+        self._counts = is_count(names[0])
         self._foreign = 0
 
     @classmethod
     def of(cls, text: bytes) -> "ColumnTable | None":
         """The table that a header opens; None for another line."""
-        if not _HEADER.match(text):
+        separator = next((each for each in (b"|", b",", b"\t") if text.count(each) >= 2), b"")
+        if not (_HEADER.match(text) or (separator in (b",", b"\t") and _LOSSES.match(text))):
             return None
-        separator = next((each for each in (b"|", b",") if text.count(each) >= 2), b"")
         cells = _cells(text, separator)
         if not separator and len(cells) != len(_GAP.sub(b"\n", text.strip()).split(b"\n")):
             return None  # a name of several words: where the columns begin is not known
         names = [cell.decode("latin-1") for cell in cells]
         trained = is_training({measure(names[-1]).name: 0.0})
         named = (len(names) >= 3 or trained) and all(_NAME.match(cell) for cell in cells)
-        return cls(names, separator) if named and is_count(names[0]) else None
+        lossy = any(is_loss(measure(name).name) for name in names)
+        return cls(names, separator) if named and (is_count(names[0]) or lossy) else None
 
     @property
     def ended(self) -> bool:
@@ -82,7 +89,7 @@ class ColumnTable:
                 fields.counts.setdefault(plain(name), value)
             else:
                 fields.values.setdefault((name, False), value)
-        if not fields.counts or not fields.values or b"." not in text:
+        if bool(fields.counts) is not self._counts or not fields.values or b"." not in text:
             return None
         self._foreign = 0
         return fields.numbers()

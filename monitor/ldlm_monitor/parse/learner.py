@@ -8,6 +8,7 @@ has a loss that changes and no line with a counter has given one.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ldlm_monitor.model.records import Sample
@@ -20,11 +21,11 @@ from ldlm_monitor.parse.free_fields import (
     evaluation_progress,
     read_fields,
 )
-from ldlm_monitor.parse.learned_tables import HEADER_TRIGGER, LISTING_TRIGGERS, ColumnTable
+from ldlm_monitor.parse.learned_tables import HEADER_TRIGGERS, LISTING_TRIGGERS, ColumnTable
 from ldlm_monitor.parse.metric_like import looks_like_metrics, shape_of
 from ldlm_monitor.parse.numbers import Numbers
 from ldlm_monitor.parse.patterns import compile_pattern
-from ldlm_monitor.parse.vocabulary import is_known
+from ldlm_monitor.parse.vocabulary import is_known, is_loss
 
 _EVALUATIONS = r"(?i:eval(?:uation|uating)?|valid(?:ation|ating)?|val|test(?:ing)?|dev)"
 _HEADING_TRIGGER = rf"\b{_EVALUATIONS}\b[ \w,/]{{0,40}}(?::|[*=#-]{{3}})[*=#-]*\s*$"
@@ -37,7 +38,7 @@ _COUNTED = compile_pattern(r"(?i)\b(?:step|iter|iteration|epoch|batch|update)\b|
 TRIGGERS = (
     "{{loss}}",
     r"\b[Cc]ost['\": =]{1,3}[-+.\dNn]",
-    r"[Pp]pl['\": =]{1,3}[-+.\dNnIi]",
+    r"(?:[Pp]pl|PPL)['\": =]{1,3}[-+.\dNnIi]",
     r"(?:[Aa]ccuracy|grad_norm|gnorm)['\": =]{1,4}[-+.\dNnIi]",
     r"(?:samples|images|img|tokens|tok)/s",
     r"[Pp]er_?[Ss]ec(?:ond)?['\"]?[=:]",
@@ -46,7 +47,7 @@ TRIGGERS = (
     EPOCH_TRIGGER,
     EVALUATION_TRIGGER,
     _HEADING_TRIGGER,
-    HEADER_TRIGGER,
+    *HEADER_TRIGGERS,
     *LISTING_TRIGGERS,
 )
 """What lines have that are looked at: the name of a metric beside a number, or a rate."""
@@ -95,6 +96,7 @@ class Learner:
         self.table: ColumnTable | None = None  # whose rows may follow
         self.unread = 0
         self._counted = False  # a line with a counter gave a loss
+        self._losses: set[str] = set()  # the names of losses that the file has
         self._evaluated = -1  # number of the last line that belongs to an evaluation's heading
         self._heads = False  # the line before is such a heading
 
@@ -143,15 +145,31 @@ class Learner:
             return self._passed_over(template, text, place)
         if b"|" in text and (of := epoch_of(text)) and of.epoch == numbers.epoch:
             numbers.values.update(of.values)
+        only = self._is_only(numbers)
         self._observe(template, fields, numbers)
         sample = numbers.at(place, "inferred")
-        if template.accepted or clear:
+        if template.accepted or (clear and not only):
             self._counted |= counted and "loss" in numbers.values
             return [sample]
         changes = len(template.losses) > 1
         moves = template.grew or (bool(fields.bare) and not fields.others and changes)
         moves = moves or (not counted and beside and changes and not self._counted)
         return self._hold(template, sample, certain=moves and bool(template.losses))
+
+    def known(self, values: Mapping[str, float]) -> None:
+        """Note what a definition read: beside its `loss`, no other name stands for the loss."""
+        self._losses.update(values.keys() & {"loss"})
+
+    def _is_only(self, numbers: Numbers) -> bool:
+        """Whether no line of the file has another loss (`NER loss`); it is named `loss` then."""
+        names = {name for name in numbers.values if is_loss(name)}
+        if self._losses and not names <= self._losses:
+            self.interrupt()  # what is held may have been named so
+        self._losses |= names
+        only = bool(names) and len(self._losses) == 1 and "loss" not in names
+        if only:
+            numbers.values["loss"] = numbers.values.pop(names.pop())
+        return only
 
     def _passed_over(self, template: _Template, text: bytes, place: RecordPlace) -> list[Sample]:
         """What a line without a metric gives: the progress of epochs or of an evaluation."""
@@ -192,7 +210,7 @@ class Learner:
             template.reset |= fell
         template.last = now
         template.lines += 1
-        loss = next((number for name, number in numbers.values.items() if _is_loss(name)), 0.0)
+        loss = next((number for name, number in numbers.values.items() if is_loss(name)), 0.0)
         if math.isfinite(loss) and len(template.losses) < 2:
             template.losses |= {loss}
 
@@ -201,21 +219,17 @@ def _has_metric(numbers: Numbers) -> bool:
     return any(is_known(name) and name not in _POSITIONS for name in numbers.values)
 
 
-def _is_loss(name: str) -> bool:
-    return name == "loss" or (name.startswith("loss_") and name != "loss_scale")
-
-
 def _repeats(text: bytes, fields: Fields, numbers: Numbers) -> bool:
     """Whether a line without a counter may be one of many: a loss and few words besides."""
     begins = text[:4].lower() == b"loss"
-    return any(map(_is_loss, numbers.values)) and (begins or fields.others <= _MAX_BESIDE)
+    return any(map(is_loss, numbers.values)) and (begins or fields.others <= _MAX_BESIDE)
 
 
 def _is_clear(text: bytes, fields: Fields, numbers: Numbers) -> bool:
     """Whether one line is enough: a named counter and a loss, or a loss and no word besides."""
     losses = "loss" in numbers.values or "eval_loss" in numbers.values
     if fields.counts:
-        return losses or any(map(_is_loss, numbers.values))
+        return losses or any(map(is_loss, numbers.values))
     if not losses or fields.others:
         return False
     if "loss" not in numbers.values:

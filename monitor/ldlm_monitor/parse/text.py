@@ -99,7 +99,7 @@ class TextReader:
             try:
                 claims = self._claims_of(named)
                 if claims.alone and not file.blocks:
-                    bar = self._lone_bar(file, line, chunk, origin)
+                    bar = self._lone_bar(file, line, chunk, origin, claims.learn)
                     if bar is not None:
                         found += bar
                         file.learner.interrupt()
@@ -115,13 +115,14 @@ class TextReader:
         return found
 
     def _lone_bar(
-        self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
+        self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin, learn: bool
     ) -> list[Record] | None:
         """The records of a line that is only a bar, as most are; None for any other line."""
         bar = self.rules.bars.alone(line.raw)
-        if bar is None:
+        if bar is None or (learn and line.raw[bar.end :].strip()):
             return None
         self._matched(line, bar.home)
+        file.learner.known(bar.values)
         place = RecordPlace.of(chunk, line.number, line.offset, origin)
         return file.bars.records(bar, place, line.raw)
 
@@ -146,9 +147,9 @@ class TextReader:
                 bar = self.rules.bars.read(record.text, envelope.start, file.bars, closed=closed)
             if bar is not None:
                 self._matched(record.line, bar.home)
+                file.learner.known(bar.values)
                 glued = bar.end
-                text = record.text[envelope.start : glued]
-                found.extend(file.bars.records(bar, record.place, text))
+                found += file.bars.records(bar, record.place, record.text[envelope.start : glued])
             if not glued or bar is not None:
                 start = peel(record.text, glued).start if glued else envelope.start
                 numbers = self._numbers(file, claims, record, start)
@@ -191,32 +192,30 @@ class TextReader:
         """The sample of the text from `start` on (empty if a block opens); None without a match."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
-        if claims.json:
-            rows = jsonl.training_row(text, place)
-            if rows:
-                self._matched(record.line, "JSON lines")
-                return rows
+        if claims.json and (rows := jsonl.training_row(text, place)):
+            self._matched(record.line, "JSON lines")
+            return rows
         for rule in claims.lines:
             if rule.contains not in text:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
                     self._matched(record.line, rule.home)
-                    opening = BlockOpening(place, text, record.envelope.stream, record.now, rule)
-                    return file.blocks.open(SampleRows(opening))
+                    rows_of = BlockOpening(place, text, record.envelope.stream, record.now, rule)
+                    return file.blocks.open(SampleRows(rows_of))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
                 self._matched(record.line, rule.home)
+                file.learner.known(numbers.values)
                 return [numbers.at(place)]
         row = self._row(file, record, start)
         cut_bar = claims.bar and start == record.envelope.start
         if row or cut_bar or not claims.learn or not record.line.closed:
             return row or None
         if Listing.opens(text):
-            first: BlockOpening[None]
-            first = BlockOpening(place, text, record.envelope.stream, record.now, None)
-            file.blocks.open(Listing(first, partial(self._learn, file)))
+            opening = (place, text, record.envelope.stream, record.now)
+            file.blocks.open(Listing(BlockOpening(*opening, None), partial(self._learn, file)))
             return None
         return self._learn(file, text, place) or None
 

@@ -108,6 +108,11 @@ def _qualified_loss(spelled: str) -> str | None:
     return "loss" if len(words) == 1 else "eval_loss"
 
 
+def is_loss(name: str) -> bool:
+    """Whether a canonical name is the loss of a training or a part of it."""
+    return name == "loss" or (name.startswith("loss_") and name != "loss_scale")
+
+
 def is_training(values: Mapping[str, float]) -> bool:
     """Whether canonical values include one that only a training reports."""
     return any(name in _TRAINING_ONLY or name.startswith(("loss_", "eval_")) for name in values)
