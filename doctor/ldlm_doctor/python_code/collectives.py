@@ -16,16 +16,8 @@ from ldlm_doctor.python_code.tree import Function, in_one_branch, inside
 from ldlm_doctor.python_code.values import constant
 
 COLLECTIVES = set(data("names")["collectives"])
-_AGREES = COLLECTIVES | {
-    "all_reduce_coalesced",
-    "reduce_tensor",
-    "reduce_mean",
-    "gather_for_metrics",
-}
-_AGREEING = (
-    "all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "across", "broadcast",
-    "all_ranks",
-)  # fmt: skip
+_AGREES = COLLECTIVES | set(data("names")["agrees"])
+_AGREEING = tuple(data("names")["agreeing"])
 """What names a function in which ranks decide together."""
 _FULL = frozenset(
     f"{where}{name}"

@@ -79,7 +79,7 @@ def _summed(module: Module, loop: ast.For) -> set[str]:
                 pass
             case _:
                 continue
-        if any(map(_SUMMED.search, (name, *words_in(value)))):
+        if any(map(_SUMMED.search, (name, *words_in(value)))) or "item" in names_in(value):
             found.add(name)
     own = {
         last_name(target)

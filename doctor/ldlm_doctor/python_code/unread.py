@@ -8,19 +8,14 @@ from collections.abc import Iterator
 from itertools import chain, takewhile
 from pathlib import PurePath
 
-from ldlm_doctor.model import Finding, Findings, Kind, SourceFile, data
-from ldlm_doctor.python_code.declared import Declared
+from ldlm_doctor.model import Finding, Findings, Kind, SourceFile, data, pattern
+from ldlm_doctor.python_code.declared import Declared, likely
 from ldlm_doctor.python_code.expressions import names_in
 from ldlm_doctor.python_code.facts import uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.values import likely
 
-ACCUMULATION = re.compile(
-    r"^(grad(ient)?_?)?(accum(ulation|ulate)?)(_?grad(ient)?s?|_?batches)?(_?(steps?|iters?|iter))?$"
-    r"|^grad(ient)?_acc(_steps)?$",
-    re.I,
-)
+ACCUMULATION = re.compile(pattern("accumulation"), re.I)
 _MATTERS = frozenset(data("names")["options"])
 _TAKES_ALL = frozenset(data("names")["takes_all"])
 _SETTINGS = re.compile(r"cfg|conf|^(args|opts?|hparams|hps)$", re.I)
