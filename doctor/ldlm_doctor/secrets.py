@@ -8,16 +8,8 @@ from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile, data
 
 REDACTED = "REDACTED"
 
-_NAMED = re2.compile(
-    r"(?i)((?:wandb[ _-]?api[_-]?key|wandb\s+login(?:\s+--relogin)?|comet_api_key"
-    r"|neptune_api_token)"
-    r"[\"']?\s*[=: ]\s*[\"']?)([A-Za-z0-9_+/=-]{32,})"
-)
-_ASSIGNED = re2.compile(
-    r"(?i)((?:^|[^a-z0-9])[a-z0-9_]*(?:password|passwd|secret|_pwd|api_?key|access_?key|"
-    r"(?:auth|access|bearer|api|hub|hf|bot|refresh)_?token)(?:_id)?[\"']?\s*[=:]\s*[\"']?)"
-    r"([^\s\"'`$<>{}(),;|&]{8,})"
-)
+_NAMED = re2.compile(pattern("secret_named"))
+_ASSIGNED = re2.compile(pattern("secret_assigned"))
 _IN_URL = re2.compile(r"([a-z][a-z0-9+.-]*://[^\s/:@\"'$]{1,64}:)([^\s/@\"'$<>{}]{6,})@")
 _ASSIGNMENTS = (_NAMED, _ASSIGNED, _IN_URL)
 _PLACEHOLDER = re2.compile(pattern("placeholder"))

@@ -57,6 +57,13 @@ def uses_framework(module: Module) -> bool:
     return bool(imported & _FRAMEWORKS) or not _TRAINERS.isdisjoint(module.imports.values())
 
 
+def accelerates(module: Module) -> bool:
+    """Accelerate gives each rank its batches, and leaves random numbers as they are seeded."""
+    return "prepare" in module.methods_called and any(
+        name.startswith("accelerate") for _, name in module.imported
+    )
+
+
 def forwards(module: Module) -> Iterator[ast.FunctionDef]:
     """The `forward` of each class."""
     for cls in module.each(ast.ClassDef):

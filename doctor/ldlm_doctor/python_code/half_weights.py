@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import is_value, last_name, passed, receiver
-from ldlm_doctor.python_code.facts import DDP, FSDP
+from ldlm_doctor.python_code.facts import DDP, FSDP, naming
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import sources
 from ldlm_doctor.python_code.program import Program
@@ -22,9 +22,8 @@ _DEEPEST = 5
 
 def inspect(module: Module, program: Program) -> Findings:
     """Each optimizer of torch; DeepSpeed keeps float32 weights beside those of half precision."""
-    names = {name.partition(".")[0] for _, name in module.imported}
     frozen = any(last_name(t) == "requires_grad" and is_value(v, False) for t, v in module.stores)
-    if not program.has_loops(module) or "deepspeed" in names or frozen:
+    if not program.has_loops(module) or naming("deepspeed")(module) or frozen:
         return  # where weights are frozen, those that are trained may have been made otherwise
     for call in module.calls:
         if module.resolve(call.func).startswith("torch.optim."):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, receiver
-from ldlm_doctor.python_code.facts import forwards
+from ldlm_doctor.python_code.facts import accelerates, forwards
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.origins import assigned, passed_as
 from ldlm_doctor.python_code.program import Program
@@ -31,7 +31,7 @@ _DEEPEST, _MOST_ORIGINS = 4, 60
 
 def inspect(module: Module, program: Program) -> Findings:
     """Samplers and splits that ranks must agree on, and noise that must be each rank's own."""
-    prepared = program.any_near(_accelerates, module)
+    prepared = program.any_near(accelerates, module)
     if not (prepared or program.is_distributed(module)):
         return
     for call in module.calls_to(SAMPLER):
@@ -46,13 +46,6 @@ def inspect(module: Module, program: Program) -> Findings:
     alone = program.framework_does_it(module) and not prepared
     for loop in () if alone else program.loops(module):
         yield from _equal_noise(program, loop)
-
-
-def _accelerates(module: Module) -> bool:
-    """Accelerate gives each rank its batches, and leaves random numbers as they are seeded."""
-    return "prepare" in module.methods_called and any(
-        name.startswith("accelerate") for _, name in module.imported
-    )
 
 
 def _is_for_subsets(module: Module, call: ast.Call) -> bool:

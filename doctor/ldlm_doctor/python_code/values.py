@@ -8,15 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ldlm_doctor.model import data
 from ldlm_doctor.python_code.expressions import keyword, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.tree import Function
 
 TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
-_SECONDS = {
-    "days": 86400.0, "seconds": 1.0, "microseconds": 1e-6, "milliseconds": 1e-3,
-    "minutes": 60.0, "hours": 3600.0, "weeks": 604800.0,
-}  # fmt: skip
+_SECONDS: dict[str, float] = data("names")["seconds"]
 _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
