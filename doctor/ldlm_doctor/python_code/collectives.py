@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ldlm_doctor.model import Findings, data
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in
+from ldlm_doctor.python_code.facts import PRINTS
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import described, rank_branch
@@ -27,7 +28,6 @@ _FULL = frozenset(
 _TOGETHER = frozenset(f"torch.distributed.checkpoint.{n}" for n in data("names")["checkpoints"])
 
 
-PRINTS = {"print", "debug", "info", "warning", "error"}
 _ON_FAILURE = re.compile(r"^on_(keyboard_interrupt|exception)$")
 """Hooks of Lightning that run where a rank fails or is interrupted."""
 

@@ -19,6 +19,7 @@ INIT_PROCESS_GROUP = frozenset(
     f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
 )
 SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
+PRINTS = {"print", "debug", "info", "warning", "error"}
 _FRAMEWORKS = frozenset(data("names")["frameworks"])
 _TRAINERS = frozenset(
     {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from ldlm_doctor.model import Findings, data
-from ldlm_doctor.python_code.collectives import PRINTS, agreed
+from ldlm_doctor.python_code.collectives import agreed
 from ldlm_doctor.python_code.expressions import last_name, names_in, passed, variables_in
+from ldlm_doctor.python_code.facts import PRINTS
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.rank_branches import described, rank_branch, ranks_by

@@ -248,10 +248,7 @@ class Program:
         return self.any_near(starts_ranks, module)
 
     def reduces_gradients(self, module: Module, loop: TrainingLoop) -> bool:
-        """A wrapper reduces gradients in the backward of a loop: of its file, or of an importer.
-
-        Files that take something else from this one are other programs.
-        """
+        """A wrapper reduces gradients in a loop's backward: of its file, or of what imports it."""
         around = [loop.loop, *module.above(loop.loop)]
         names = {getattr(outer, "name", "") for outer in around} | {*module.parts[-1:]}
         return any(

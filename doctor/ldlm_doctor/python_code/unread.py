@@ -9,10 +9,9 @@ from itertools import chain, takewhile
 from pathlib import PurePath
 
 from ldlm_doctor.model import Finding, Findings, Kind, SourceFile, data, pattern
-from ldlm_doctor.python_code.collectives import PRINTS
 from ldlm_doctor.python_code.declared import Declared, likely
 from ldlm_doctor.python_code.expressions import last_name, names_in
-from ldlm_doctor.python_code.facts import uses_framework
+from ldlm_doctor.python_code.facts import PRINTS, uses_framework
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 
